@@ -58,7 +58,7 @@ def bench(
     --output is given. Beside a page go its numbers as JSON, from which --page-of writes it again once
     benchmarks/tried.toml has notes on the bars that it missed, and a picture, if matplotlib is installed. What has its
     own page (physics) runs only if it is named. The page lists peers that are not installed:
-    pip install 'vardi[bench]'.
+    pip install 'vardi[bench]'. `python -m benchmarks turns --old PATH` compares this version with an older one.
     """
     tried = read_tried()
     if earlier is not None:

@@ -55,8 +55,8 @@ def indicator(settings: Settings) -> Report:
                 f"{problem.label}: speed over {FASTMBAR.who}",
                 peer,
                 timings[VARDI].times,
-                BARS["indicator-peer"],
-                note if peer else "not installed, or it failed",
+                note=note if peer else "not installed, or it failed",
+                race=True,
             ),
         ),
         (f"Peers ran at n = {len(few.source):,}, their times are scaled linearly; --full runs them all the way.",)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from importlib import import_module
@@ -13,7 +15,6 @@ from typing import Any
 from unittest import mock
 
 import vardi
-from benchmarks.bars import BARS
 from benchmarks.parquet import ENGINES
 from benchmarks.peers import VARDI, installed
 from benchmarks.process import in_fresh_process, peak
@@ -64,13 +65,24 @@ def _targets(who: str, kind: str, found: list[dict[str, Any]]) -> list[Target]:
     if "peak" in few and "peak" in many:
         growth = many["peak"] / few["peak"]
     return [
-        Target(f"{who}, {kind}: passes over the rows", queries, BARS[f"passes-{kind}"], ""),
+        Target(f"{who}, {kind}: passes over the rows", queries, unit=""),
         Target(f"{who}, {kind}: memory at ten times the rows", growth),
     ]
 
 
-def probe(who: str, kind: str, path: str) -> dict[str, Any]:
-    """Fit in this process, which was started for it, with the arguments of its command line."""
+def scan(who: str, path: str) -> Any:
+    """Return a table on disk as a lazy frame, in DuckDB of one that keeps little in memory."""
+    if who != "DuckDB":
+        return import_module("polars").scan_parquet(path)
+    connection = import_module("duckdb").connect()
+    connection.execute("SET memory_limit = '1GB'")
+    connection.execute("SET enable_external_file_cache = false")
+    return connection.read_parquet(path)
+
+
+@contextmanager
+def counted_queries() -> Iterator[list[int]]:
+    """Yield a list of one number: how many queries were asked so far."""
     import narwhals as nw
 
     queries, collect = [0], nw.LazyFrame.collect
@@ -79,14 +91,14 @@ def probe(who: str, kind: str, path: str) -> dict[str, Any]:
         queries[0] += 1
         return collect(self, *arguments, **options)
 
-    if who == "DuckDB":
-        connection = import_module("duckdb").connect()
-        connection.execute("SET memory_limit = '1GB'")
-        connection.execute("SET enable_external_file_cache = false")
-        frame = connection.read_parquet(path)
-    else:
-        frame = import_module("polars").scan_parquet(path)
     with mock.patch.object(nw.LazyFrame, "collect", counted):
+        yield queries
+
+
+def probe(who: str, kind: str, path: str) -> dict[str, Any]:
+    """Fit in this process, which was started for it, with the arguments of its command line."""
+    frame = scan(who, path)
+    with counted_queries() as queries:
         times, fit = timed(partial(vardi.debias, frame, BIASES[kind], source="source"))
     return {**asdict(times), "peak": peak(), "queries": queries[0], "residual": fit.solution.residual}
 

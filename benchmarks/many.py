@@ -39,7 +39,7 @@ def many(settings: Settings) -> Report:
     return Report("many", "Whole calls with thousands of samples, certified as any other.", tuple(records))
 
 
-def _line(K: int, n: int) -> tuple[Any, np.ndarray, int]:
+def bumps(K: int, n: int) -> tuple[Any, np.ndarray, int]:
     """Bumps of width OVERLAP on a line, each with n / K rows: omega_k(x) falls off from the middle of bump k."""
     rng = np.random.default_rng(85)
     source = np.repeat(np.arange(K), n // K)
@@ -62,7 +62,7 @@ def _windows(K: int, n: int) -> tuple[Any, np.ndarray, int]:
 
 
 DESIGNS: dict[str, Callable[[int, int], tuple[Any, np.ndarray, int]]] = {
-    "line": _line,
+    "line": bumps,
     "windows": _windows,
 }
 

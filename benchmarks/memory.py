@@ -38,9 +38,9 @@ def memory(settings: Settings) -> Report:
         records.append(Record(work, peer.who, note=peer.missing) if peer.missing else _measure(peer.who, "log", n, K))
     return Report(
         "memory",
-        "Highest resident memory during the solve, less what was resident before it with the input, joblib "
-        "loaded and a tiny problem solved, as a multiple of the input matrix. The n weights that come back "
-        "count as extra: 1 / K.",
+        "Highest resident memory during the solve, less what was resident before it with the input and joblib loaded "
+        "and a tiny problem solved, as a multiple of the input matrix. The n weights that come back count as extra: "
+        "1 / K.",
         tuple(records),
         tuple(targets),
         ("pymbar compiles for each shape, so its number holds what the compiler needs.",),
@@ -66,7 +66,7 @@ def probe(who: str, form: str, n: str, K: str) -> dict[str, int]:
     size, solve = _solver(who, form, int(n), int(K))
     _, tiny = _solver(who, form, 20 * int(K), int(K))
     tiny()
-    joblib.cpu_count()  # packages that are loaded for large solves do not count for a solve
+    joblib.cpu_count()  # loaded by large solves only: packages do not count for a solve
     before = resident()
     forget_peak()
     solve()

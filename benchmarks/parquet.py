@@ -140,13 +140,13 @@ def _targets(kind: str, work: str, engines: list[Engine], timings: Mapping[str, 
             f"{engine.who}, {work}: whole debias over {PLAIN[kind]}",
             timings[_who(VARDI, engine)].times,
             timings[_who(PLAIN[kind], engine)].times,
-            BARS[f"{kind}-{engine.needs}"],
+            BARS.get(f"{kind}-{engine.needs}"),
         )
         for engine in engines
     ]
     if kind == "numbers" and len(engines) == len(ENGINES):
         polars, duckdb = (timings[_who(VARDI, engine)].times for engine in engines)
-        targets.append(ratio(f"{work}: time in DuckDB over time in Polars", duckdb, polars, BARS["numbers-engines"]))
+        targets.append(ratio(f"{work}: time in DuckDB over time in Polars", duckdb, polars))
     return targets
 
 
@@ -159,9 +159,5 @@ def _refits(
     found = race(field, settings)
     return (
         [_record(work, timing) for timing in found.values()],
-        [
-            Target(f"{who}, {work}", timing.times.median, BARS["engine-bootstrap"], "s")
-            for who, timing in found.items()
-            if timing.times
-        ],
+        [Target(f"{who}, {work}", timing.times.median, unit="s") for who, timing in found.items() if timing.times],
     )

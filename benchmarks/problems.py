@@ -49,14 +49,6 @@ def oscillators(n: int, K: int) -> Problem:
     return Problem(design.omega, design.source)
 
 
-def tilts(n: int, K: int) -> Problem:
-    """K normal laws of variance 1 with means from -1 to 1, n / K rows each, as tilts of the first: log omega."""
-    rng = np.random.default_rng(85)
-    source, means = np.repeat(np.arange(K), max(n // K, 2)), np.linspace(-1.0, 1.0, K)
-    x = rng.normal(means[source])
-    return Problem(means * x[:, None] - means**2 / 2, source)
-
-
 def intervals(n: int) -> Problem:
     """Four samples of the uniform law, each through its own interval, which overlaps others: omega as booleans."""
     rng = np.random.default_rng(85)

@@ -112,23 +112,17 @@ class Bar:
         Its name in ``tried.toml``.
     benchmark : str
         The benchmark that measures it.
-    race : bool
-        Whether it is a ratio to other packages, for which the page states whether vardi is the fastest.
     """
 
     name: str
     benchmark: str
     level: float
-    goal: float | None = None
     higher_is_better: bool = False
-    race: bool = False
 
-    def reached(self, measured: float, level: float | None) -> bool:
-        """Return whether a number, rounded as shown, is as good as a level."""
-        if level is None:
-            return False
+    def reached(self, measured: float) -> bool:
+        """Return whether a number, rounded as shown, is as good as the level."""
         shown = float(f"{measured:.3g}")
-        return shown >= level if self.higher_is_better else shown <= level
+        return shown >= self.level if self.higher_is_better else shown <= self.level
 
 
 @dataclass(frozen=True)
@@ -141,6 +135,8 @@ class Target:
         The range of a ratio that the quartiles of its times allow.
     processor : float, optional
         The ratio in processor time.
+    race : bool
+        Whether it is a ratio to other packages, for which the page states whether vardi is the fastest.
     """
 
     what: str
@@ -150,37 +146,40 @@ class Target:
     note: str = ""
     between: tuple[float, float] | None = None
     processor: float | None = None
+    race: bool = False
 
     @property
     def missed(self) -> bool:
         """Whether there is a bar that was not reached."""
-        return (
-            self.bar is not None and self.measured is not None and not self.bar.reached(self.measured, self.bar.level)
-        )
+        return self.bar is not None and self.measured is not None and not self.bar.reached(self.measured)
 
     @property
     def verdict(self) -> str:
-        """Say whether the bar and the goal are reached."""
+        """Say whether the bar is reached."""
         if self.measured is None:
             return "not measured"
         if self.bar is None:
             return "no bar"
-        if self.missed:
-            return "NOT reached"
-        if self.bar.goal is None:
-            return "reached"
-        return "goal reached" if self.bar.reached(self.measured, self.bar.goal) else "bar reached"
+        return "NOT reached" if self.missed else "reached"
 
 
-def ratio(what: str, over: Times | None, under: Times | None, bar: Bar | None = None, note: str = "") -> Target:
+def ratio(
+    what: str,
+    over: Times | None,
+    under: Times | None,
+    bar: Bar | None = None,
+    note: str = "",
+    *,
+    race: bool = False,
+) -> Target:
     """Return how many times as long one took as the other: medians, with the range that their quartiles allow."""
     if over is None or under is None:
-        return Target(what, None, bar, note=note)
+        return Target(what, None, bar, note=note, race=race)
     (low, high), (least, most) = over.quartiles, under.quartiles
     processor = None
     if over.processor_median and under.processor_median:
         processor = over.processor_median / under.processor_median
-    return Target(what, over.median / under.median, bar, "x", note, (low / most, high / least), processor)
+    return Target(what, over.median / under.median, bar, "x", note, (low / most, high / least), processor, race)
 
 
 @dataclass(frozen=True)

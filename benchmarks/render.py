@@ -42,7 +42,7 @@ def _standing(found: Standing, versions: Mapping[str, str]) -> list[str]:
     parts = []
     if found.judged:
         reached = len(found.judged) - len(found.missed)
-        parts.append(f"**Bars**: {reached} of {len(found.judged)} reached, and {found.goals} goals.")
+        parts.append(f"**Bars**: {reached} of {len(found.judged)} reached.")
     if found.missed:
         parts.append("**Missed**:\n\n" + "\n".join(map(_missed, found.missed)))
     if found.unmeasured:
@@ -55,8 +55,8 @@ def _standing(found: Standing, versions: Mapping[str, str]) -> list[str]:
 def _missed(missed: Missed) -> str:
     unit, bar = missed.target.unit, missed.bar
     line = (
-        f"- **{bar.benchmark}** (`{bar.name}`), {missed.target.what}: {_level(missed.target.measured, unit)}, bar "
-        f"{_level(bar.level, unit)}, {missed.by}."
+        f"- **{bar.benchmark}** (`{bar.name}`), {missed.target.what}: {level(missed.target.measured, unit)}, bar "
+        f"{level(bar.level, unit)}, {missed.by}."
     )
     ways = [f"  - Tried: {way}" for way in missed.tried]
     if len(ways) < WAYS:
@@ -69,10 +69,10 @@ def _fastest(races: Sequence[Target], versions: Mapping[str, str]) -> str:
     absent = [name for name in RACED if name not in versions]
     ratios = [target.measured for target in races if target.measured is not None]
     if min(ratios) > 1:
-        between = f"{_level(min(ratios), 'x')} to {_level(max(ratios), 'x')}"
+        between = f"{level(min(ratios), 'x')} to {level(max(ratios), 'x')}"
         text = f"**Fastest on PyPI, with these versions**: {raced}. The next one takes {between} vardi's time."
     else:
-        slower = "; ".join(f"{t.what}: {_level(t.measured, 'x')}" for t in races if t.measured and t.measured <= 1)
+        slower = "; ".join(f"{t.what}: {level(t.measured, 'x')}" for t in races if t.measured and t.measured <= 1)
         text = f"**NOT the fastest on PyPI, with these versions**: {raced}. {slower}."
     return text + (f" Not installed, so not raced: {', '.join(absent)}." if absent else "")
 
@@ -92,9 +92,9 @@ def _records(records: Sequence[Record]) -> str:
         (
             r.work,
             r.who,
-            _time(r.seconds),
+            duration(r.seconds),
             _quartiles(r),
-            _time(r.times.processor_median if r.times else None),
+            duration(r.times.processor_median if r.times else None),
             str(r.times.calls) if r.times else NONE,
             NONE if r.accuracy is None else f"{r.accuracy:.1e}",
             NONE if r.extra_memory is None else f"{r.extra_memory:.3g}x",
@@ -106,21 +106,20 @@ def _records(records: Sequence[Record]) -> str:
 
 
 def _targets(targets: Sequence[Target], *, judged: bool) -> str:
-    head = ("target", "measured", "between", "in processor time", "bar", "goal", "verdict", "note")
+    head = ("target", "measured", "between", "in processor time", "bar", "verdict", "note")
     rows = [
         (
             t.what,
-            _level(t.measured, t.unit),
-            NONE if t.between is None else " to ".join(_level(end, t.unit) for end in t.between),
-            _level(t.processor, t.unit),
-            _level(t.bar.level if t.bar else None, t.unit),
-            _level(t.bar.goal if t.bar else None, t.unit),
+            level(t.measured, t.unit),
+            NONE if t.between is None else " to ".join(level(end, t.unit) for end in t.between),
+            level(t.processor, t.unit),
+            level(t.bar.level if t.bar else None, t.unit),
             t.verdict if judged or t.measured is None else "not judged",
             t.note,
         )
         for t in targets
     ]
-    return table(head, rows, numbers=range(1, 6))
+    return table(head, rows, numbers=range(1, 5))
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int]) -> str:
@@ -133,16 +132,18 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[
 def _quartiles(record: Record) -> str:
     if record.times is None or record.times.calls < 2:
         return NONE
-    return " to ".join(map(_time, record.times.quartiles))
+    return " to ".join(map(duration, record.times.quartiles))
 
 
-def _time(seconds: float | None) -> str:
+def duration(seconds: float | None) -> str:
+    """Return seconds as text, in milliseconds if they are few."""
     if seconds is None:
         return NONE
     return f"{1e3 * seconds:.3g} ms" if seconds < 0.9995 else f"{seconds:.3g} s"
 
 
-def _level(value: float | None, unit: str) -> str:
+def level(value: float | None, unit: str) -> str:
+    """Return a number as it is shown and compared, with its unit."""
     if value is None:
         return NONE
     number = f"{value:.0f}" if value >= 1000 else f"{value:.3g}"

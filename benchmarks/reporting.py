@@ -27,7 +27,7 @@ def reporting(settings: Settings) -> Report:
     needed = [module for module in ("pandas", "jinja2", "matplotlib") if not installed(module)]
     if needed:
         return Report("report", f"Not run: {', '.join(needed)} not installed (pip install 'vardi[bench]').")
-    frames = _frames(settings.rows(ROWS, least=3000) // len(BIASES))
+    frames = samples_in_pandas(settings.rows(ROWS, least=3000) // len(BIASES))
     work = f"n = {sum(map(len, frames.values())):,}, K = {len(BIASES)}"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "report.html"
@@ -49,7 +49,7 @@ def _solve_and_expectations(frames: dict[str, Any]) -> Any:
     return vardi.debias(frames, BIASES).expectations(list(NUMBERS))
 
 
-def _frames(n: int) -> dict[str, Any]:
+def samples_in_pandas(n: int) -> dict[str, Any]:
     """Return n rows of each sample: lengths of Gamma laws, each biased by a power of the length."""
     pd = import_module("pandas")
     rng = np.random.default_rng(85)

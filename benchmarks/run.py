@@ -10,13 +10,14 @@ from benchmarks.after_solve import errors, identify, questions
 from benchmarks.blocks import blocks
 from benchmarks.bootstrap import bootstrap
 from benchmarks.dense import dense_log, dense_omega
-from benchmarks.gram import gram, wide
+from benchmarks.gram import gram
 from benchmarks.growth import growth
 from benchmarks.importing import importing
 from benchmarks.indicator import indicator
 from benchmarks.lazy import lazy
 from benchmarks.machine import facts, versions
 from benchmarks.many import many
+from benchmarks.median import median
 from benchmarks.memory import memory
 from benchmarks.parquet import parquet
 from benchmarks.physics import physics
@@ -29,7 +30,6 @@ BENCHMARKS: dict[str, Callable[[Settings], Report]] = {
     "dense-log": dense_log,
     "dense-omega": dense_omega,
     "gram": gram,
-    "wide": wide,
     "indicator": indicator,
     "memory": memory,
     "parquet": parquet,
@@ -42,6 +42,7 @@ BENCHMARKS: dict[str, Callable[[Settings], Report]] = {
     "growth": growth,
     "read": read,
     "lazy": lazy,
+    "median": median,
     "blocks": blocks,
     "many": many,
     "small": small,

@@ -111,13 +111,18 @@ def report(kind: str, costs: list[Cost]) -> None:
         print(f"{n:.0e} rows on {CORES:,} cores: {time_text}; {n * size * passes / 1e12:,.2f} TB read")
 
 
-def main(sizes: tuple[int, ...]) -> None:
-    """Measure every kind of bias at every size."""
+def cluster() -> Any:
+    """Return the session of a cluster of two workers on this machine, started by the first call."""
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     sql = import_module("pyspark.sql")
     builder = sql.SparkSession.builder.master(MASTER).config("spark.sql.shuffle.partitions", "2")
     builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
-    session = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    return builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+
+
+def main(sizes: tuple[int, ...]) -> None:
+    """Measure every kind of bias at every size."""
+    session = cluster()
     print(f"{MASTER}, {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}")
     try:
         with tempfile.TemporaryDirectory() as folder:

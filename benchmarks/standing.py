@@ -55,11 +55,6 @@ class Standing:
     unmeasured: tuple[str, ...]
     races: tuple[Target, ...]
 
-    @property
-    def goals(self) -> int:
-        """How many goals are reached."""
-        return sum(target.verdict == "goal reached" for target in self.judged)
-
 
 def standing(reports: Sequence[Report], tried: Mapping[str, Sequence[str]]) -> Standing:
     """Compare what was measured with the bars."""
@@ -74,7 +69,7 @@ def standing(reports: Sequence[Report], tried: Mapping[str, Sequence[str]]) -> S
             *(f"{bar.name} ({target.what})" for bar, target in attempted if target.measured is None),
             *(bar.name for bar in absent),
         ),
-        tuple(target for target in judged if target.bar and target.bar.race),
+        tuple(t for report in reports for t in report.targets if t.race and t.measured is not None),
     )
 
 

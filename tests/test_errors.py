@@ -233,20 +233,19 @@ def test_an_expression_with_a_mistake_marks_the_place():
 
 
 def test_a_function_that_returns_another_length():
-    error = refused(
+    refused(
         vardi.MismatchError,
         "returned values of shape (3,) for 4 rows",
         "one number for each row",
         call=lambda: vardi.debias({"a": X}, {"a": lambda x: x[1:]}),
     )
-    assert error.expected == (4,)
 
 
 # ---------------------------------------------------------------- labels, keys, lengths
 
 
 def test_a_sample_without_a_bias():
-    error = refused(
+    refused(
         vardi.MismatchError,
         "Sample 'agency' has no bias.",
         "The samples are 'agency', 'web', the biases 'agencies', 'web'.",
@@ -254,25 +253,22 @@ def test_a_sample_without_a_bias():
         "Give each sample a bias; 1 means that it was drawn without bias.",
         call=lambda: vardi.debias({"agency": X, "web": X}, {"agencies": 1, "web": 1}),
     )
-    assert error.expected == ("agency", "web")
-    assert error.got == ("agencies", "web")
 
 
 @pytest.mark.filterwarnings("ignore::vardi.SharedUnitsWarning")
 def test_lists_of_unequal_length():
-    error = refused(
+    refused(
         vardi.MismatchError,
         "Sample '2' has no bias.",
         "The samples are '0', '1', '2', the biases '0', '1'.",
         call=lambda: vardi.debias([X, X, X], [1, "x"]),
     )
-    assert (error.expected, error.got) == (("0", "1", "2"), ("0", "1"))
     assert vardi.debias([X, X], [1, "x", "x**2"]).sizes["2"] == 0  # a bias more is a state that was not sampled
 
 
 def test_an_unknown_label():
     frame = pd.DataFrame({"x": X, "origin": ["agency", "agency", "web", "agancy"]})
-    error = refused(
+    refused(
         vardi.MismatchError,
         "Label 'agancy' of 'origin' has no bias.",
         "The labels are 'agency', 'web', 'agancy', the biases 'agency', 'web'.",
@@ -280,8 +276,6 @@ def test_an_unknown_label():
         "Give each label a bias.",
         call=lambda: vardi.debias(frame, {"agency": 1, "web": 1}, source="origin"),
     )
-    assert error.expected == ("agency", "web")
-    assert error.got == ("agency", "web", "agancy")
 
 
 def test_labels_of_another_type_than_the_keys():
@@ -331,12 +325,11 @@ def test_a_missing_label_in_polars_and_pyarrow():
 
 
 def test_source_of_the_wrong_length():
-    error = refused(
+    refused(
         vardi.MismatchError,
         "source has shape (3,), but the pool has 4 rows. Give one label for each row.",
         call=lambda: vardi.debias(X, {"a": 1}, source=["a"] * 3),
     )
-    assert (error.expected, error.got) == ((4,), (3,))
     refused(vardi.MismatchError, "source has shape ()", call=lambda: vardi.debias(X, {"a": 1}, source=3))
     refused(
         vardi.MismatchError,
@@ -382,24 +375,22 @@ def test_a_sample_that_lacks_the_column_of_its_own_bias():
 
 
 def test_source_that_names_no_column():
-    error = refused(
+    refused(
         vardi.MismatchError,
         "There is no column 'orgin'.",
         "The columns are: x, origin.",
         "Did you mean 'origin'?",
         call=lambda: vardi.debias(pd.DataFrame({"x": X, "origin": "a"}), {"a": 1}, source="orgin"),
     )
-    assert "orgin" in error.expected + error.got
 
 
 def test_source_beside_several_samples():
-    error = refused(
+    refused(
         vardi.MismatchError,
         "source= labels the rows of one frame, but several samples were given.",
         "Leave source out, or give one frame.",
         call=lambda: vardi.debias(OK, {"a": 1, "b": 1}, source="origin"),
     )
-    assert error.got == ("dict",)
 
 
 def test_one_frame_without_source():
@@ -425,52 +416,46 @@ def test_one_frame_without_source():
     ids=["too high", "negative", "floats", "texts", "bools", "objects"],
 )
 def test_labels_of_a_matrix_that_are_no_columns(source):
-    error = refused(
+    refused(
         vardi.MismatchError,
         "source holds",
         "but omega has 2 columns",
         "Number the samples by their columns, 0 to 1; for named samples use vardi.debias.",
         call=lambda: vardi.debias_matrix(np.ones((4, 2)), source),
     )
-    assert error.expected == (0, 1)
-    assert set(error.got) == set(source)
 
 
 def test_names_of_a_matrix():
-    error = refused(
+    refused(
         vardi.MismatchError,
         "3 names for 2 columns. Give one for each.",
         call=lambda: vardi.debias_matrix(np.ones((4, 2)), [0, 1, 0, 1], names=["a", "b", "c"]),
     )
-    assert error.got == ("a", "b", "c")
 
 
 def test_a_name_that_stands_for_two_columns():
-    error = refused(
+    refused(
         vardi.MismatchError, "'a'", call=lambda: vardi.debias_matrix(np.ones((4, 2)), [0, 1, 0, 1], names=["a", "a"])
     )
-    assert error.got == ("a", "a")
 
 
 def test_an_array_bias_of_the_wrong_length():
-    error = refused(
+    refused(
         vardi.MismatchError,
         "The bias of 'b' has 4 values, but the pool has 8 rows.",
         "Give one value for each row of the pool, all samples one after the other.",
         call=lambda: vardi.debias(OK, {"a": 1, "b": np.ones(4)}),
     )
-    assert (error.expected, error.got) == ((8,), (4,))
 
 
 def test_a_column_that_is_not_there():
-    error = refused(
+    refused(
         vardi.MismatchError,
         "There is no column 'prize'.",
         "The columns are: price.",
         "Did you mean 'price'?",
         call=lambda: vardi.debias({"a": pd.DataFrame({"price": X})}, {"a": "prize <= 22"}),
     )
-    assert "prize" in error.expected + error.got
 
 
 @pytest.mark.parametrize("what", ["bias", "source", "counts"])
@@ -491,13 +476,12 @@ def test_a_pandas_series_with_another_index_is_not_taken_by_position(what):
 
 def test_omega_that_is_no_matrix_of_numbers():
     for omega in (np.array([["1", "2"]]), np.ones((1, 2), dtype=complex), np.ones((1, 2), dtype=object)):
-        error = refused(
+        refused(
             vardi.MismatchError,
             f"omega holds {omega.dtype}, but biases are numbers.",
             "Give a matrix of floats.",
             call=lambda omega=omega: vardi.debias_matrix(omega, [0]),
         )
-        assert error.got == (str(omega.dtype),)
     refused(
         vardi.MismatchError,
         "omega holds complex128",
@@ -511,12 +495,11 @@ def test_rows_that_are_no_frame(rows):
 
 
 def test_on_unidentified():
-    error = refused(
+    refused(
         vardi.MismatchError,
         "on_unidentified is 'largets'. Give 'raise' or 'largest'.",
         call=lambda: vardi.debias(OK, {"a": 1, "b": 1}, on_unidentified="largets"),
     )
-    assert (error.expected, error.got) == (("raise", "largest"), ("largets",))
 
 
 # ---------------------------------------------------------------- counts
@@ -594,19 +577,17 @@ def test_whole_counts_are_taken_with_their_rounding():
 
 
 def test_counts_of_the_wrong_length_or_for_the_wrong_sample():
-    error = refused(
+    refused(
         vardi.MismatchError,
         "counts has shape (3,), but the pool has 4 rows. Give one count for each row.",
         call=lambda: vardi.debias({"a": X}, {"a": 1}, counts=[1, 1, 1]),
     )
-    assert (error.expected, error.got) == ((4,), (3,))
     refused(vardi.MismatchError, "counts has shape ()", call=lambda: vardi.debias({"a": X}, {"a": 1}, counts=2))
-    error = refused(
+    refused(
         vardi.MismatchError,
         "No counts for sample 'agency'. The counts are for 'agancy'. Did you mean 'agancy'?",
         call=lambda: vardi.debias({"agency": X}, {"agency": 1}, counts={"agancy": X}),
     )
-    assert (error.expected, error.got) == (("agency",), ("agancy",))
 
 
 @pytest.mark.parametrize("counts", [["many"] * 4, "n"], ids=["texts", "a column of a matrix"])
@@ -773,12 +754,11 @@ def test_a_sample_whose_counts_are_all_zero_is_empty():
 
 def test_labels_that_are_lists():
     rows = pd.DataFrame({"x": X, "s": [[1], [2], [1], [2]]})
-    error = refused(
+    refused(
         vardi.MismatchError,
         "'s' holds values that cannot be labels, such as lists. Convert it to text or numbers.",
         call=lambda: vardi.debias(rows, {"a": 1}, source="s"),
     )
-    assert error.expected == ("text", "numbers")
     shares = {"s": {"a": 0.5, "b": 0.5}}
     refused(
         vardi.MismatchError,

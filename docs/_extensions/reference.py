@@ -61,9 +61,8 @@ TASKS_OF_A_FIT = {  # every public name of DebiasedSample, once
 
 
 def is_hidden(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool:
-    """Leave out former names, and ``set_fit_request`` and its like, whose text refers to pages of scikit-learn."""
-    former = (getattr(obj, "__doc__", None) or "").startswith("The former name of")
-    return skip or former or name in HIDDEN or re.fullmatch(r"set_\w+_request", name) is not None
+    """Leave out ``set_fit_request`` and its like, whose text refers to pages of scikit-learn."""
+    return skip or name in HIDDEN or re.fullmatch(r"set_\w+_request", name) is not None
 
 
 def without_constructor(

@@ -38,7 +38,6 @@ from vardi.biases import logistic as logistic
 from vardi.biases import parametric as parametric
 from vardi.biases import power as power
 from vardi.biases import proportional_to as proportional_to
-from vardi.biases import smoothed as smoothed
 from vardi.biases import steps as steps
 from vardi.biases import where as where
 from vardi.biases import window as window
@@ -59,7 +58,6 @@ from vardi.errors import MissingValuesError as MissingValuesError
 from vardi.errors import NeedsRowsError as NeedsRowsError
 from vardi.errors import NotIdentifiableError as NotIdentifiableError
 from vardi.errors import OutputError as OutputError
-from vardi.errors import RenamedError as RenamedError
 from vardi.errors import SharedUnitsWarning as SharedUnitsWarning
 from vardi.errors import StudyError as StudyError
 from vardi.errors import TooLargeError as TooLargeError

@@ -6,15 +6,15 @@ import math
 import pickle
 
 import numpy as np
+import polars as pl
 import pytest
 from oracle import design
 from scipy import sparse, stats
 
 import vardi
 from vardi._estimate.bias_check import BiasCheck, Worst
-from vardi._estimate.bias_distances import refits, relabelled
-from vardi._estimate.bias_labels import Cells, Labels
-from vardi._estimate.bias_test import GRID, check_biases
+from vardi._estimate.bias_labels import Labels
+from vardi._estimate.bias_test import check_biases
 from vardi._estimate.tangent import Hessian, Tangent
 from vardi._inputs.dependence import Dependence
 from vardi._rows.dense import Dense
@@ -98,89 +98,15 @@ def test_the_score_compares_sample_means_with_fitted_ones(kind):
         np.testing.assert_allclose(columns["z"] @ labels.residual[:, k] / (s == k).sum(), difference, atol=1e-10)
 
 
-def brute_ks(p, s, x, grid, c):
-    K = p.shape[1]
-    T = np.zeros(K)
-    for k in range(K):
-        n_k = c[s == k].sum()
-        for t in grid:
-            observed = c[(s == k) & (x <= t)].sum() / n_k
-            fitted = (c * p[:, k])[x <= t].sum() / n_k
-            T[k] = max(T[k], math.sqrt(n_k) * abs(observed - fitted))
-    return T
-
-
-def brute_relabelled(p, sizes, x, grid, label):
-    """Draw T_k with the information formed at every t."""
-    K = p.shape[1]
-    information = [np.diag(one) - np.outer(one, one) for one in p]
-    inverse = np.linalg.pinv(sum(information), rcond=1e-10)
-    residual = np.eye(K)[label] - p
-    Z = [
-        residual[x <= t].sum(axis=0)
-        - sum(M for M, at in zip(information, x, strict=True) if at <= t) @ inverse @ residual.sum(axis=0)
-        for t in grid
-    ]
-    return np.abs(Z).max(axis=0) / np.sqrt(sizes)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_test_by_labels_is_that_of_the_formulas(kind):
-    omega, s, columns = simulated(kind, 3, 45, seed=3)
-    fit = vardi.debias_matrix(omega, s)
-    x, p = columns["z"], probabilities(fit, omega)
-    labels = Labels(fit.held.tangent, fit.names)
-    drawn = relabelled(labels, [Cells(x, labels, GRID)], 20, np.random.default_rng(5))
-    rng = np.random.default_rng(5)
-    for T in drawn:
-        label = (rng.random((45, 1)) > np.cumsum(p, axis=1)[:, :-1]).sum(axis=1)
-        np.testing.assert_allclose(T, brute_relabelled(p, np.bincount(s), x, np.unique(x), label), atol=1e-9)
-    found = check(fit, {"z": x}, method="ks", draws=20, seed=5)
-    T = brute_ks(p, s, x, np.unique(x), np.ones(45))
-    np.testing.assert_allclose(found.statistic, T.max(), rtol=1e-9)
-    assert found.pvalue == (1 + np.count_nonzero(drawn.max(axis=1) >= T.max())) / 21
-    assert found.by_sample["1"] == (1 + np.count_nonzero(drawn[:, 1] >= T[1])) / 21
-    assert found.df is None
-
-
 @pytest.mark.long
-@pytest.mark.parametrize("options", [{}, {"method": "ks", "draws": 99}], ids=str)
-def test_rare_values_do_not_contradict_right_biases(options):
-    """A value that one sample in ten draws: by multiples of the residuals 38% were rejected."""
+def test_rare_values_do_not_contradict_right_biases():
     rejected = 0
     for seed in range(60):
         rng = np.random.default_rng([0, seed])
         x = np.concatenate([rng.random(50) < 0.15, rng.random(50) < 0.015 / 0.865]).astype(float)
         fit = vardi.debias_matrix(np.column_stack([np.ones(100), 1.0 - 0.9 * x]), np.repeat([0, 1], 50))
-        rejected += check(fit, {"x": x}, **options).pvalue <= 0.05
+        rejected += check(fit, {"x": x}).pvalue <= 0.05
     assert rejected <= 8  # the 99% quantile of a binomial law of 60 and 5% is 8
-
-
-def test_refits_draw_each_sample_from_its_fitted_law():
-    omega, s, columns = simulated("tilt", 2, 30)
-    fit = vardi.debias_matrix(omega, s)
-    x, labels = columns["z"], Labels(fit.held.tangent, fit.names)
-    drawn = refits(labels, [Cells(x, labels, GRID)], 3, np.random.default_rng(1))
-    rng = np.random.default_rng(1)
-    p = probabilities(fit, omega)
-    for T in drawn:
-        picked = [rng.choice(30, (s == k).sum(), p=p[:, k] / p[:, k].sum()) for k in range(2)]
-        rows, label = np.concatenate(picked), np.repeat([0, 1], [len(part) for part in picked])
-        again = vardi.debias_matrix(omega[rows], label)
-        T_again = brute_ks(probabilities(again, omega[rows]), label, x[rows], np.unique(x), np.ones(len(rows)))
-        np.testing.assert_allclose(T, T_again, rtol=1e-5)
-
-
-@pytest.mark.long
-def test_the_three_null_laws_agree():
-    d = vardi.datasets.length_bias(seed=4)
-    fit = vardi.debias(d.samples, d.biases)
-    x = {"x": np.concatenate(list(d.samples.values()))}
-    labels, refits = (check(fit, x, method=m, draws=400) for m in ("ks", "ks-bootstrap"))
-    assert labels.statistic == refits.statistic
-    assert abs(labels.pvalue - refits.pvalue) < 0.12
-    assert check(fit, x, method="ks") == check(fit, x, method="ks")
-    assert check(fit, x, method="ks-bootstrap", draws=20) == check(fit, x, method="ks-bootstrap", draws=20, seed=0)
 
 
 def test_worst_is_the_largest_z_of_all_cells():
@@ -242,12 +168,6 @@ def test_counts_are_replication(kind):
     wide = {name: x[again] for name, x in columns.items()}
     for features in ("poly2", "cells"):
         same(check(counted, columns, features=features), check(repeated, wide, features=features))
-    a, b = (check(f, x, method="ks") for f, x in ((counted, columns), (repeated, wide)))
-    assert a.statistic == pytest.approx(b.statistic, rel=1e-9)
-    assert abs(a.pvalue - b.pvalue) < 0.08
-    a, b = (check(f, x, method="ks-bootstrap") for f, x in ((counted, columns), (repeated, wide)))
-    assert a.statistic == pytest.approx(b.statistic, rel=1e-9)
-    assert abs(a.pvalue - b.pvalue) < 0.15
 
 
 def test_collapsed_rows_are_rows():
@@ -261,21 +181,20 @@ def test_collapsed_rows_are_rows():
     rows = Dense(matrix, collapsed.strata.source, moderate=True)
     hessian = Hessian(rows, collapsed.u)
     independent = Dependence.none(len(rows.sizes))
-    measure = WeightedRows(rows, collapsed.u, collapsed.weights, collapsed.strata.source, None, independent)
+    measure = WeightedRows(rows, collapsed.u, collapsed.weights, collapsed.strata.source, rows.counts, independent)
     plain = Tangent(measure, hessian, hessian)
-    for options in ({}, {"features": "cells"}, {"method": "ks", "draws": 30}, {"method": "ks-bootstrap", "draws": 10}):
+    for options in ({}, {"features": "cells"}):
         same(check_biases(collapsed, fit.names, x, **options), check_biases(plain, fit.names, x, **options), rtol=1e-6)
 
 
 def test_checks_leave_the_fit_as_it_was():
-    """Refits share the rows of the fit, and must not write into what these keep of their last pass."""
     rng = np.random.default_rng(0)
     x = np.concatenate([rng.random((2, 80)) / 2, 0.5 + rng.random((2, 80)) / 2])
     samples = dict(zip(["low", "lower", "high", "higher"], x, strict=True))
     biases = {"low": "x < 0.5", "lower": "(x < 0.5) * (2 - x)", "high": "x >= 0.5", "higher": "(x >= 0.5) * (1 + x)"}
     fit, untouched = (vardi.debias(samples, biases, known={"x < 0.5": 0.4}) for _ in range(2))
-    for method in ("score", "ks", "ks-bootstrap"):
-        fit.check_biases("x", method=method)
+    for features in ("poly2", "cells"):
+        fit.check_biases("x", features=features)
     again = pickle.loads(pickle.dumps(fit))  # which computes anew what the rows do not keep
     wanted = untouched.expectation("x ** 2")
     for estimate in (fit.expectation("x ** 2"), again.expectation("x ** 2")):
@@ -285,7 +204,7 @@ def test_checks_leave_the_fit_as_it_was():
 def test_sparse_rows_are_rows():
     omega, s, columns = simulated("indicator", 6, 120)
     dense, thin = vardi.debias_matrix(omega, s), vardi.debias_matrix(sparse.csr_array(omega), s)
-    for options in ({}, {"method": "ks", "draws": 30}, {"method": "ks-bootstrap", "draws": 10}):
+    for options in ({}, {"features": "cells"}):
         same(check(thin, columns, **options), check(dense, columns, **options), rtol=1e-6)
 
 
@@ -296,14 +215,14 @@ def test_windows_are_rows():
     x = rng.uniform(low[s], high[s])
     windows = vardi.Windows(x, low, high)
     dense, thin = vardi.debias_matrix(windows.toarray().astype(float), s), vardi.debias_matrix(windows, s)
-    for options in ({}, {"method": "ks", "draws": 30}, {"method": "ks-bootstrap", "draws": 10}):
+    for options in ({}, {"features": "cells"}):
         same(check(thin, {"x": x}, **options), check(dense, {"x": x}, **options), rtol=1e-6)
 
 
 def test_a_state_that_no_sample_was_drawn_from_takes_no_part():
     omega, s, columns = simulated("tilt", 3, 60)
     wider = np.insert(omega, 1, np.linspace(0.1, 3, 60), axis=1)
-    for options in ({}, {"method": "ks", "draws": 30}, {"method": "ks-bootstrap", "draws": 10}):
+    for options in ({}, {"features": "cells"}):
         found = check(vardi.debias_matrix(wider, np.where(s > 0, s + 1, 0), names="axbc"), columns, **options)
         same(found, check(vardi.debias_matrix(omega, s, names="abc"), columns, **options))
 
@@ -324,14 +243,14 @@ def selected(seed: int, n: int = 2000) -> dict[str, np.ndarray]:
     return {"panel": chosen, "survey": rng.normal(size=n // 4)}
 
 
-@pytest.mark.parametrize("method", ["score", "ks", "ks-bootstrap"])
-def test_a_wrong_bias_is_rejected_and_the_right_one_is_not(method):
+@pytest.mark.parametrize("features", ["poly2", "cells"])
+def test_a_wrong_bias_is_rejected_and_the_right_one_is_not(features):
     samples = selected(0)
     x = {"x": np.concatenate(list(samples.values()))}
     wrong = vardi.debias(samples, {"panel": 1, "survey": 1})
     right = vardi.debias(samples, {"panel": "1 / (1 + exp(-2 * x))", "survey": 1})
-    assert check(wrong, x, method=method, draws=99).pvalue <= 0.01
-    assert check(right, x, method=method, draws=99).pvalue > 0.05
+    assert check(wrong, x, features=features).pvalue <= 0.01
+    assert check(right, x, features=features).pvalue > 0.05
 
 
 def test_the_sample_to_blame_and_the_region_are_named():
@@ -377,7 +296,6 @@ def test_structural_zeros_take_degrees_of_freedom_away():
     inside = (pool > 0.5) & (pool < 1)
     assert check(fit, {"half": np.where(inside, (pool > 0.75), 0.0)}).df == 1
     assert found.reason == "no column was given that varies where the samples overlap."
-    assert check(fit, {"cut": cut}, method="ks").reason == found.reason
     assert math.isnan(found.pvalue)
 
 
@@ -387,17 +305,16 @@ def test_a_sample_without_overlap_in_a_column_has_no_p_value_of_its_own():
     fit = vardi.debias(x, {"a": "x < 1", "b": "0.5 < x < 1.5", "c": "x > 1"})
     pool = np.concatenate(list(x.values()))
     half = np.where((pool > 0.5) & (pool < 1), pool > 0.75, 0.0)
-    for method in ("score", "ks"):
-        found = check(fit, {"half": half}, method=method)
+    for features in ("poly2", "cells"):
+        found = check(fit, {"half": half}, features=features)
         assert math.isnan(found.by_sample["c"])
         assert found.pvalue == pytest.approx(found.by_sample["a"])
     assert found.summary().splitlines()[-4].split()[:2] == ["c", "nan"]
 
 
-@pytest.mark.parametrize("method", ["score", "ks", "ks-bootstrap"])
-def test_one_sample_alone_cannot_be_tested(method):
+def test_one_sample_alone_cannot_be_tested():
     fit = vardi.debias({"a": np.arange(1.0, 9)}, {"a": "x"})
-    found = check(fit, {"x": np.arange(1.0, 9)}, method=method)
+    found = check(fit, {"x": np.arange(1.0, 9)})
     assert math.isnan(found.pvalue)
     assert "only one sample" in found.reason
     assert (found.worst, found.df, found.untested) == (None, None, {"a": 1.0})
@@ -430,27 +347,14 @@ def test_samples_of_one_row():
     fit = vardi.debias_matrix(omega, s)
     x = {"x": rng.normal(size=40)}
     assert 0 < check(fit, x).pvalue < 1
-    assert 0 < check(fit, x, method="ks-bootstrap").pvalue <= 1
-    assert 0 < check(fit, x, method="ks").pvalue <= 1
 
 
-def test_draws_that_cannot_be_fitted_count_against_rejection():
-    omega = np.array([[1, 0]] * 10 + [[1, 1]] * 2 + [[0, 1]] * 10, float)
-    s = np.repeat([0, 1], 11)
-    fit = vardi.debias_matrix(omega, s)
-    labels = Labels(fit.held.tangent, fit.names)
-    drawn = refits(labels, [Cells(np.arange(22.0), labels, GRID)], 40, np.random.default_rng(0))
-    assert np.isinf(drawn).any()
-    assert np.isfinite(drawn).any()
-
-
-def test_unknown_methods_are_refused():
-    omega, s, columns = simulated("tilt", 2, 20)
-    fit = vardi.debias_matrix(omega, s)
-    with pytest.raises(vardi.errors.MismatchError, match=r"'scores'.*'score', 'ks', 'ks-bootstrap'. Did you mean"):
-        check(fit, columns, method="scores")
-    with pytest.raises(vardi.errors.MismatchError, match="'poly2', 'cells'"):
-        check(fit, columns, features="tree")
+@pytest.mark.parametrize("lazy", [False, True])
+def test_unknown_features_are_refused(lazy):
+    samples = {"a": pl.DataFrame({"x": [1.0, 2.0, 3.0]}), "b": pl.DataFrame({"x": [1.5, 2.5]})}
+    fit = vardi.debias({name: rows.lazy() for name, rows in samples.items()} if lazy else samples, {"a": 1, "b": "x"})
+    with pytest.raises(vardi.MismatchError, match="no features 'cell' .* Choose one of 'poly2', 'cells'. Did you mean"):
+        fit.check_biases("x", features="cell")
 
 
 # ---------------------------------------------------------------- texts
@@ -462,11 +366,10 @@ def test_the_summary_fits_and_says_what_it_cannot_see():
     samples, biases = ({name + 60 * "x": part for name, part in side.items()} for side in (d.samples, d.biases))
     fit = vardi.debias(samples, biases)
     columns = {"a column with quite a long name indeed " * 3: pool[:, 0], "y": pool[:, 1]}
-    for method in ("score", "ks"):
-        text = str(check(fit, columns, method=method))
-        assert max(map(len, text.splitlines())) <= 80
-        assert "stays invisible" in " ".join(text.split())
-        assert "validates nothing" in " ".join(text.split())
+    text = str(check(fit, columns))
+    assert max(map(len, text.splitlines())) <= 80
+    assert "stays invisible" in " ".join(text.split())
+    assert "validates nothing" in " ".join(text.split())
 
 
 def test_the_summary_of_many_samples_shows_the_worst_first():

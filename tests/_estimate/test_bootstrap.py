@@ -76,7 +76,7 @@ def test_draws_of_the_bayesian_bootstrap_are_refits():
     fit, omega, source, y = strata_fit(n=300)
     weights = []
     boot = bootstrap(fit.held, lambda w: weights.append(w) or w @ y / w.sum(), n=3)
-    plan = Plan(fit.held.rows, source, None, None, None)
+    plan = Plan(fit.held.rows, source, np.ones(len(source)), None, None)
     for i in range(3):
         rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence(0, spawn_key=(i,))))
         drawn = np.empty(300)
@@ -114,7 +114,7 @@ def test_known_values_with_an_error_are_drawn_too(error, tilts):
 @pytest.mark.parametrize("kind", ["bayesian", "rows"])
 def test_collapsed_rows_give_the_same_draws(kind, collapsed, monkeypatch):
     fit, omega, source, y = collapsed
-    plan = Plan(fit.held.rows, source, None, fit.held.rows.inverse, None)
+    plan = Plan(fit.held.rows, source, np.ones(len(source)), fit.held.rows.inverse, None)
     monkeypatch.setattr(choose, "MAX_UNCOLLAPSED_NUMBERS", np.inf)
     whole = vardi.debias_matrix(omega[plan.order], source[plan.order])
     assert whole.held.rows.inverse is None
@@ -382,9 +382,8 @@ def test_refusals(tilts):
         bootstrap(tilts.held, "x", groups="xx")
     with pytest.raises(vardi.MissingValuesError, match="2 rows have no group"):
         bootstrap(tilts.held, "x", groups=np.r_[np.nan, np.nan, np.arange(n - 2)])
-    with pytest.raises(vardi.MismatchError, match=r"Group 'g' has rows in 'at -2.5' and in 'at 0'") as caught:
+    with pytest.raises(vardi.MismatchError, match=r"Group 'g' has rows in 'at -2.5' and in 'at 0'"):
         bootstrap(tilts.held, "x", groups=["g"] * n)
-    assert caught.value.got == ("at -2.5", "at 0")
     sizes = iter([1, 2, 1])
     with pytest.raises(vardi.MismatchError, match=r"shape \(1,\) for the fit, but \(2,\) for a draw"):
         bootstrap(tilts.held, lambda w: w[: next(sizes)], n=2)
@@ -438,7 +437,7 @@ def test_a_draw_of_windows_is_a_fit_of_the_rows_drawn():
     design = vardi.datasets.truncation(n=80, seed=1)
     x, windows = design.rows, design.truth["windows"]
     fit = vardi.debias_matrix(vardi.Windows(x, windows[:, 0], windows[:, 1]), np.arange(80))
-    plan = Plan(fit.held.rows, np.arange(80), None, None, None)
+    plan = Plan(fit.held.rows, np.arange(80), np.ones(80), None, None)
     counts = np.empty(80)
     plan.counts(plan.draw(np.random.default_rng(0), "rows", np.empty(80)), counts)
     assert counts.sum() == pytest.approx(80)

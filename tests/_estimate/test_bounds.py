@@ -187,7 +187,7 @@ def test_collapsed_rows_are_rows():
     rows = Dense(collapsed.rows.matrix[collapsed.rows.inverse], collapsed.strata.source, moderate=True)
     hessian = Hessian(rows, collapsed.u)
     independent = Dependence.none(len(rows.sizes))
-    measure = WeightedRows(rows, collapsed.u, collapsed.weights, collapsed.strata.source, None, independent)
+    measure = WeightedRows(rows, collapsed.u, collapsed.weights, collapsed.strata.source, rows.counts, independent)
     plain = Tangent(measure, hessian, hessian)
     same(bounds(plain, fit.names), of(fit))
 

@@ -13,7 +13,6 @@ from vardi._machine import threads
 from vardi._rows import thinned
 from vardi._rows.dense import Dense
 from vardi._rows.linear import LinearInfluence
-from vardi._rows.low_rank import factored
 from vardi._rows.patches import Patches
 from vardi._rows.sparse import Sparse
 from vardi._rows.thinned import Thinned
@@ -159,19 +158,6 @@ def test_overlap_by_kinds_of_rows_is_that_of_rows():
     mixed = (rng.random((2000, 120)) > 0.5).astype(float)
     assert Dense(mixed, source)._supports(mass)[0] is None
     assert_allclose(Dense(mixed, source).overlap(mass), (mixed * mass[:, None]).T @ mixed, rtol=1e-12)
-
-
-def test_narrow_factors_give_the_matrix():
-    rng = np.random.default_rng(2)
-    b = rng.normal(size=(300, 20)) @ rng.normal(size=(20, 150))
-    left, right = factored(b)
-    assert left.shape == (300, 20)
-    assert_allclose(left @ right, b, atol=1e-12)
-    scale = 10.0 ** np.linspace(-8, 8, 150)
-    left, right = factored(b * scale)
-    assert_allclose(left @ right / scale, b, atol=1e-12)  # small columns are as exact as large ones
-    assert factored(rng.normal(size=(300, 150))) is None
-    assert factored(b[:, :50]) is None
 
 
 def test_information_of_weights_of_both_signs_is_that_of_rows():

@@ -21,9 +21,8 @@ def draw(seed, n=80, *, strength=0.0, ties=False):
     return x[seen], u[seen], (u + width)[seen]
 
 
-def by_hand(x, low, high, ends, counts=None):
+def by_hand(x, low, high, ends, c):
     """Return U and V by loops over pairs, and the chi-square."""
-    c = np.ones(len(x)) if counts is None else counts
     rows = np.repeat(np.arange(len(x)), c.astype(int))
     n, m = len(rows), len(ends)
     h = np.zeros((n, n, m))
@@ -43,7 +42,7 @@ def test_it_counts_comparable_pairs(ties, monkeypatch):
     x, low, high = draw(0, ties=ties)
     counts = np.random.default_rng(1).integers(1, 3, len(x)).astype(float)
     monkeypatch.setattr(module, "BLOCK", 700)  # some rows at a time
-    for c in (None, counts):
+    for c in (np.ones(len(x)), counts):
         found = quasi_independence("seen", vardi.Windows(x, low, high), {"u": low, "v": high}, {"x": x}, c)
         assert found.statistic == pytest.approx(by_hand(x, low, high, [low, high], c))
         assert (found.df, found.method, found.columns) == (2, "quasi-independence", ("x",))
@@ -55,8 +54,8 @@ def test_ends_that_rise_together_count_once():
     high = low + 5.0
     seen = x <= high
     x, low, high = x[seen], low[seen], high[seen]
-    both = quasi_independence("seen", vardi.Windows(x, low, high), {"u": low, "v": high}, {"x": x}, None)
-    one = quasi_independence("seen", vardi.Windows(x, low, high), {"u": low}, {"x": x}, None)
+    both = quasi_independence("seen", vardi.Windows(x, low, high), {"u": low, "v": high}, {"x": x}, np.ones(len(x)))
+    one = quasi_independence("seen", vardi.Windows(x, low, high), {"u": low}, {"x": x}, np.ones(len(x)))
     assert both.df == 1
     assert both.pvalue == pytest.approx(one.pvalue)
 
@@ -64,18 +63,18 @@ def test_ends_that_rise_together_count_once():
 def test_it_finds_windows_that_follow_the_value_and_columns_that_do():
     x, low, high = draw(4, n=400, strength=0.7)
     windows, ends = vardi.Windows(x, low, high), {"u": low, "v": high}
-    assert quasi_independence("seen", windows, ends, {"x": x}, None).pvalue < 0.001
+    assert quasi_independence("seen", windows, ends, {"x": x}, np.ones(len(x))).pvalue < 0.001
     x, low, high = draw(4, n=400)
     windows, ends = vardi.Windows(x, low, high), {"u": low, "v": high}
-    assert quasi_independence("seen", windows, ends, {"x": x}, None).pvalue > 0.05
+    assert quasi_independence("seen", windows, ends, {"x": x}, np.ones(len(x))).pvalue > 0.05
     noise = np.random.default_rng(0).normal(size=len(x))
-    assert quasi_independence("seen", windows, ends, {"z": low + noise}, None).pvalue < 0.001
-    assert quasi_independence("seen", windows, ends, {"z": noise}, None).pvalue > 0.05
+    assert quasi_independence("seen", windows, ends, {"z": low + noise}, np.ones(len(x))).pvalue < 0.001
+    assert quasi_independence("seen", windows, ends, {"z": noise}, np.ones(len(x))).pvalue > 0.05
 
 
 def test_rows_that_nobody_compares_are_told():
     windows = vardi.Windows([1.0, 5.0], [0.0, 4.0], [2.0, 6.0])
-    found = quasi_independence("seen", windows, {"u": windows.low}, {"x": windows.x}, None)
+    found = quasi_independence("seen", windows, {"u": windows.low}, {"x": windows.x}, np.ones(len(windows.x)))
     assert np.isnan(found.pvalue)
     assert "no two rows with different values would have been seen" in found.reason
     assert found.untested == {"seen": 1.0}
@@ -85,5 +84,8 @@ def test_a_random_part_stands_for_very_many_rows(monkeypatch):
     x, low, high = draw(7, n=600, strength=1.5)
     monkeypatch.setattr(module, "MOST_ROWS", 300)
     ends = {"u": low, "v": high}
-    found = [quasi_independence("seen", vardi.Windows(x, low, high), ends, {"x": x}, None).pvalue for _ in range(2)]
+    found = [
+        quasi_independence("seen", vardi.Windows(x, low, high), ends, {"x": x}, np.ones(len(x))).pvalue
+        for _ in range(2)
+    ]
     assert found[0] == found[1] < 0.01

@@ -138,14 +138,14 @@ def halves():
 
 def test_multipliers_look_random(halves):
     zeros = np.zeros(20_000, int)
-    found = law().of_rows(halves, zeros, range(50), None)
+    found = law().of_rows(halves, zeros, range(50), np.ones(len(zeros)))
     assert all(kstest(found[:, r], "expon").pvalue > 1e-4 for r in range(50))
     between = np.corrcoef(found.T) - np.eye(50)
     assert np.abs(between).max() < 5 / np.sqrt(20_000)
     assert np.abs(np.corrcoef((found**2).T) - np.eye(50)).max() < 5 / np.sqrt(20_000)
     for lag in (1, 2, 100):
         assert abs(np.corrcoef(found[:-lag, 0], found[lag:, 0])[0, 1]) < 4 / np.sqrt(20_000)
-    counts = law("rows").of_rows(halves, zeros, range(50), None)
+    counts = law("rows").of_rows(halves, zeros, range(50), np.ones(len(zeros)))
     seen = np.bincount(counts.astype(int).ravel(), minlength=9)
     expected = poisson(1).pmf(np.arange(8))
     assert chisquare([*seen[:8], seen[8:].sum()], 10**6 * np.append(expected, 1 - expected.sum())).pvalue > 1e-4
@@ -158,7 +158,7 @@ def test_rows_that_stand_for_several_have_the_mean_of_as_many_multipliers(halves
         of_one, of_four = found[:10_000], found[10_000:]
         assert_allclose([of_one.mean(), of_four.mean()], 1, atol=0.01)  # three deviations
         assert_allclose([of_one.var(), of_four.var()], [1, 0.25], rtol=0.03)  # three deviations of 100,000 numbers
-        assert_allclose(of_one, law(kind).of_rows(halves, zeros, range(10), None)[:10_000], rtol=1e-6)
+        assert_allclose(of_one, law(kind).of_rows(halves, zeros, range(10), np.ones(len(zeros)))[:10_000], rtol=1e-6)
 
 
 @pytest.mark.parametrize("g", [3, 5, 8, 15, 30])
@@ -166,7 +166,9 @@ def test_few_units_have_the_variance_that_is_due(g):
     """Of m = g e / sum e it has to be 1: within 3%, and within 1% from 8 on, and 3 deviations of this simulation."""
     n = 2 * 10**5 // g
     left, right = hashed_numbers(np.arange(g), 3, 0)
-    found = Multipliers("bayesian", n, 3, np.array([float(g)])).of_rows((left, right), np.zeros(g, int), range(n), None)
+    found = Multipliers("bayesian", n, 3, np.array([float(g)])).of_rows(
+        (left, right), np.zeros(g, int), range(n), np.ones(g)
+    )
     found *= g / found.sum(axis=0)
     assert_allclose(found.var(), 1.0, atol=(0.03 if g < 8 else 0.01) + 0.012)
 

@@ -689,13 +689,12 @@ def test_kind(houses):
 
 
 def test_samples(houses):
-    error = refused(
+    refused(
         vardi.MismatchError,
         "No sample 'agncy' whose bias enters the weights. The samples are 'agency', 'national'. Did you mean "
         "'agency'? Name those whose biases may be wrong, or leave samples out for all.",
         lambda: houses.sensitivity("MEDV", samples=["national", "agncy"]),
     )
-    assert error.expected == ("agency", "national")
     refused(
         vardi.MismatchError,
         "No sample was named. The samples are 'agency', 'national'. Name those whose biases may be wrong, or leave "

@@ -1,103 +1,75 @@
-"""The table of questions, holders of rows and parts, run cell by cell: each equals the dense answer, or says no."""
+"""What is declared to have no answer: the table of the documentation, and that of `tests/questions.py`."""
 
 from __future__ import annotations
 
-import os
-import warnings
-from functools import partial
+from itertools import product
 from pathlib import Path
 
-import numpy as np
+import holders
 import pytest
 import questions
-from questions import ANSWERS, EQUAL, build, dense_form
-from sklearn.linear_model import LinearRegression
 
-import vardi
-from vardi._fit import assisted
-from vardi._fit.capabilities import DEPENDS, HOLDERS, MATRICES, PARTS, QUESTIONS, TRUNCATED, reasons, refused, table
+from vardi._fit.capabilities import DEPENDS, HOLDERS, PARTS, QUESTIONS, reasons, refused, table
+from vardi._fit.truncation import InWindows
+from vardi._rows.blocks import Blocks
+from vardi._rows.dense import Dense
+from vardi._rows.sparse import Sparse
+from vardi._rows.windows import Intervals
 
-
-@pytest.fixture(scope="module")
-def data():
-    return questions.data()
+HELD = {"rows in memory": "rows in memory", "engine": "Polars"} | {name: name for name in HOLDERS[1:-1]}
 
 
-@pytest.fixture(scope="module")
-def dense(data):
-    return questions.DenseAnswers(data)
+def test_every_question_is_in_the_table():
+    assert questions.QUESTIONS.keys() == QUESTIONS.keys()
+    assert (holders.PARTS, holders.DEPENDENCES) == (PARTS, DEPENDS)
+    assert HELD.keys() == set(HOLDERS)
 
 
-CASES = (*HOLDERS[:-1], "engine: Polars", "engine: DuckDB", "engine: distinct")
+@pytest.mark.parametrize("holder", HOLDERS)
+def test_what_is_declared_to_have_no_answer_is_stored_as_refused_and_nothing_else(holder):
+    for question, part, depends in product(QUESTIONS, PARTS, DEPENDS):
+        entry = questions.lookup(questions.stored(), holders.HOLDERS[HELD[holder]], part, depends, question)
+        no = refused(question, holder, part, depends)
+        by_values = question == "update" and depends != "independent" and holder in ("sparse", "windows")
+        # labels of a matrix are arrays, which new rows do not bring
+        assert isinstance(entry, str) == (no is not None or by_values), (question, part, depends)
 
 
-def asks_most(case):
-    """Return the part with which a holder is asked about rows that depend on one another."""
-    alone = case in TRUNCATED or case == "engine: DuckDB"  # Polars, which is quicker to ask, has both
-    return "known values" if case in MATRICES else "none" if alone else "both"
+@pytest.mark.parametrize(
+    ("name", "rows", "collapsed"),
+    [
+        ("rows in memory", Dense, False),
+        ("conditions in memory", Dense, False),
+        ("distinct rows", Dense, True),
+        ("matrix in memory", Dense, False),
+        ("sparse", Sparse, False),
+        ("blocks", Blocks, False),
+        ("windows as a matrix", Dense, False),
+        ("windows", Intervals, False),
+    ],
+)
+@pytest.mark.parametrize("part", ["none", "known values"])
+@pytest.mark.filterwarnings("ignore:The samples contradict what is known")
+def test_holders_of_the_table_hold_rows_as_they_say(name, rows, collapsed, part):
+    held = holders.HOLDERS[name].build(part, "independent").fit.held
+    assert type(held.rows) is rows
+    assert (held.rows.inverse is not None) == collapsed
+    assert held.in_memory
 
 
-def is_asked_each_time(case, part, depends):
-    """Return which cells every run asks for: engines, which are slow to ask, with no part and with both."""
-    if depends == "independent":
-        parts = {"engine: DuckDB": ("none", "learned")}.get(case, ("none", "both", "learned"))
-        return not case.startswith("engine") or part in parts
-    few = {"engine: DuckDB": ("clusters",), "engine: distinct": (), "truncated rows": ("clusters",)}
-    return depends in few.get(case, DEPENDS) and part == asks_most(case)
+@pytest.mark.parametrize("part", ["parameters", "both", "learned"])
+def test_conditions_with_parameters_are_collapsed_unless_they_are_tilted(part):
+    for name in ("conditions in memory", "distinct rows"):
+        rows = holders.HOLDERS[name].build(part, "independent").fit.held.rows
+        assert (rows.inverse is not None) == (name == "distinct rows")
 
 
-CELLS = [  # `make slow` asks for all
-    (case, part, depends)
-    for case in CASES
-    for part in PARTS
-    for depends in DEPENDS
-    if "VARDI_EVERY_PAIR" in os.environ or is_asked_each_time(case, part, depends)
-]
-
-
-def test_every_question_is_asked():
-    assert ANSWERS.keys() == QUESTIONS.keys()
-
-
-@pytest.mark.parametrize(("case", "part", "depends"), CELLS, ids=map("-".join, CELLS))
-def test_every_cell_is_the_dense_answer_or_a_declared_no(case, part, depends, data, dense, monkeypatch):
-    holder = case.split(":")[0]
-    if holder in MATRICES and part in ("parameters", "both"):
-        with pytest.raises(vardi.VardiError):  # a matrix takes no bias with parameters at all
-            vardi.debias_matrix(vardi.logistic("x"), [0])
-        return
-    if part == "learned" and (holder in MATRICES or holder == "engine"):
-        given = {name: frame.lazy() for name, frame in questions.frames(data).items()}
-        in_engine = holder == "engine"
-        call = partial(vardi.debias, given, {"plain": 1, "seen": vardi.learned("x")})
-        call = call if in_engine else partial(vardi.debias_matrix, vardi.learned("x"), [0])
-        with pytest.raises(vardi.VardiError, match="needs rows in memory" if in_engine else "matrix"):
-            call()
-        return
-    if part == "learned":
-        monkeypatch.setattr(assisted, "default_model", lambda columns: LinearRegression())  # which takes no time
-    if holder in TRUNCATED and part != "none":
-        text = "window(x, y, None)" if part == "known values" else "logistic(x) * window(x, y, None)"
-        with pytest.raises(vardi.VardiError, match="can only be the bias of a single sample|and this is a second"):
-            vardi.debias({"seen": data}, {"seen": text}, known={"x": 3.0})
-        return
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # small samples: errors are doubtful, and the same everywhere
-        cell = (dense_form(case), part, depends)
-        asked = build(case, data, part, monkeypatch, depends, dense.asked(*cell))
-        assert type(asked.fit) is vardi.DebiasedSample
-        for question, answer in ANSWERS.items():
-            no = refused(question, holder, part, depends)
-            if no is not None:
-                with pytest.raises(vardi.VardiError) as caught:
-                    answer(asked)
-                assert no.reason[:30] in str(caught.value), question
-                continue
-            if refused(question, "rows in memory", part, depends) is not None:
-                continue
-            got, expected = answer(asked), dense.answer(question, *cell)
-            said = f"{question} of {case} with {part}, {depends}"
-            np.testing.assert_allclose(got, expected, rtol=EQUAL, atol=EQUAL, err_msg=said)
+def test_truncated_rows_and_engines_hold_rows_as_they_say():
+    assert isinstance(holders.HOLDERS["truncated rows"].build("none", "independent").fit.held, InWindows)
+    for name in ("Polars", "Polars, distinct rows", "DuckDB"):
+        held = holders.HOLDERS[name].build("none", "independent").fit.held
+        assert not held.in_memory
+        assert isinstance(held.rows, Dense) == (name == "Polars, distinct rows")
 
 
 def test_the_documentation_shows_the_table():

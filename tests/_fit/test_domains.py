@@ -262,11 +262,8 @@ PLACES = {"memory": lambda samples: samples, "polars": lazy_polars, "duckdb": la
 @pytest.mark.parametrize("place", PLACES)
 def test_what_tells_no_domains_apart_is_refused(samples, place):
     fit = vardi.debias(PLACES[place](samples), BIASES)
-    with pytest.raises(
-        vardi.MismatchError, match="^No column 'regoin' in every sample.*Did you mean 'region'"
-    ) as caught:
+    with pytest.raises(vardi.MismatchError, match="^No column 'regoin' in every sample.*Did you mean 'region'"):
         fit.expectation("y", by="regoin")
-    assert caught.value.got == ("regoin",)
     with pytest.raises(vardi.MismatchError, match="No column 'no'"):
         fit.proportions("no")
     with pytest.raises(vardi.MismatchError, match="No column 'no'"):

@@ -152,7 +152,7 @@ def test_times_are_numbers_or_dates():
 
 def test_what_cannot_be_declared_together():
     refuse(r"series= and clusters= were given, but the rows", series=True, clusters=np.arange(280))
-    refuse(r"series= and counts= were given, but a row", series=True, counts=np.ones(280))
+    refuse(r"series= and counts= were given, but a row", series=True, counts=np.full(280, 2))
 
 
 @pytest.mark.parametrize(

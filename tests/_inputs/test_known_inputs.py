@@ -14,7 +14,6 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.linear_model import LinearRegression
 
 import vardi
 from vardi._inputs.engine.pool import open_frames
@@ -368,53 +367,3 @@ def test_a_column_of_lists_is_no_margin():
     rows = ROWS.assign(region=[[1], [2], [1], [2]])
     with pytest.raises(vardi.MismatchError, match="'region' holds values that cannot be labels"):
         read({"region": {1: 0.5, 2: 0.5}}, rows=table(rows))
-
-
-# ---------------------------------------------------------------- former names
-
-SAMPLES = {"low": np.arange(5.0), "high": np.arange(6.0, 10.0)}
-BIASES = {"low": "x <= 5", "high": "x > 5"}
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda **old: vardi.debias(SAMPLES, BIASES, **old),
-        lambda **old: vardi.identify(SAMPLES, BIASES, **old),
-        lambda **old: vardi.debias_matrix(np.eye(2), [0, 1], **old),
-        lambda **old: vardi.DebiasedEstimator(LinearRegression(), **old),
-        lambda **old: vardi.DebiasedResampler(biases=BIASES, **old),
-        lambda **old: vardi.debiased_risk(LinearRegression(), np.ones((3, 1)), np.ones(3), **old),
-    ],
-)
-def test_shares_is_now_known(call):
-    with pytest.raises(vardi.RenamedError) as caught:
-        call(shares={"low": 0.25, vardi.where("x > 7"): np.float64(0.1), "region": pd.Series({"N": 0.5, "S": 0.5})})
-    assert "shares= is now known=" in str(caught.value)
-    assert "Write known={'low': 0.25, vardi.where('x > 7'): 0.1, 'region': {'N': 0.5, 'S': 0.5}}." in str(caught.value)
-    assert (caught.value.expected, caught.value.got) == (("known",), ("shares",))
-    assert isinstance(caught.value, vardi.MismatchError)
-
-
-def test_long_shares_are_cut_and_odd_ones_left_out():
-    with pytest.raises(vardi.RenamedError, match=r"'v3': 0.01, .*, \.\.\.}\.") as caught:
-        vardi.debias(SAMPLES, BIASES, shares={f"v{k}": 0.01 for k in range(100)})
-    assert len(str(caught.value)) < 700
-    with pytest.raises(vardi.RenamedError, match=r"Write known={\.\.\.}\."):
-        vardi.debias(SAMPLES, BIASES, shares=[0.25])
-
-
-def test_the_shares_of_a_fit_are_now_known():
-    fit = vardi.debias(SAMPLES, BIASES, known={"low": 0.25})
-    with pytest.raises(vardi.RenamedError, match=r"fit\.shares is now fit\.known") as caught:
-        _ = fit.shares
-    assert isinstance(caught.value, AttributeError)
-    assert not hasattr(fit, "shares")
-    assert fit.known.lines[0].known == 0.25
-
-
-def test_learners_do_not_have_the_former_name():
-    model = vardi.DebiasedEstimator(LinearRegression(), biases=BIASES, known={"low": 0.25})
-    assert model.get_params(deep=False)["known"] == {"low": 0.25}
-    assert "shares" not in model.get_params()
-    assert "shares" not in vardi.DebiasedResampler(biases=BIASES).get_params()

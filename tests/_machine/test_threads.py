@@ -10,7 +10,6 @@ import pytest
 
 import vardi
 from vardi._machine import threads
-from vardi._rows import choose
 from vardi._rows.blocks import Blocks
 
 STATES = 3
@@ -71,17 +70,16 @@ def test_a_fit_of_a_million_numbers_is_the_same_without_threads(forbidden):
 
 
 @pytest.mark.usefixtures("two_processors")
-def test_rows_in_blocks_are_the_same_without_threads(forbidden, monkeypatch):
-    monkeypatch.setattr(choose, "MAX_NUMBERS_IN_MEMORY", 0)
+def test_rows_in_blocks_are_the_same_without_threads(forbidden):
     x, log_omega, source = tilts(9_000)
 
     def blocks():
         yield from np.array_split(log_omega, 7)
 
-    expected = vardi.debias_matrix(blocks, source, log=True)
+    expected = vardi.debias_matrix(blocks, source, log=True, max_in_memory=0)
     assert isinstance(expected.held.rows, Blocks)
     asked = forbidden()
-    fit = vardi.debias_matrix(blocks, source, log=True)
+    fit = vardi.debias_matrix(blocks, source, log=True, max_in_memory=0)
     assert asked
     np.testing.assert_array_equal(fit.weights, expected.weights)
     assert fit.expectation(x).stderr == expected.expectation(x).stderr

@@ -20,7 +20,7 @@ def check(found, source, matrix):
     kinds = rows[found.first]
     order = np.lexsort(kinds.T[::-1])
     np.testing.assert_array_equal(kinds[order], wanted)
-    np.testing.assert_array_equal(found.counts(None)[order], counts)
+    np.testing.assert_array_equal(found.counts(np.ones(len(source)))[order], counts)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from scipy.special import expit
 import vardi
 from vardi._fit.prepare import counted, prepare
 from vardi._inputs.pool import as_pool
-from vardi._rows import Windows, choose
+from vardi._rows import Windows
 from vardi._rows.blocks import Blocks
 from vardi._rows.choose import as_rows
 from vardi._rows.dense import Dense
@@ -40,7 +40,7 @@ def few_rows():
 # ---------------------------------------------------------------- derivatives
 
 
-def held_rows(kind, monkeypatch):
+def held_rows(kind):
     """Return rows of four biases, the last without a sample, and where u is of the order of 0."""
     rng = np.random.default_rng(7)
     x, counts = rng.random(ROWS), rng.integers(1, 4, ROWS).astype(float)
@@ -62,7 +62,6 @@ def held_rows(kind, monkeypatch):
         rows = as_rows(Windows(x, low, high), source, counts, names)
         assert isinstance(rows, Intervals)
     else:
-        monkeypatch.setattr(choose, "MAX_NUMBERS_IN_MEMORY", 0)
         blocks = [omega[:17], omega[17:40], omega[40:]]
         rows = as_rows(as_reader(lambda: iter(blocks), ROWS), source, counts, names)
         assert isinstance(rows, Blocks)
@@ -95,8 +94,8 @@ def require_derivatives(joint, v, free):
 
 @pytest.mark.parametrize("uncertain", [0, 1, 2])
 @pytest.mark.parametrize("kind", ["dense", "logs", "sparse", "windows", "blocks"])
-def test_derivatives_in_normalisers_multipliers_and_moved_values(kind, uncertain, monkeypatch):
-    rows, level = held_rows(kind, monkeypatch)
+def test_derivatives_in_normalisers_multipliers_and_moved_values(kind, uncertain):
+    rows, level = held_rows(kind)
     rng = np.random.default_rng(1)
     known = KnownColumns(rng.normal(size=(ROWS, 2)), np.array([0.1, -0.2]), rng.normal(size=(2, uncertain)) / 5, {})
     joint = Joint(rows, {}, known)

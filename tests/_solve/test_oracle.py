@@ -274,7 +274,7 @@ FALSE_REFUSALS = {
     "convergence": vardi.ConvergenceError("after 100 iterations", solution=None),
     "impossible": vardi.ImpossibleRowError("forbids", sample="0", rows=[0]),
     "invalid": vardi.InvalidBiasError("is nan", sample="0", rows=[0]),
-    "mismatch": vardi.MismatchError("does not match", expected=(), got=()),
+    "mismatch": vardi.MismatchError("does not match"),
     "another error": ZeroDivisionError("division by zero"),
     "a warning": RuntimeWarning("invalid value encountered in divide"),
 }

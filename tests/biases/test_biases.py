@@ -167,9 +167,8 @@ def test_refusals(make, words):
 
 
 def test_classes_must_match():
-    with pytest.raises(MismatchError, match="Did you mean 'sick'") as caught:
+    with pytest.raises(MismatchError, match="Did you mean 'sick'"):
         class_shift("state", {"sik": 0.5, "well": 0.5}, population={"sick": 0.1, "well": 0.9})
-    assert caught.value.got == ("sik", "well")
 
 
 def test_text_that_is_not_in_the_language():

@@ -280,7 +280,6 @@ class TestRefusals:
         for call in (
             lambda: fit.sample(3, replace=True),
             lambda: fit.bootstrap(np.mean, n=3),
-            lambda: fit.check_biases(["MEDV"], method="ks"),
             lambda: fit.bounds(),
             lambda: fit.expectation(np.ones(300)),
         ):

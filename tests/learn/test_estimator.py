@@ -456,8 +456,7 @@ def raises(error, text, *args, **options):
 
 
 def test_wrong_length_of_source():
-    error = raises(vardi.MismatchError, r"source has shape \(149,\), but the pool has 150 rows", X, Y, SOURCE[:-1])
-    assert (error.expected, error.got) == ((150,), (149,))
+    raises(vardi.MismatchError, r"source has shape \(149,\), but the pool has 150 rows", X, Y, SOURCE[:-1])
 
 
 def test_unknown_label():

@@ -250,9 +250,8 @@ class TestBadWeights:
 
     @pytest.mark.parametrize("weights", [np.ones(149), np.ones((150, 1)), 1.0])
     def test_lengths(self, rows, weights):
-        with pytest.raises(vardi.MismatchError, match="X has 150 rows. Give one weight for each row") as caught:
+        with pytest.raises(vardi.MismatchError, match="X has 150 rows. Give one weight for each row"):
             GaussianMixture().fit(rows, sample_weight=weights)
-        assert caught.value.expected == (150,)
 
     def test_texts(self, rows):
         with pytest.raises(vardi.MismatchError, match="weights are numbers"):

@@ -89,9 +89,8 @@ def test_a_row_without_probability_is_never_drawn():
 
 
 def test_more_rows_than_fit_without_replacement_are_refused():
-    with pytest.raises(vardi.MismatchError, match=r"3 rows cannot be drawn .* at most 2 rows, or with") as caught:
+    with pytest.raises(vardi.MismatchError, match=r"3 rows cannot be drawn .* at most 2 rows, or with"):
         draw(np.array([0.5, 0.3, 0.2]), 3, np.random.default_rng(0), replace=False)
-    assert (caught.value.expected, caught.value.got) == ((2,), (3,))
 
 
 # ---------------------------------------------------------------- the resampler
@@ -277,15 +276,13 @@ def refused(error, match, X=None, y=None, source=None, **parameters):
 
 
 def test_wrong_length_of_source():
-    error = refused(vardi.MismatchError, r"source has shape \(99,\), but the pool has 100 rows", source=["agency"] * 99)
-    assert (error.expected, error.got) == ((100,), (99,))
+    refused(vardi.MismatchError, r"source has shape \(99,\), but the pool has 100 rows", source=["agency"] * 99)
 
 
 def test_unknown_label():
     labels = pool()[2].astype(object)
     labels[3] = "agncy"
-    error = refused(vardi.MismatchError, r"Label 'agncy' .* has no bias.*Did you mean 'agency'", source=labels)
-    assert error.expected == ("agency", "national")
+    refused(vardi.MismatchError, r"Label 'agncy' .* has no bias.*Did you mean 'agency'", source=labels)
 
 
 def test_missing_label():
@@ -296,13 +293,12 @@ def test_missing_label():
 
 def test_column_that_x_lacks():
     biases = {"agency": "prise <= 22", "national": 1}
-    error = refused(
+    refused(
         vardi.MismatchError,
         r"of 'agency' reads 'prise', which is neither a column of X \(x0, x1\) nor the name of y \(price\)\. "
         r"Did you mean 'price'\? .* target='prise'",
         biases=biases,
     )
-    assert error.got == ("prise",)
 
 
 def test_target_without_y():
@@ -324,9 +320,8 @@ def test_labels_without_biases_and_biases_without_labels():
     X, y, source = pool()
     with pytest.raises(vardi.MismatchError, match=r"source names several samples, but there are no biases"):
         DebiasedResampler().fit(X, y, source)
-    with pytest.raises(vardi.MismatchError, match=r"biases for 'agency', 'national', but source=None") as caught:
+    with pytest.raises(vardi.MismatchError, match=r"biases for 'agency', 'national', but source=None"):
         DebiasedResampler(biases=BIASES, target="price").fit(X, y)
-    assert caught.value.expected == ("agency", "national")
 
 
 def test_lengths_and_order_of_y():

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from properties.common import close, examples, seeds
-from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.dummy import DummyClassifier
 
 import vardi
 from vardi.biases import ExpressionBias, FunctionBias, ParametricBias, ProductBias, ValuesBias, as_bias
@@ -405,26 +405,3 @@ def test_a_bias_from_which_nothing_is_learned_is_none(seed, folds, slope):
     assert fit.expectation("x", assisted_by=None).is_approximate
     assert fit.bootstrap("x", n=2).is_approximate
     assert "'panel' was learned" in fit.check_biases().note
-
-
-@given(st.integers(0, 10**6), st.floats(0.01, 100.0), st.integers(2, 4))
-@examples(20)
-def test_smoothed_weights_are_one_over_their_mean(seed, scale, folds):
-    """With a regressor that knows the mean alone, rows of the sample get the mean of the other folds."""
-    rng = np.random.default_rng(seed)
-    own, other = (
-        pd.DataFrame({"x": rng.normal(size=12), "w": rng.uniform(1, 5, 12)}),
-        pd.DataFrame({"x": rng.normal(size=5)}),
-    )
-    bias = vardi.smoothed("w", "x", DummyRegressor(), folds, seed)
-    assert str(vardi.where(str(bias))) == str(bias)
-    fits = [
-        vardi.debias({"own": own.assign(w=own.w * factor), "other": other}, {"own": bias, "other": 1})
-        for factor in (1.0, scale)
-    ]
-    close(fits[1].weights, fits[0].weights)  # weights are known up to a factor
-    place = np.random.default_rng(seed).permutation(np.arange(12) % folds)
-    means = np.array([own.w[place != fold].mean() for fold in range(folds)])
-    values = fits[0].held.pool.biases[0].values
-    close(values[:12], 1 / means[place])
-    close(values[12:], 1 / means.mean())

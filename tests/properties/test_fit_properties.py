@@ -214,8 +214,6 @@ def test_known_values_are_met_exactly(one, low, first):
     assert [line.columns for line in fit.known.lines] == [("x",), ("g",), ("g",)]
     assert [line.margin for line in fit.known.lines] == [None, ("g", "a"), ("g", "b")]
     assert all(np.isnan(line.z) or line.z * (line.estimated - line.known) >= 0 for line in fit.known.lines)
-    with pytest.raises(vardi.RenamedError, match="fit.shares is now fit.known"):
-        _ = fit.shares
 
 
 @given(seeds, st.floats(0.1, 10.0), st.floats(-5.0, 5.0))

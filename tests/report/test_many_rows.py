@@ -107,7 +107,7 @@ def test_variances_without_covariances_are_the_same():
     rng = np.random.default_rng(2)
     phi, source = rng.normal(size=(5000, 4)), rng.integers(0, 3, 5000)
     sizes = np.bincount(source).astype(float)
-    strata = Strata(source, sizes, None, None, np.ones(len(sizes)))
+    strata = Strata(source, sizes, np.ones(len(source)), None, np.ones(len(sizes)))
     whole, alone = strata.spread(phi), strata.spread(phi, joint=False)
     np.testing.assert_allclose(np.diag(alone.covariance), np.diag(whole.covariance), rtol=1e-13)
     np.testing.assert_array_equal(alone.within, whole.within)

@@ -59,7 +59,6 @@ def answers(monkeypatch):
 @pytest.mark.parametrize(("biases", "more"), [(NUMBERS, ""), (CONDITIONS, ""), (NUMBERS, KNOWN)])
 def test_a_fit_asks_what_was_planned(written, answers, monkeypatch, engine, biases, more):
     monkeypatch.setattr(subsample, "ROWS", 300)
-    monkeypatch.setattr("vardi.study._plan.ROWS", 300)
     study = studies.read(written(biases, engine, more=more))
     answers.clear()
     planned = studies.plan(study)
@@ -71,19 +70,15 @@ def test_a_fit_asks_what_was_planned(written, answers, monkeypatch, engine, bias
     queries = [query for query in planned.queries if "means" not in query.what]
     least, most = (sum(query.passes[end] for query in queries) for end in (0, 1))
     assert least <= len(answers) <= most
-    crossed = sum(rows * columns for rows, columns in answers)
-    draws = [query.numbers for query in queries if query.what.startswith("draw")]  # by a hash: about 300 rows
-    expected = sum(query.passes[1] * query.numbers for query in queries)
-    assert crossed <= expected + sum(draws) * 4 / np.sqrt(300)
+    assert sum(rows > 100 for rows, _ in answers) == sum(query.what.startswith("draw") for query in queries)
 
 
-def test_the_sums_of_a_step_are_told_to_the_number(written, answers, monkeypatch):
+def test_a_step_asks_for_no_number_that_follows_from_others(written, answers, monkeypatch):
     monkeypatch.setattr(subsample, "ROWS", 300)
     study = studies.read(written(NUMBERS, "polars"))
     study.open().fit()
     solve = next(query for query in studies.plan(study).queries if query.what == "solve")
-    assert solve.numbers == 5  # two shares and three products of three samples
-    assert answers[-1] == (1, solve.numbers)
+    assert answers[-1] == (1, 5)  # two shares and three products of three samples
     assert solve.columns == ("x",)
 
 
@@ -109,6 +104,7 @@ def test_the_command_shows_it(written):
     assert "900 rows, left in place and queried by duckdb: 7 to 9 passes over the rows" in " ".join(
         shown.output.split()
     )
+    assert "Only sums come back, and up to 200,000 rows to start from." in " ".join(shown.output.split())
     told = json.loads(CliRunner().invoke(app, ["check", str(path), "--plan", "--json"]).output)
     assert told["passes"] == [7, 9]
     assert [query["what"] for query in told["queries"]][:3] == ["check", "draw some rows to start from", "solve"]

@@ -5,16 +5,28 @@ from __future__ import annotations
 import math
 import textwrap
 from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
 from vardi._inputs.pool import Name
 from vardi._notebook import MOST_ROWS, fragment, paragraph, table
-from vardi.errors._texts import WIDTH, Outcome, cut, more, outcome, width_of
+from vardi.errors import MismatchError, suggest
+from vardi.errors._texts import WIDTH, Outcome, cut, more, outcome, show, width_of
 
 SHOWN = 12  # samples of a summary
 HEADING = ("sample", "p-value", "rows that no other could draw")
 CAVEAT = "An error in a bias where no other sample could draw stays invisible, and a large p-value validates nothing."
+
+Features: TypeAlias = Literal["poly2", "cells"]
+
+
+def require_features(features: str) -> None:
+    """Raise unless samples can be compared by such features of a column."""
+    known = get_args(Features)
+    if features not in known:
+        message = f"There are no features {features!r} to compare samples by. Choose one of {show(known)}."
+        raise MismatchError(message + suggest(features, known))
 
 
 @dataclass(frozen=True)
@@ -47,7 +59,7 @@ class BiasCheck:
     pvalue : float
         Small where they disagree. NaN where nothing can be tested, for the ``reason`` given.
     statistic, df : float, int or None
-        Chi-square of the score test and its degrees of freedom, or the largest sqrt(n_k) times a distance of cdfs.
+        Chi-square of the test and its degrees of freedom.
     method, columns : str, tuple of str
         How they were compared, and in what.
     by_sample : dict of name to float
@@ -111,7 +123,7 @@ class BiasCheck:
     def _said(self) -> str:
         if self.reason:
             return f"The declared biases cannot be tested: {self.reason}"
-        scale = f"chi2 = {self.statistic:.4g}, df = {self.df}" if self.df else f"distance {self.statistic:.3g}"
+        scale = f"chi2 = {self.statistic:.4g}, df = {self.df}"
         said = f"p = {self.pvalue:.2g}: the declared biases are {self.outcome} ({self.method} test of "
         return f"{said}{', '.join(self.columns)}; {scale})." + (
             f" Largest discrepancy: {self.worst}." if self.worst else ""

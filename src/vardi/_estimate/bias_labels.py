@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -19,9 +18,6 @@ from vardi._rows.patches import Patch, Patches
 from vardi._rows.shares import edges_below, shares_of
 from vardi._rows.weighted import Weighed
 from vardi._types import Floats, Integers
-
-FEW = 5  # samples up to which a sum for each pair costs less than to sort rows by cell
-SYMMETRIC = 100  # samples from which a product of a matrix with itself is worth another for the weights of both signs
 
 
 class Labels:
@@ -42,7 +38,7 @@ class Labels:
         self.sizes: Floats = rows.sizes[self.sampled]
         all_sampled = len(influence.sampled) == self.K
         self.source: Integers = strata.source if all_sampled else np.searchsorted(self.sampled, strata.source)
-        self.counts: Floats = np.ones(len(self.source)) if strata.counts is None else strata.counts
+        self.counts: Floats = strata.counts
         self.is_collapsed = rows.inverse is not None
 
     @cached_property
@@ -61,7 +57,8 @@ class Labels:
         """p_ik of every kind of row."""
         if self.few is not None:
             return np.asarray(self.few.toarray())
-        return self.probabilities(self.influence.rows, self.influence.u)
+        every = np.asarray(self.influence.rows.every(self.influence.u))
+        return every if every.shape[1] == self.K else every[:, self.sampled]
 
     @cached_property
     def own(self) -> Floats:
@@ -92,7 +89,7 @@ class Labels:
         if self.few is None:
             return np.asarray(h @ self.residual)
         counted = h * self.counts if isinstance(h, np.ndarray) else h @ sparse.diags_array(self.counts)
-        found = counted @ membership(self.source, self.K, None).T - counted @ self.few
+        found = counted @ membership(self.source, self.K).T - counted @ self.few
         return np.asarray(found.toarray() if sparse.issparse(found) else found)
 
     @cached_property
@@ -101,19 +98,10 @@ class Labels:
         inverse: Integers | None = self.influence.rows.inverse
         return np.arange(len(self.source)) if inverse is None else inverse
 
-    def probabilities(self, rows: Any, u: Floats) -> Floats:
-        """Return p_ik of every kind of row."""
-        every = np.asarray(rows.every(u))
-        return every if every.shape[1] == self.K else every[:, self.sampled]
-
-    def residual_of(self, drawn: Floats, P: Floats) -> Floats:
-        """Return c_i (1{s_i = k} - p_ik): how often each sample drew a row, minus the share p of all draws of it."""
-        return np.asarray(drawn - drawn.sum(axis=1)[:, None] * P[self.kind])
-
     def information(self, features: Sequence[Floats]) -> Floats:
         """Return sum_i c_i y_i (diag(p_i) - p_i p_i') for each feature y, of shape (J, K, K)."""
         if self.few is None:
-            return _without_diagonals(np.stack(self._of_many(features)))
+            return _without_diagonals(np.stack([_products(self.P, self._by_kind(self.counts * y)) for y in features]))
         weights = self.counts[:, None] * np.column_stack(features)
 
         def products(patch: Patch) -> tuple[Integers, Floats]:
@@ -125,18 +113,6 @@ class Labels:
         for columns, product in self.patches.each(products):
             found[:, columns[:, None], columns] += product
         return _without_diagonals(found)
-
-    def _of_many(self, features: Sequence[Floats]) -> list[Floats]:
-        """Return sum_i c_i y_i p_i p_i' for each feature y where many samples could have drawn a row.
-
-        Weights of both signs are raised above zero, and what that adds is a multiple of the gram.
-        """
-        weights = (self._by_kind(self.counts * y) for y in features)
-        if self.K < SYMMETRIC:
-            return [_products(self.P, w) for w in weights]
-        ones = _squares(self.P, np.ones(len(self.P)))
-        lowest = ((w, min(float(w.min()), 0.0)) for w in weights)
-        return [_squares(self.P, w - low) + low * ones for w, low in lowest]
 
     def _by_kind(self, w: Floats) -> Floats:
         """Return sums of numbers of the rows over each kind of row."""
@@ -204,7 +180,7 @@ class Cells:
     @cached_property
     def rows(self) -> Any:
         """The sparse matrix of cells and rows: times values of the rows it gives their sums within cells."""
-        return membership(self.cell, len(self.high), None)
+        return membership(self.cell, len(self.high))
 
     def gaps(self, labels: Labels) -> Floats:
         """Return by how many rows each sample has more or less than expected within each cell."""
@@ -234,11 +210,6 @@ class Cells:
         def block(part: slice) -> Floats:
             sums = np.zeros(found.shape)
             cell, P = self.cell[part], labels.P[part]
-            if labels.K <= FEW:  # a sum for each pair of samples
-                for k, l in itertools.combinations_with_replacement(range(labels.K), 2):
-                    products = P[:, k] * P[:, l] * labels.counts[part]
-                    sums[:, k, l] = sums[:, l, k] = np.bincount(cell, products, minlength=len(sums))
-                return sums
             order = np.argsort(cell.astype(np.uint16), kind="stable")  # 16 bits sort by radix
             rows = np.split(order, np.cumsum(np.bincount(cell, minlength=len(sums)))[:-1])
             for own, one in zip(sums, rows, strict=True):
@@ -263,17 +234,6 @@ def _information(P: Floats, w: Any) -> Floats:
 def _products(P: Floats, w: Floats) -> Floats:
     """Return sum_i w_i p_i p_i'."""
     return sum_blocks(lambda rows: (P[rows] * w[rows, None]).T @ P[rows], *P.shape)
-
-
-def _squares(P: Floats, w: Floats) -> Floats:
-    """Return sum_i w_i p_i p_i' for w above zero: a product of a matrix with itself takes half the time."""
-    roots = np.sqrt(w)
-
-    def block(rows: slice) -> Floats:
-        scaled = P[rows] * roots[rows, None]
-        return scaled.T @ scaled
-
-    return sum_blocks(block, *P.shape)
 
 
 def _without_diagonals(products: Floats) -> Floats:

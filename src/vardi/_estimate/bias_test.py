@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 import scipy
 
-from vardi._estimate.bias_check import BiasCheck, Worst
-from vardi._estimate.bias_distances import distances, refits, relabelled
+from vardi._estimate.bias_check import BiasCheck, Features, Worst
 from vardi._estimate.bias_labels import Cells, Labels, covariance_by_units
 from vardi._estimate.tangent import Tangent
 from vardi._inputs.pool import Name
@@ -26,19 +25,13 @@ from vardi._rows.engine.distribution import EngineDistribution
 from vardi._rows.engine.functions import EngineFunction
 from vardi._rows.engine.labels import EngineLabels
 from vardi._types import Floats, Integers
-from vardi.errors import MismatchError, suggest
-from vardi.errors._texts import show, to_digits
+from vardi.errors._texts import to_digits
 
 NO_INFORMATION = 1e-300  # below any eigenvalue of a matrix with a unit diagonal
 RANK = 1e-8  # eigenvalues of the scaled information, and information in rows, that count as zero
-FIFTHS, REGIONS, GRID = 5, 10, 200  # cells of a column: as features, to seek the worst in, for distances between cdfs
+FIFTHS, REGIONS = 5, 10  # cells of a column: as features, and to seek the worst in
 INFORMED = 1.0  # information, in rows, from which the z of a region is near a normal variable
 ALONE = 0.999  # probability of its own sample above which a row counts as one that no other could draw
-METHODS = {"score": 0, "ks": 999, "ks-bootstrap": 199}  # method -> default number of draws
-
-
-Method: TypeAlias = Literal["score", "ks", "ks-bootstrap"]
-Features: TypeAlias = Literal["poly2", "cells"]
 
 
 def check_biases(
@@ -46,14 +39,11 @@ def check_biases(
     names: Sequence[Name],
     columns: Mapping[str, Floats],
     *,
-    method: Method = "score",
     features: Features = "poly2",
-    seed: int = 0,
-    draws: int | None = None,
 ) -> BiasCheck:
-    r"""Test the declared biases against the samples.
+    r"""Test the declared biases against the samples, by the score test of the logit.
 
-    The default is the score test of the logit. With features :math:`h_j` of the rows, :math:`h_0 = 1`, and counts c,
+    With features :math:`h_j` of the rows, :math:`h_0 = 1`, and counts c,
 
     .. math::
 
@@ -69,13 +59,8 @@ def check_biases(
     ----------
     influence, names, columns : Influence, sequence, mapping of name to ndarray
         The fit, a name for each bias, and what to compare: numbers for the rows of the fit, in the order of the pool.
-    method : {"score", "ks", "ks-bootstrap"}
-        "ks" compares the cdf of each sample with its fitted one, by labels drawn from p; "ks-bootstrap" by draws
-        from the fitted distributions, each refitted.
     features : {"poly2", "cells"}
-        Of the score test: x and x squared of each column (more power), or indicators of its fifths.
-    seed, draws : int, optional
-        Of the ks methods: 999 draws of labels or 199 refits by default.
+        x and x squared of each column (more power), or indicators of its fifths.
 
     Returns
     -------
@@ -93,33 +78,20 @@ def check_biases(
     20.95, df = 4). Largest discrepancy: x between 6.821 and 18.37, 28 rows of 'square' where
     18.79 are expected (z = +2.8). ...
     """
-    for given, known in ((method, METHODS), (features, ("poly2", "cells"))):
-        if given not in known:
-            message = (
-                f"There is no method {given!r} to check biases. Choose one of {show(known)}.{suggest(given, known)}"
-            )
-            raise MismatchError(message, expected=known, got=(given,))
-    if draws is not None and draws < 1:
-        raise MismatchError(f"{draws} draws are too few. Give one or more.", expected=("1 or more",), got=(draws,))
     labels = Labels(influence, names)
     varying = {name: values for name, values in columns.items() if np.ptp(values) > 0}
     statistic, pvalues, df, reason = math.nan, np.full(labels.K + 1, math.nan), None, ""
     if labels.K == 1:
         reason = "there is only one sample, so there is nothing to compare it with."
-    elif varying and method == "score":
-        statistic, pvalues, df = _score(labels, np.hstack([_features(x, labels, features) for x in varying.values()]))
     elif varying:
-        grids = [Cells(x, labels, GRID) for x in varying.values()]
-        draw = relabelled if method == "ks" else refits
-        rng = np.random.default_rng(seed)
-        statistic, pvalues = distances(labels, grids, draw(labels, grids, draws or METHODS[method], rng))
+        statistic, pvalues, df = _score(labels, np.hstack([_features(x, labels, features) for x in varying.values()]))
     if not reason and math.isnan(pvalues[-1]):
         reason = _untested(df)
     worst = None if reason or labels.depend else _worst(labels, varying)
     by_sample = dict(zip(labels.names, pvalues[:-1].tolist(), strict=True))
     alone = np.bincount(labels.source, labels.counts * (labels.own > ALONE), minlength=labels.K) / labels.sizes
     untested = dict(zip(labels.names, alone.tolist(), strict=True))
-    return BiasCheck(float(pvalues[-1]), statistic, df, method, tuple(varying), by_sample, worst, untested, reason)
+    return BiasCheck(float(pvalues[-1]), statistic, df, "score", tuple(varying), by_sample, worst, untested, reason)
 
 
 def _features(values: Floats, labels: Labels, kind: str) -> Floats:

@@ -327,7 +327,7 @@ def _measure(held: Any, statistic: Any, plan: Plan) -> Measure:
 def _means(held: Any, statistic: Any, plan: Plan) -> Measure:
     single, names, columns = _columns(held, statistic)
     influence = held.tangent
-    mass = influence.weights if influence.strata.counts is None else influence.weights * influence.strata.counts
+    mass = influence.weights * influence.strata.counts
     total = influence.n
     value = np.array([mass @ column / total for column in columns])
     functions = np.column_stack(columns)
@@ -367,9 +367,7 @@ def _function(held: Any, function: Callable[[Floats], Any], plan: Plan) -> Measu
         if result.shape != value.shape:
             raise MismatchError(
                 f"The statistic has shape {value.shape} for the fit, but {result.shape} for a draw, so it has no "
-                "spread. Return the same number of values whatever the weights.",
-                expected=value.shape,
-                got=result.shape,
+                "spread. Return the same number of values whatever the weights."
             )
         return result.ravel()
 
@@ -383,22 +381,20 @@ def _normalisers(held: Any) -> tuple[str, ...]:
 def _check(n: int, kind: Kind, level: float, jobs: int | None) -> None:
     quantile_of_normal(level)
     if jobs == 0:
-        raise MismatchError("jobs is 0. Give 1 or more, or -1 for all cores.", expected=(1,), got=(0,))
+        raise MismatchError("jobs is 0. Give 1 or more, or -1 for all cores.")
     if n < 2:
-        raise MismatchError(f"{n} draws have no spread. Give n = 2 or more, such as 1000.", expected=(2,), got=(n,))
+        raise MismatchError(f"{n} draws have no spread. Give n = 2 or more, such as 1000.")
     if kind not in get_args(Kind):
         raise MismatchError(
             f"kind is {kind!r}. Give 'bayesian' (every row stays, with a random weight) or 'rows' (rows are drawn with "
-            "replacement).",
-            expected=get_args(Kind),
-            got=(kind,),
+            "replacement)."
         )
 
 
 def _warn_of_few_units(plan: Plan, names: Sequence[Name], *, grouped: bool) -> None:
     alone = plan.units == 1
-    if plan.unit_counts is not None:
-        alone &= plan.rows.sizes <= 1
+    if plan.groups is None:
+        alone &= plan.rows.sizes <= 1  # by their counts
     if alone.any():
         said = show(name for name, single in zip(names, alone, strict=True) if single)
         unit = "group" if grouped else "row"

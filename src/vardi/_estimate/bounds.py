@@ -218,13 +218,11 @@ def bounds(influence: Tangent, names: Sequence[Name], delta: float = 0.05) -> Bo
     """
     if not isinstance(delta, int | float | np.number) or not 0.0 < delta < 1.0:
         raise MismatchError(
-            f"delta is {delta}, but it is the probability with which a bound may fail. Give a number between 0 and 1.",
-            expected=("between 0 and 1",),
-            got=(delta,),
+            f"delta is {delta}, but it is the probability with which a bound may fail. Give a number between 0 and 1."
         )
     rows, sampled, n = influence.rows, influence.sampled, influence.n
     K = int(sampled.sum())
-    mass = influence.row_weights if rows.counts is None else influence.row_weights * rows.counts
+    mass = influence.row_weights * rows.counts
     kappa = judge(rows, names, mass / mass.sum()).kappa
     sigma2 = _second_eigenvalue(influence.laplacian) / n
     shares, u = rows.sizes[sampled] / n, influence.u[sampled]

@@ -78,11 +78,7 @@ def points_of(t: Any) -> Floats:
     array = np.atleast_1d(as_array(t, "What F is evaluated at"))
     points = as_numbers(array)
     if points is None or not points.size or np.isnan(points).any():
-        raise MismatchError(
-            f"F cannot be evaluated at {t!r}. Give a number, or several.",
-            expected=("numbers",),
-            got=(str(array.dtype),),
-        )
+        raise MismatchError(f"F cannot be evaluated at {t!r}. Give a number, or several.")
     return points.astype(np.float64, copy=False)
 
 
@@ -179,16 +175,10 @@ class DebiasedCdf:
         the rows set no bound: that end is infinite, and there is no standard error.
         """
         if np.ndim(q):
-            raise MismatchError(
-                f"quantile takes one probability, but {np.size(q)} were given. Ask for each in turn.",
-                expected=(1,),
-                got=(np.size(q),),
-            )
+            raise MismatchError(f"quantile takes one probability, but {np.size(q)} were given. Ask for each in turn.")
         if not isinstance(q, int | float | np.number) or not 0.0 < q < 1.0:
             raise MismatchError(
-                f"The quantile {q} is not between 0 and 1. Give a probability, such as 0.5 for the median.",
-                expected=("between 0 and 1",),
-                got=(q,),
+                f"The quantile {q} is not between 0 and 1. Give a probability, such as 0.5 for the median."
             )
         value = self._steps.inverse(q)
         law = Woodruff(self._steps, q, self(self._steps.before_last(value), level).stderr, self._tangent.approximate)
@@ -264,7 +254,7 @@ class PoolSteps:
         if shares is not None:
             self._shares, self._total = shares, rows.n
             return
-        mass = rows.weights if rows.strata.counts is None else rows.weights * rows.strata.counts
+        mass = rows.weights * rows.strata.counts
         kept = slice(None) if rows.inside is None else rows.inside
         kept = kept if inside is None else inside
         self._total = rows.n if inside is None else float(mass[inside].sum())
@@ -338,13 +328,13 @@ class PoolSteps:
         return rows.strata.covariance_of_steps(influence) + beyond.T @ beyond / rows.n**2
 
 
-def _by_cell(X: Any, r: Floats, counts: Floats | None, cell: Integers, size: int) -> Floats:
+def _by_cell(X: Any, r: Floats, counts: Floats, cell: Integers, size: int) -> Floats:
     """Return sum_i c_i r_i x_i over the rows of each cell, for x as an array or sparse."""
     if sparse.issparse(X):
-        return np.asarray((membership(cell, size, r if counts is None else r * counts) @ X).toarray())
+        return np.asarray((membership(cell, size, r * counts) @ X).toarray())
 
     def block(part: slice) -> Floats:
-        mass = r[part] if counts is None else r[part] * counts[part]
+        mass = r[part] * counts[part]
         return sums_by_code(cell[part], X[part] * mass[:, None], size)
 
     return sum_blocks(block, len(X), X.shape[1], sums=size * X.shape[1])

@@ -75,9 +75,7 @@ class ByDomain(Mapping[Any, T], Generic[T]):
         if domain not in self._places:
             raise MismatchError(
                 f"No row of the pool is in the domain {domain!r} of {show(self.by)}, so there is no estimate for it. "
-                f"The domains are {show(self._places)}.{suggest(domain, self._places)}",
-                expected=self._places,
-                got=(domain,),
+                f"The domains are {show(self._places)}.{suggest(domain, self._places)}"
             )
         return self._found(self._places[domain])
 

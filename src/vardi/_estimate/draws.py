@@ -25,9 +25,7 @@ def draw(probabilities: Floats, size: Any, rng: Any, *, replace: bool = True, me
     array([0, 0, 0, 0, 0, 1, 1, 1, 2, 2])
     """
     if method not in get_args(Method):
-        raise MismatchError(
-            f"The method is {method!r}. Give 'multinomial' or 'systematic'.", expected=get_args(Method), got=(method,)
-        )
+        raise MismatchError(f"The method is {method!r}. Give 'multinomial' or 'systematic'.")
     most = math.floor(1.0 / probabilities.max() + 1e-9)
     size = rows_to_draw(size, len(probabilities), len(probabilities) if replace else most)
     if replace and method == "multinomial":
@@ -37,9 +35,7 @@ def draw(probabilities: Floats, size: Any, rng: Any, *, replace: bool = True, me
     if size > most:
         raise MismatchError(
             f"{size} rows cannot be drawn without replacement: the row of largest weight would have to be drawn more "
-            f"than once for the draw to be unbiased. Draw at most {most} rows, or with replacement.",
-            expected=(most,),
-            got=(size,),
+            f"than once for the draw to be unbiased. Draw at most {most} rows, or with replacement."
         )
     order = rng.permutation(len(probabilities)) if method == "multinomial" else np.arange(len(probabilities))
     while True:  # rounding of the cumulated probabilities may, very rarely, hit a row of probability 1 / size twice
@@ -64,8 +60,6 @@ def rows_to_draw(size: Any, n: int, default: int) -> int:
     if rows < 1:
         raise MismatchError(
             f"size is {size!r}, which is not a number of rows to draw. Give an integer (rows), a float (share of "
-            f"the {n} rows) that amounts to one row or more, or None.",
-            expected=("rows", "share", None),
-            got=(size,),
+            f"the {n} rows) that amounts to one row or more, or None."
         )
     return rows

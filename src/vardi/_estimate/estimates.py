@@ -171,7 +171,7 @@ class Estimate:
         """Return the interval or bound of an estimate without a standard error; an empty text if there is none."""
         if all(map(math.isfinite, self.interval)):
             low, high = self.interval
-            return f"{100 * self.level:g}%: {low:.4g} to {high:.4g} by the likelihood; too few rows for an error"
+            return f"{100 * self.level:g}%: {low:.4g} to {high:.4g}; no error can be given"
         ends = [("at least", self.interval[0]), ("at most", self.interval[1])]
         return "".join(f"{100 * self.level:g}%: {side} {end:.4g}" for side, end in ends if math.isfinite(end))
 
@@ -224,17 +224,12 @@ class Estimate:
         mine, others = self.influence, other.influence
         if mine is None or others is None or mine.measure is not others.measure:
             raise MismatchError(
-                "The estimates come from different fits, so their correlation is unknown. Combine estimates of one "
-                "fit.",
-                expected=("estimates of one fit",),
-                got=("estimates of different fits",),
+                "The estimates come from different fits, so their correlation is unknown. Combine estimates of one fit."
             )
         if self.level != other.level:
             raise MismatchError(
                 f"The intervals of the estimates have levels {self.level:g} and {other.level:g}, but their combination "
-                f"can have only one. Bring them to one level first, e.g. with .at({self.level:g}).",
-                expected=(self.level,),
-                got=(other.level,),
+                f"can have only one. Bring them to one level first, e.g. with .at({self.level:g})."
             )
 
 

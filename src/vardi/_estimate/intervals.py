@@ -33,9 +33,7 @@ def quantile_of_student(level: float, df: float) -> float:
     """Return the same for Student's t, which is normal if the degrees of freedom are infinite."""
     if not isinstance(level, int | float | np.number) or not 0.0 < level < 1.0:
         raise MismatchError(
-            f"The level {level} is not the probability of an interval. Give a number between 0 and 1, such as 0.95.",
-            expected=("between 0 and 1",),
-            got=(level,),
+            f"The level {level} is not the probability of an interval. Give a number between 0 and 1, such as 0.95."
         )
     below = 0.5 + level / 2.0
     return float(scipy.special.ndtri(below) if math.isinf(df) else scipy.special.stdtrit(df, below))
@@ -95,25 +93,6 @@ class Declared:
 
     def ends(self, value: float, stderr: float, level: float) -> tuple[float, float]:
         return value, value
-
-
-@dataclass(frozen=True, eq=False)
-class LikelihoodProfile:
-    """Values that the profile likelihood does not rule out: given where a standard error is withheld.
-
-    Attributes
-    ----------
-    df : float
-        Degrees of freedom that the standard error would have had.
-    within : callable
-        Maps a likelihood ratio to the ends of the interval on which the ratio is at most that.
-    """
-
-    df: float
-    within: Callable[[float], tuple[float, float]] = field(repr=False)
-
-    def ends(self, value: float, stderr: float, level: float) -> tuple[float, float]:
-        return self.within(quantile_of_normal(level) ** 2)
 
 
 @dataclass(frozen=True, eq=False)

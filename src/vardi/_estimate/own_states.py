@@ -51,7 +51,7 @@ class OwnStates:
         If a bias is nearly constant, g is small and a difference of sums loses all its digits: g itself is summed.
         """
         rows, u, r, factors = self.tangent.rows, self.tangent.u, self.tangent.row_weights, self.factors
-        counted, across = r if rows.counts is None else r * rows.counts, factors * self._against_weights
+        counted, across = r * rows.counts, factors * self._against_weights
         own, total = factors[:, None] * self._gram * factors, float(counted @ r)
         squares = own - across[:, None] - across + total
         a = self._gram * factors - self._against_weights[:, None]
@@ -59,7 +59,7 @@ class OwnStates:
             g = rows.mix(u, np.where(np.arange(len(u)) == k, factors, 0.0)) - r
             a[:, k] = rows.project(u, g)
             squares[k] = squares[:, k] = factors * a[:, k] - counted @ g
-            squares[k, k] = float(g @ (g if rows.counts is None else g * rows.counts))
+            squares[k, k] = float(g @ (g * rows.counts))
         return squares, a
 
     @cached_property

@@ -37,7 +37,7 @@ RANK = 1e-8  # relative size of an eigenvalue of the covariance from which a dir
 
 
 def quasi_independence(
-    name: Name, windows: Windows, ends: Mapping[str, Floats], columns: Mapping[str, Floats], counts: Floats | None
+    name: Name, windows: Windows, ends: Mapping[str, Floats], columns: Mapping[str, Floats], counts: Floats
 ) -> BiasCheck:
     """Test columns of truncated rows against the ends of their windows.
 
@@ -51,7 +51,7 @@ def quasi_independence(
         The lower or upper ends, or both.
     columns : mapping of str to ndarray
         What to compare with them: the value, or anything else that the rows hold.
-    counts : ndarray or None
+    counts : ndarray
         How many rows each stands for.
 
     Examples
@@ -60,24 +60,23 @@ def quasi_independence(
     >>> x, u = rng.exponential(size=(2, 400))
     >>> seen = x >= u
     >>> windows = Windows(x[seen], u[seen], np.full(seen.sum(), np.inf))
-    >>> bool(quasi_independence("seen", windows, {"u": u[seen]}, {"x": x[seen]}, None).pvalue > 0.05)
+    >>> bool(quasi_independence("seen", windows, {"u": u[seen]}, {"x": x[seen]}, np.ones(seen.sum())).pvalue > 0.05)
     True
     """
     if len(windows.x) > MOST_ROWS:
         rows = np.sort(np.random.default_rng(0).choice(len(windows.x), MOST_ROWS, replace=False))
         windows = Windows(windows.x[rows], windows.low[rows], windows.high[rows])
         ends, columns = ({key: values[rows] for key, values in part.items()} for part in (ends, columns))
-        counts = None if counts is None else counts[rows]
-    c = np.ones(len(windows.x)) if counts is None else counts
-    first, second, partners = _sums(windows, list(ends.values()), list(columns.values()), c)
-    n = c.sum()
-    U = c @ first / (n * (n - 1.0)) if n > 1 else np.zeros(first.shape[1])
+        counts = counts[rows]
+    first, second, partners = _sums(windows, list(ends.values()), list(columns.values()), counts)
+    n = counts.sum()
+    U = counts @ first / (n * (n - 1.0)) if n > 1 else np.zeros(first.shape[1])
     means = first / max(n - 1.0, 1.0)
-    V = 4.0 * (means.T * c) @ means / n**2 - 2.0 * second / (n * max(n - 1.0, 1.0)) ** 2
+    V = 4.0 * (means.T * counts) @ means / n**2 - 2.0 * second / (n * max(n - 1.0, 1.0)) ** 2
     statistic, df = _chi_square(U, V)
     pvalue = float(scipy.special.chdtrc(df, statistic)) if df else math.nan
     reason = "" if df else "no two rows with different values would have been seen through each other's windows."
-    untested = {name: float(c @ (partners == 0) / n)}
+    untested = {name: float(counts @ (partners == 0) / n)}
     return BiasCheck(pvalue, statistic, df or None, METHOD, tuple(columns), {name: pvalue}, None, untested, reason)
 
 

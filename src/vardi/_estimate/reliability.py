@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vardi._estimate.bridge import Bridge
-from vardi._estimate.intervals import DOUBTED, HEAVY, RARE, REFUSED, Law, LikelihoodProfile, Student, Transformed
+from vardi._estimate.intervals import DOUBTED, HEAVY, RARE, REFUSED, Law, Student, Transformed
 from vardi._inputs.pool import Name
 from vardi.errors import WeakOverlapWarning
 from vardi.errors._texts import show
@@ -117,18 +117,16 @@ def warn_of_doubt(names: Sequence[Name], what: Sequence[str], laws: Sequence[Law
         warn(WeakOverlapWarning(message))
 
 
-def warn_of_few_bridging(bridge: Bridge, what: str, remedy: str = "") -> None:
+def warn_of_few_bridging(bridge: Bridge, what: str) -> None:
     """Warn if samples are compared by so few rows that neither a chi-square nor a normal distribution applies."""
     if bridge.rows < RARE:
-        warn(WeakOverlapWarning(f"{what} on few rows: {bridge}. Add rows that both sides could draw{remedy}."))
+        warn(WeakOverlapWarning(f"{what} on few rows: {bridge}. Add rows that both sides could draw."))
 
 
 def _student(law: Law) -> Student | None:
     """Return the law of an estimate, or of the one it is computed from, if that is Student's or would have been."""
     while isinstance(law, Transformed):
         law = law.of.law
-    if isinstance(law, LikelihoodProfile):
-        return Student(law.df)
     return law if isinstance(law, Student) else None
 
 

@@ -28,7 +28,7 @@ from vardi._rows.engine.replicates import EngineReplicates
 from vardi._rows.hashing import hashed_numbers
 from vardi._rows.multipliers import Multipliers, ReplicateKind, names_of
 from vardi._rows.series import batch_lengths
-from vardi._types import Floats, Integers
+from vardi._types import Floats, Integers, once
 from vardi.errors import MismatchError, WeakOverlapWarning
 from vardi.errors._refusals import needs_rows
 from vardi.errors._warn import warn
@@ -154,7 +154,7 @@ class _MemoryRows:
                 self.preserved = (1.0 / np.bincount(place))[place]
             self.sizes = np.bincount(self.stratum, self.preserved).astype(np.float64)
         self.halves = _halves(held, seed, identity) if clusters is None else hashed_numbers(clusters, seed, 0)
-        self.shared = self.counts if clusters is None else None  # a row with a count has a multiplier for each
+        self.shared = self.counts if clusters is None else once(len(self.counts))  # by row, a multiplier for each count
         units = self.sizes if clusters is None else _units(clusters, self.stratum, len(self.sizes))
         self.law = Multipliers(kind, n, seed, units)
         self.steps = _Steps(held, self.law)
@@ -166,7 +166,7 @@ class _MemoryRows:
         """Return the weights of replicates, with mean 1, and the standard deviation of x'delta in each."""
         measure, at = self.measure, self.measure.coordinates
         times = self._times(replicates)
-        counted = times if self.counts is None else times * self.counts[:, None]
+        counted = times * self.counts[:, None]
         drawn = measure.project(times)
         drawn[at.theta] -= self.own.T @ counted
         deltas = self.steps(replicates, drawn, _summed(counted, self.solved, at.samples))
@@ -248,22 +248,16 @@ def _no_identity(column: str, known: Any) -> MismatchError:
         if known
         else "Leave it out: rows are identified by their position."
     )
-    return MismatchError(f"There is no column {column!r} that identifies rows. {named}", expected=known, got=(column,))
+    return MismatchError(f"There is no column {column!r} that identifies rows. {named}")
 
 
 def _check(n: int, kind: ReplicateKind) -> None:
     if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 2:
-        raise MismatchError(
-            f"{n!r} replicates have no spread. Give a whole number of 2 or more, such as 500.",
-            expected=("int",),
-            got=(n,),
-        )
+        raise MismatchError(f"{n!r} replicates have no spread. Give a whole number of 2 or more, such as 500.")
     if kind not in get_args(ReplicateKind):
         raise MismatchError(
             f"kind is {kind!r}. Give 'bayesian' (every row stays, with a random weight), 'rows' (rows are drawn with "
-            "replacement) or 'jackknife' (rows are left out, a group at a time).",
-            expected=get_args(ReplicateKind),
-            got=(kind,),
+            "replacement) or 'jackknife' (rows are left out, a group at a time)."
         )
 
 
@@ -272,9 +266,7 @@ def _require_units(law: Multipliers) -> None:
     if law.kind == "jackknife" and law.n > units:
         raise MismatchError(
             f"{law.n} groups cannot be made of {units} units (rows, or clusters of them), so most replicates would "
-            f"leave nothing out. Give {units} or fewer, or kind='bayesian'.",
-            expected=(units,),
-            got=(law.n,),
+            f"leave nothing out. Give {units} or fewer, or kind='bayesian'."
         )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from vardi._inputs.by_row import in_order
 from vardi._rows import Rows
-from vardi._types import Floats, Integers
+from vardi._types import Floats, Integers, once
 from vardi.biases._values import as_array, coded, is_missing
 from vardi.errors import MismatchError
 from vardi.errors._refusals import missing_groups, needs_rows, no_groups, no_labels, spanning_group
@@ -35,7 +35,7 @@ class Plan:
     ----------
     rows : Rows
         What a refit sums over: perhaps the distinct rows only.
-    source, counts : ndarray, ndarray or None
+    source, counts : ndarray
         Sample and count of each row that is drawn.
     inverse : ndarray or None
         The row of ``rows`` that each drawn row maps to; None where they are the same.
@@ -53,7 +53,7 @@ class Plan:
         self,
         rows: Rows,
         source: Integers,
-        counts: Floats | None,
+        counts: Floats,
         inverse: Integers | None,
         groups: Integers | None,
         parts: Integers | None = None,
@@ -72,18 +72,16 @@ class Plan:
             self.order = np.argsort(kinds.astype(np.uint16) if len(rows) < 2**16 else kinds, kind="stable")
             self.lengths = np.bincount(kinds, minlength=len(rows))
             self.starts = np.cumsum(self.lengths) - self.lengths
-        ordered = None if counts is None else counts[self.order]
+        self.row_counts = counts[self.order]
         self.groups: Integers | None = None
         if groups is None:
-            self.unit_counts, self.row_counts = ordered, None
             self.units = np.bincount(source, minlength=len(rows.sizes))
         elif parts is not None:
-            self.unit_counts, self.row_counts = None, ordered
             self.groups, self.units = groups[self.order], parts
         else:
-            self.unit_counts, self.row_counts = None, ordered
             self.groups, found = coded(groups[self.order])
             self.units = np.bincount(source[self.order[_firsts(self.groups, len(found))]], minlength=len(rows.sizes))
+        self.unit_counts = self.row_counts if groups is None else once(int(self.units.sum()))
         self.whole = len(source) > 1 and bool(
             (rows.sizes <= 1).all() and (parts is not None or (self.units <= 1).all())
         )
@@ -104,12 +102,12 @@ class Plan:
         spread = drawn if self.groups is None else drawn[self.groups]
         if self.cells is not None:
             self._settle(spread)
-        return spread if self.groups is None or self.row_counts is None else spread * self.row_counts
+        return spread if self.groups is None else spread * self.row_counts
 
     def _settle(self, drawn: Floats) -> None:
         """Restore each stratum's number of units, and shrink draws from finite populations, in place."""
         assert self.cells is not None
-        usual = np.ones(len(drawn)) if self.unit_counts is None else self.unit_counts
+        usual = self.unit_counts if self.groups is None else once(len(drawn))
         units = usual if self.groups is None else (1.0 / np.bincount(self.groups))[self.groups]
         there, got = np.bincount(self.cells, units), np.bincount(self.cells, drawn * units / usual)
         drawn *= (there / np.maximum(got, np.finfo(float).tiny))[self.cells]
@@ -152,16 +150,12 @@ class Plan:
     def _few_spread_more(self) -> Floats | None:
         """Return the shape of the gamma law of each multiplicity; None where all are exponential."""
         ends = np.cumsum(self.strata)
-        sizes = self.strata.astype(np.float64)
-        if self.unit_counts is not None:
-            before = np.concatenate([[0.0], np.cumsum(self.unit_counts)])
-            sizes = before[ends] - before[ends - self.strata]
+        before = np.concatenate([[0.0], np.cumsum(self.unit_counts)])
+        sizes = before[ends] - before[ends - self.strata]
         few = (sizes > 1) & (sizes <= SMALL)
-        if not few.any():
-            return self.unit_counts
         shape = np.where(few, np.maximum((sizes - 2.0) / np.maximum(sizes, 1.0), LEAST_SHAPE), 1.0)
-        shapes: Floats = np.repeat(shape, self.strata)
-        return shapes if self.unit_counts is None else shapes * self.unit_counts
+        shapes: Floats = np.repeat(shape, self.strata) * self.unit_counts
+        return None if (shapes == 1.0).all() else shapes
 
     def _exponential(self, rng: np.random.Generator, out: Floats) -> None:
         if self._shapes is not None:
@@ -175,10 +169,10 @@ class Plan:
         for low, high in zip(ends - self.strata, ends, strict=True):
             if low == high:  # a state that was not sampled
                 continue
-            if self.unit_counts is None:
+            c = self.unit_counts[low:high]
+            if (c == 1.0).all():
                 _drawn_with_replacement(rng, out[low:high])
             else:
-                c = self.unit_counts[low:high]
                 n = max(round(c.sum()), 1)
                 out[low:high] = rng.multinomial(n - (1 < n <= SMALL), c / c.sum())
 
@@ -229,9 +223,7 @@ def group_codes(held: Any, groups: Any) -> Integers:
         labels = as_array(in_order(groups, held.pool.frames, "The series of groups"), "groups")
     if labels.shape != (len(held),):
         raise MismatchError(
-            f"The groups have shape {labels.shape}, but the pool has {len(held)} rows. Give a group for each.",
-            expected=(len(held),),
-            got=labels.shape,
+            f"The groups have shape {labels.shape}, but the pool has {len(held)} rows. Give a group for each."
         )
     labels = held.kept.of(labels)
     try:

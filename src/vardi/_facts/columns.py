@@ -174,9 +174,7 @@ def named_variables(variables: Any) -> dict[str, Any] | None:
             return {name: name for name in texts}
     raise MismatchError(
         f"The variables were given as {type(variables).__qualname__}. Give a list of columns and expressions, or a "
-        "mapping from name to values.",
-        expected=("list of texts", "mapping"),
-        got=(type(variables).__qualname__,),
+        "mapping from name to values."
     )
 
 
@@ -304,7 +302,7 @@ def _sums(influence: Tangent, f: Floats, laws: Any, slopes: Callable[[Influence]
 
     def block(part: slice) -> Floats:
         own, values, law = f[part], phi[part], laws[part].T
-        rows = np.ones(len(own)) if counts is None else counts[part]
+        rows = counts[part]
         recorded, mass = rows if inside is None else rows * inside[part], rows * weights[part]
         size = np.full(own.shape[1], recorded.sum())
         sums = (recorded @ own, size, mass @ np.square(own - mean) / n, mass @ np.abs(own) / n)

@@ -15,8 +15,7 @@ from vardi._types import Integers
 from vardi.biases._values import is_missing
 
 MISSING = "\1"  # which no text is
-NO_LETTER = b"\xff"  # a byte that UTF-8 does not have
-LONG, ROWS = 64, 50_000  # bytes from which a text is long, and rows whose texts are put together at once
+ROWS = 50_000  # whose texts are put together at once
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ def fingerprint(pool: Pool, columns: Sequence[str]) -> Fingerprint:
     for name in pool.names:
         found.update(_text(str(name)))
     found.update(_numbers(pool.source, "<i8"))
-    if pool.counts is not None:
+    if pool.is_counted:
         found.update(_numbers(pool.counts, "<f8"))
     everywhere = [set(frame.columns) for frame in pool.frames]
     hashed = tuple(name for name in columns if all(name in own for own in everywhere) and name not in pool.mixed)
@@ -60,19 +59,11 @@ def _bytes(array: NDArray[Any]) -> memoryview | bytes:
     return b"".join(map(_value, array.tolist()))
 
 
-def _coded_bytes(codes: Integers, values: Sequence[Any]) -> Iterator[memoryview | bytes]:
+def _coded_bytes(codes: Integers, values: Sequence[Any]) -> Iterator[bytes]:
     """Give the bytes of texts, one after the other, from the different ones and which of these each row has."""
     texts = list(map(_value, values))
-    longest = max(map(len, texts))
-    of_one_length = b"".join(text.ljust(longest, NO_LETTER) for text in texts) if longest <= LONG else b""
-    padded = np.frombuffer(of_one_length, f"V{longest}")
     for low in range(0, len(codes), ROWS):
-        own = codes[low : low + ROWS]
-        if longest > LONG:
-            yield b"".join(map(texts.__getitem__, own.tolist()))
-        else:
-            letters = padded.take(own).view(np.uint8)
-            yield letters[letters != NO_LETTER[0]].data
+        yield b"".join(map(texts.__getitem__, codes[low : low + ROWS].tolist()))
 
 
 def _numbers(array: NDArray[Any], dtype: str) -> memoryview:

@@ -148,9 +148,7 @@ class Assisted:
         if others:
             raise MismatchError(
                 f"The bias of {str(others[0])!r} is known, and others were learned by comparison with it: if it is "
-                f"wrong, so are they. Name learned samples, {show(learned)}, or debias again with another bias for it.",
-                expected=learned,
-                got=wanted,
+                f"wrong, so are they. Name learned samples, {show(learned)}, or debias again with another bias for it."
             )
         return wanted
 
@@ -193,9 +191,7 @@ class Assisted:
             raise MismatchError(
                 f"No row of {show(self.over.tangent.measure.recorded_by)} has {by.said(absent[0])}, so only a "
                 "learned bias determines how much of the population that is. Use larger domains, or "
-                "assisted_by=None.",
-                expected=tuple(place),
-                got=tuple(absent),
+                "assisted_by=None."
             )
         return assisted_in_domains(of_all, missed, np.array([place[key] for key in keys]), plain)
 
@@ -243,25 +239,19 @@ def predictions(
     if not chance and not (hasattr(estimator, "fit") and is_regressor(estimator)):
         raise MismatchError(
             f"assisted_by is {type(estimator).__name__}, which does not predict numbers. Give a regressor, or a "
-            "classifier for values of 0 and 1.",
-            expected=("regressor", "classifier"),
-            got=(type(estimator).__name__,),
+            "classifier for values of 0 and 1."
         )
     y, measure = asked.values(values), asked.tangent.measure
     inside = np.ones(len(y), bool) if measure.inside is None else measure.inside
     if chance and not np.isin(y[inside], (0.0, 1.0)).all():
         raise MismatchError(
             f"assisted_by is {type(estimator).__name__}, a classifier, but the values are not all 0 or 1. Give a "
-            "regressor, or ask for the mean of a condition.",
-            expected=(0, 1),
-            got=tuple(np.unique(y[inside])[:3].tolist()),
+            "regressor, or ask for the mean of a condition."
         )
     if inside.sum() < LEAST_ROWS * FOLDS:
         raise MismatchError(
             f"The values are recorded on {int(inside.sum())} rows, too few for {FOLDS} folds of a model. Leave "
-            "assisted_by out.",
-            expected=(LEAST_ROWS * FOLDS,),
-            got=(int(inside.sum()),),
+            "assisted_by out."
         )
     weights = measure.weights * measure.counts
     if fold is None:
@@ -307,9 +297,7 @@ def _features(whole: Any, values: Any, estimator: Any, columns: Sequence[str] | 
             f"{show(shared)}.{suggest(lacking[0], shared)}"
             if lacking
             else f"No numeric column is in every sample for the model to see. The shared columns are {show(shared)}: "
-            "name some with columns=, and give a model that encodes them.",
-            expected=shared,
-            got=names,
+            "name some with columns=, and give a model that encodes them."
         )
     kept = whole.kept.positions
     found = {name: pool.column(name)[kept] for name in names}

@@ -71,9 +71,7 @@ class Averages(Weighted):
                 f"No sample {unknown[0]!r} has rows in the fit. The samples are {show(there)}."
                 f"{suggest(unknown[0], there)}"
                 if unknown
-                else f"among= names no sample. The samples are {show(there)}: name those whose rows to use.",
-                expected=there,
-                got=names,
+                else f"among= names no sample. The samples are {show(there)}: name those whose rows to use."
             )
         return tuple(k for k, name in enumerate(self.names) if name in names)
 
@@ -196,9 +194,7 @@ class Averages(Weighted):
             if columns is not None:
                 raise MismatchError(
                     "columns= chooses what a model sees, but there is no model. Give assisted_by=, a regressor or "
-                    "classifier.",
-                    expected=("assisted_by",),
-                    got=("columns",),
+                    "classifier."
                 )
             return self._asked(among, [values], by), None
         if not self.held.in_memory or not self.held.pool.frames:
@@ -266,25 +262,19 @@ class Averages(Weighted):
         if within.labels is not None:
             raise MismatchError(
                 "by= of proportions was given as labels. Name a column, or cross the two labels and ask for the "
-                "proportions of the pairs.",
-                expected=("column", "list of columns"),
-                got=(type(by).__name__,),
+                "proportions of the pairs."
             )
         of = By.of(column)
         if not of.columns:
             raise MismatchError(
                 "No column was given, so there are no values to have shares. Name a column, or give a label for each "
-                "row.",
-                expected=("column", "list of columns", "labels"),
-                got=(type(column).__name__,),
+                "row."
             )
         twice = [name for name in of.columns if name in within.columns]
         if twice:
             raise MismatchError(
                 f"The proportions of {twice[0]!r} are asked for by {twice[0]!r} itself, so they would all be 0 or 1. "
-                "Leave it out of one of the two.",
-                expected=("other columns",),
-                got=tuple(twice),
+                "Leave it out of one of the two."
             )
         both = within + of
         fit = self._asked(among, [], both)
@@ -370,9 +360,7 @@ class Averages(Weighted):
             given = "neither was given" if size is None else "both were given"
             raise MismatchError(
                 f"A total needs size=, the number of units in the population, or relative_to=, a column and its known "
-                f"total, but {given}. Give one of them.",
-                expected=("size", "relative_to"),
-                got=() if size is None else ("size", "relative_to"),
+                f"total, but {given}. Give one of them."
             )
         known, mean = (
             (self._known_number(size, "size", level), None)
@@ -461,9 +449,7 @@ class Averages(Weighted):
         if not isinstance(relative_to, tuple | list) or len(relative_to) != 2:
             raise MismatchError(
                 f"relative_to is {relative_to!r}. Give a column and its total over the population, as in "
-                'relative_to=("votes", 116.2e6).',
-                expected=("(column, total)",),
-                got=(type(relative_to).__name__,),
+                'relative_to=("votes", 116.2e6).'
             )
         column, total = relative_to
         fit, model = self._assisted(None, column, By.of(None), AUTO, None)
@@ -471,9 +457,7 @@ class Averages(Weighted):
         if not mean.value:
             raise MismatchError(
                 f"The mean of {_called(column)!r} is 0, so nothing can be estimated relative to its total. Give a "
-                "column that is positive.",
-                expected=("a mean other than 0",),
-                got=(0.0,),
+                "column that is positive."
             )
         return self._known_number(total, f"total of {_called(column)}", level), mean
 
@@ -485,11 +469,7 @@ class Averages(Weighted):
             return given.at(level)
         value, stderr = value_of(given, what)
         if value <= 0:
-            raise MismatchError(
-                f"The {what} is {value:g}. It must be more than 0: give the amount in the population.",
-                expected=("more than 0",),
-                got=(value,),
-            )
+            raise MismatchError(f"The {what} is {value:g}. It must be more than 0: give the amount in the population.")
         if not stderr:
             return value
         return tangent.apart((what, value, stderr), value, stderr, self.held.nothing(1), level)

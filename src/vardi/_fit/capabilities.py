@@ -53,7 +53,6 @@ QUESTIONS = {
     "known": "known",
     "tests of parameters": "test_no_bias, test_parameters",
     "score test": "check_biases, for biases that were not learned; for truncated rows, the test of quasi-independence",
-    "ks tests": "check_biases(method='ks') and 'ks-bootstrap'",
     "sensitivity": "sensitivity",
     "bounds": "bounds",
     "bootstrap": "bootstrap of means and of normalisers; a learned bias is held fixed",
@@ -65,6 +64,22 @@ QUESTIONS = {
     "update": "update",
     "verdict": "identify, trust",
     "account": "summary, diagnostics, report",
+}
+
+PASSES = {  # over rows that stay in their engine, for each step of a fit and for its means: at least and at most
+    "read the files into memory": (1, 1),
+    "check that every line is complete": (1, 1),
+    "find the categories": (1, 1),
+    "check, and count the rows by conditions": (1, 1),
+    "check": (1, 1),
+    "draw some rows to start from": (1, 1),
+    "scale the columns of parameters": (1, 1),
+    "see which samples overlap": (1, 1),
+    "solve": (2, 4),
+    "solve with known values or parameters": (2, 6),
+    "solve without known values": (2, 6),
+    "compare with known values": (4, 4),
+    "means of the variables": (3, 3),
 }
 
 
@@ -104,10 +119,6 @@ THEORY = (
     "values or on parameters. Debias without known values, and with parameters fixed by .at(...), to see the bounds "
     "as if the biases were known."
 )
-LAW = (
-    "The null distribution of the ks tests is for known biases, but these have parameters that were fitted to the same "
-    "rows. Use method='score', which accounts for them, or fix the parameters with .at(...)."
-)
 WINDOW = (
     "vardi.window can only be the bias of a single sample, without known values or parameters. For known values with "
     "windows, give vardi.debias_matrix vardi.Windows; biases with parameters need other samples to compare with."
@@ -115,10 +126,6 @@ WINDOW = (
 CHANCE = (
     "The chance of being seen is estimated from the windows themselves, but the finite-sample bounds are for known "
     "biases. fit.bootstrap() draws rows with their windows."
-)
-BY_PAIRS = (
-    "The ks tests compare samples with one another, but truncated rows are a single sample. check_biases() without a "
-    "method tests whether their windows depend on their values."
 )
 
 COLUMNS_OF_MATRIX = (
@@ -137,7 +144,6 @@ NOES = (
     *(No(question, COLUMNS_OF_MATRIX, MATRICES, LEARNED) for question in QUESTIONS),
     No("bounds", OWN_RATE, parts=LEARNED),
     No("bounds", CHANCE, TRUNCATED),
-    No("ks tests", BY_PAIRS, TRUNCATED),
     *(No(question, MATRIX, MATRICES, ESTIMATED) for question in QUESTIONS),
     No("tests of parameters", "No bias has parameters.", parts=("none", "known values", "learned")),
     No("assisted means", f"A mean that a model assists {IN_ENGINE}", ENGINE),
@@ -145,9 +151,6 @@ NOES = (
     No("means of arrays", f"An expectation of values that are not columns {IN_ENGINE}", ENGINE),
     No("bounds", f"bounds() {IN_ENGINE}", ENGINE),
     No("bounds", THEORY, parts=("known values", "parameters", "both")),
-    No("ks tests", f"check_biases(method='ks') {IN_ENGINE}", ENGINE),
-    No("ks tests", f"A ks test {APART} Use method='score', which allows for that.", depends=DEPENDENT),
-    No("ks tests", LAW, parts=ESTIMATED),
     No("bootstrap of functions", f"A bootstrap of a function of the weights {IN_ENGINE}", ENGINE),
     No(
         "tests of parameters",

@@ -82,9 +82,7 @@ class ColumnsInMemory(Held):
         if numbers.ndim != 2 or len(numbers) != len(self) or not numbers.shape[1]:
             raise MismatchError(
                 f"The values have shape {numbers.shape}, but the pool has {len(self)} rows. Give a matrix with a row "
-                "for each, or a list of columns.",
-                expected=(len(self),),
-                got=numbers.shape,
+                "for each, or a list of columns."
             )
         return self.in_fit(numbers)
 
@@ -96,18 +94,14 @@ class ColumnsInMemory(Held):
             pieces = self._evaluated(values)
             if not pieces:
                 raise MismatchError(
-                    f"The fit has only biases, no column {name_of(values)!r}. Give a value for each row.",
-                    expected=("array",),
-                    got=(name_of(values),),
+                    f"The fit has only biases, no column {name_of(values)!r}. Give a value for each row."
                 )
             array = _numbers(pieces[0]) if len(pieces) == 1 else _numbers(np.concatenate(pieces), copy=False)
         else:
             array = _numbers(self._given(values, "The series of values"))
         if array.shape != (len(self),):
             raise MismatchError(
-                f"The values have shape {array.shape}, but the pool has {len(self)} rows. Give one for each.",
-                expected=(len(self),),
-                got=array.shape,
+                f"The values have shape {array.shape}, but the pool has {len(self)} rows. Give one for each."
             )
         return self.in_fit(array, name_of(values) if is_function(values) else None)
 
@@ -120,9 +114,7 @@ class ColumnsInMemory(Held):
         if isinstance(values, Mapping):
             remedy = "Give a list of columns or expressions, or a frame or matrix with a row for each row of the pool."
         raise MismatchError(
-            f"The values were given as {type(values).__name__}, which has no value for each row. {remedy}",
-            expected=("column", "expression", "array"),
-            got=(type(values).__name__,),
+            f"The values were given as {type(values).__name__}, which has no value for each row. {remedy}"
         )
 
     def _evaluated(self, function: Any) -> list[NDArray[Any]]:
@@ -264,9 +256,7 @@ def _numbers(array: NDArray[Any], *, copy: bool = True) -> Floats:
     if array.dtype.kind not in "fiub":
         raise MismatchError(
             f"The values hold {array.dtype}, but only numbers have a mean. Give numbers, or a condition of them; a "
-            "list of columns goes to expectations().",
-            expected=("numbers",),
-            got=(str(array.dtype),),
+            "list of columns goes to expectations()."
         )
     return array.astype(np.float64, copy=copy)
 

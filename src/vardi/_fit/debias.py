@@ -11,8 +11,8 @@ from vardi._fit.inputs import Depends, FrameInputs, MatrixInputs, as_matrix
 from vardi._fit.pipeline import OnUnidentified, Options, judged, verdict_of
 from vardi._fit.sample import DebiasedSample
 from vardi._inputs.given import Biases, ByRow, Counts, Known, Labels, Population, Samples
-from vardi._inputs.old_names import shares_argument
 from vardi._inputs.pool import Name
+from vardi._rows.readers import MAX_IN_MEMORY
 from vardi._solve.identify import Verdict
 from vardi.errors import MismatchError
 
@@ -31,7 +31,6 @@ def debias(
     on_unidentified: OnUnidentified = "raise",
     tol: float = 1e-10,
     max_iterations: int = 100,
-    shares: Any = None,
 ) -> DebiasedSample:
     r"""Turn K biased samples of one population into one debiased sample.
 
@@ -82,8 +81,6 @@ def debias(
         Largest relative error of Vardi's equations, max_k abs(Gamma_k - 1).
     max_iterations : int
         Newton steps after which :class:`~vardi.errors.ConvergenceError` is raised.
-    shares
-        The former name of ``known``: gives an error that shows what to write.
 
     Returns
     -------
@@ -110,7 +107,6 @@ def debias(
     >>> fit.probabilities.round(12)
     array([0.125, 0.125, 0.25 , 0.25 , 0.25 ])
     """
-    _refuse_shares(shares)
     _require_choice(on_unidentified)
     options = Options(on_unidentified, tol, max_iterations)
     depends = Depends(clusters, series, strata, population)
@@ -129,10 +125,10 @@ def debias_matrix(
     strata: ArrayLike | None = None,
     population: Population | None = None,
     names: Iterable[Name] | None = None,
+    max_in_memory: int = MAX_IN_MEMORY,
     on_unidentified: OnUnidentified = "raise",
     tol: float = 1e-10,
     max_iterations: int = 100,
-    shares: Any = None,
 ) -> DebiasedSample:
     """Debias from the values of the biases alone.
 
@@ -141,20 +137,24 @@ def debias_matrix(
     omega : array or SciPy sparse array of shape (n, K), or function that yields its rows in blocks
         omega_k(z_i), or with ``log`` their logs, -inf for zero. What a sparse array does not store is omega = 0. Memory
         maps, data sets of Zarr and HDF5, and functions without arguments that yield arrays of successive rows are read
-        block by block in each pass, and need not fit in memory. Where biases are windows on a line, and many,
+        block by block in each pass, and need not fit in memory; small ones are read once (see ``max_in_memory``). Where
+        biases are windows on a line, and many,
         :class:`~vardi.Windows` stands for a matrix that would not fit. It is read in place, so leave it as it is while
         the fit is in use.
     source : array of int of shape (n,)
         Column of omega that each row's sample was drawn with, 0 to K - 1.
     log : bool
         Whether logs are given: in physics, minus the reduced potentials.
-    counts, clusters, series, strata, population, on_unidentified, tol, max_iterations, shares
+    counts, clusters, series, strata, population, on_unidentified, tol, max_iterations
         As for :func:`debias`, with labels as arrays.
     known : mapping, optional
         What is known of the population, by the names of columns of omega: the mean of such a column, on its scale. A
         column that no row was drawn with can hold any function.
     names : iterable, optional
         Names of the columns; "0", "1", ... by default.
+    max_in_memory : int
+        How many numbers a matrix that is stored or yielded in blocks may have to be read once and kept in memory: 2**22
+        (32 MB) by default. More spares the passes over a larger one that fits, 0 leaves even a small one in place.
 
     Examples
     --------
@@ -164,12 +164,13 @@ def debias_matrix(
     >>> fit.weights
     array([0.75, 1.5 , 0.75])
     """
-    _refuse_shares(shares)
     _require_choice(on_unidentified)
     options = Options(on_unidentified, tol, max_iterations)
     depends = Depends(clusters, series, strata, population)
     names = None if names is None else tuple(names)
-    return MatrixInputs(as_matrix(omega, source), source, log, names, counts, known, depends, options).fitted()
+    return MatrixInputs(
+        as_matrix(omega, source, max_in_memory), source, log, names, counts, known, depends, options
+    ).fitted()
 
 
 def identify(
@@ -179,7 +180,6 @@ def identify(
     source: Labels | None = None,
     counts: Counts | None = None,
     known: Known | None = None,
-    shares: Any = None,
 ) -> Verdict:
     """Return whether the samples can be compared with one another, before any solve.
 
@@ -199,7 +199,6 @@ def identify(
     >>> bool(vardi.identify({"low": low, "high": high}, {"low": "x <= 5", "high": "x >= 6"}, known=census))
     True
     """
-    _refuse_shares(shares)
     return verdict_of(FrameInputs(samples, biases, source, counts, known).opened())
 
 
@@ -210,15 +209,6 @@ def identify_with_notes(
     return judged(FrameInputs(samples, biases, source, counts, known).opened())
 
 
-def _refuse_shares(shares: Any) -> None:
-    if shares is not None:
-        raise shares_argument(shares)
-
-
 def _require_choice(on_unidentified: str) -> None:
     if on_unidentified not in ("raise", "largest"):
-        raise MismatchError(
-            f"on_unidentified is {on_unidentified!r}. Give 'raise' or 'largest'.",
-            expected=("raise", "largest"),
-            got=(on_unidentified,),
-        )
+        raise MismatchError(f"on_unidentified is {on_unidentified!r}. Give 'raise' or 'largest'.")

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from vardi._estimate.bias_check import BiasCheck, untested
+from vardi._estimate.bias_check import BiasCheck, Features, untested
 from vardi._estimate.bias_test import check_engine_biases
 from vardi._estimate.bounds import Bounds
 from vardi._estimate.resampling import effective_rows
@@ -417,10 +417,8 @@ class InEngine(Held):
         """Refuse: positions of rows are drawn in memory."""
         raise refusal("draws with replacement", "engine")
 
-    def check_biases(self, asked: Mapping[str, Any], **options: Any) -> BiasCheck:
+    def check_biases(self, asked: Mapping[str, Any], features: Features) -> BiasCheck:
         """Test the declared biases by the score test, whose sums an engine can compute."""
-        if options.get("method", "score") != "score":
-            raise refusal("ks tests", "engine")
         tangent, point = self.tangent, self.point
         if self.prepared.known:
             if self.alone is None:
@@ -432,7 +430,7 @@ class InEngine(Held):
         model = self._without_known
         labels = EngineLabels(EngineMoments(model, point[: len(model.coordinates)]))
         functions = dict(zip(asked, self.matrix(list(asked.values())), strict=True)) if asked else {}
-        return check_engine_biases(labels, tangent, self.names, functions, features=options.get("features", "poly2"))
+        return check_engine_biases(labels, tangent, self.names, functions, features=features)
 
     def slopes(self, influence: Influence, errors: Errors) -> Floats:
         """Return how far estimates move at worst, per unit of log Gamma."""

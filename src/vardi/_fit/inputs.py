@@ -165,23 +165,19 @@ class MatrixInputs:
         return replace(self, omega=omega, source=joined, names=tuple(named))
 
 
-def as_matrix(omega: Any, source: Any) -> Any:
-    """Return a matrix of numbers: an array, a sparse array, a reader of blocks, or windows."""
+def as_matrix(omega: Any, source: Any, max_in_memory: int) -> Any:
+    """Return a matrix of numbers: an array, a sparse array, a reader of blocks if it is large, or windows."""
     if isinstance(omega, Windows):
         return omega
     reader = None if sparse.issparse(omega) else as_reader(omega, np.size(source))
     if reader is not None:
-        omega = reader
+        omega = reader.whole() if 0 < reader.shape[0] * reader.shape[1] <= max_in_memory else reader
     elif sparse.issparse(omega):
         omega = sparse.csr_array(omega)  # rows cannot be taken from every format
     else:
         omega = as_array(omega, "omega", "a matrix with a column for each bias")
     if omega.dtype.kind not in "fiub":
-        raise MismatchError(
-            f"omega holds {omega.dtype}, but biases are numbers. Give a matrix of floats.",
-            expected=("float",),
-            got=(str(omega.dtype),),
-        )
+        raise MismatchError(f"omega holds {omega.dtype}, but biases are numbers. Give a matrix of floats.")
     return omega
 
 
@@ -205,17 +201,13 @@ def _joined_biases(given: Mapping[Name, Any], own: Mapping[Name, Any], biases: A
     if twice:
         raise MismatchError(
             f"The fit already has a bias for {show(twice)}, and update() adds rows without changing biases. Leave it "
-            "out of biases=, or debias all rows together.",
-            expected=[name for name in new if name not in own],
-            got=tuple(new),
+            "out of biases=, or debias all rows together."
         )
     unknown = [name for name in given if name not in own and name not in new]
     if unknown:
         raise MismatchError(
             f"The fit has no sample {str(unknown[0])!r}: its samples are {show(own)}.{suggest(unknown[0], own)} Give "
-            "the bias of a new sample in biases=.",
-            expected=(*own, *new),
-            got=tuple(given),
+            "the bias of a new sample in biases=."
         )
     return {**own, **new}
 
@@ -231,9 +223,7 @@ def _refuse_given_by_row(counts: Any, depends: Depends, extends: Callable[[Any],
     for what, value in given.items():
         if value is not None and value is not False and value is not True and not extends(value):
             raise MismatchError(
-                f"{what}= was given as an array for the rows of the fit, so it is unknown for new rows. {remedy}.",
-                expected=("a column",),
-                got=(what,),
+                f"{what}= was given as an array for the rows of the fit, so it is unknown for new rows. {remedy}."
             )
 
 
@@ -243,9 +233,7 @@ def _refuse_values(name: Name, bias: Any) -> None:
     if any(isinstance(part, ValuesBias) for part in parts):
         raise MismatchError(
             f"The bias of {str(name)!r} was given by its values on the rows of the fit, so it is unknown on new "
-            "rows. Give it as an expression or a function of the rows, or debias all rows together.",
-            expected=("expression", "function"),
-            got=("values",),
+            "rows. Give it as an expression or a function of the rows, or debias all rows together."
         )
 
 
@@ -259,11 +247,7 @@ def _piece(name: Name, rows: Any, omega: Any) -> Any:
         K = omega.shape[1]
         wanted, fits = f"(m, {K}), a column for each bias of the fit", piece.ndim == 2 and piece.shape[1] == K
     if not fits or not piece.shape[0]:
-        raise MismatchError(
-            f"The new rows of {str(name)!r} have shape {piece.shape}. Give an array of shape {wanted}.",
-            expected=(wanted,),
-            got=piece.shape,
-        )
+        raise MismatchError(f"The new rows of {str(name)!r} have shape {piece.shape}. Give an array of shape {wanted}.")
     return piece
 
 
@@ -272,9 +256,7 @@ def _column(name: Name, values: Any, n: int) -> NDArray[Any]:
     if column.shape != (n,):
         raise MismatchError(
             f"The bias of {str(name)!r} has shape {column.shape}, but there are {n} rows with the new ones. Give its "
-            "value on each row of the fit, then on each new row.",
-            expected=(n,),
-            got=column.shape,
+            "value on each row of the fit, then on each new row."
         )
     return column[:, None]
 
@@ -282,11 +264,7 @@ def _column(name: Name, values: Any, n: int) -> NDArray[Any]:
 def _ends(name: Name, window: Any) -> Sequence[float]:
     ends = np.ravel(np.asarray(window, np.float64))
     if ends.shape != (2,):
-        raise MismatchError(
-            f"The window of {str(name)!r} has {len(ends)} ends. Give its lower and its upper end.",
-            expected=(2,),
-            got=(len(ends),),
-        )
+        raise MismatchError(f"The window of {str(name)!r} has {len(ends)} ends. Give its lower and its upper end.")
     return ends.tolist()
 
 

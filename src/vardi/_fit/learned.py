@@ -89,7 +89,7 @@ def _learned(pool: Pool, k: int, chances: Floats) -> Bias:
     """Return the learned bias of a sample, given the probabilities of the known samples' rows."""
     bias, name, own = pool.biases[k], pool.names[k], pool.source == k
     others = tuple(part for part in parts_of(bias) if not isinstance(part, LearnedBias))
-    weights = np.where(own, 1.0 if pool.counts is None else pool.counts, chances)
+    weights = np.where(own, pool.counts, chances)
     if others:
         factor = np.asarray(pool.evaluate([ProductBias(others)], [name])[0], np.float64)
         weights = np.where(own, weights, weights * factor)
@@ -118,8 +118,6 @@ def _columns_of_arrays(pool: Pool, sample: str) -> tuple[str, ...]:
         columns = pool.frames[0].columns
         raise MismatchError(
             f"The bias of {sample!r} is learned without naming a column, but frames may contain labels, ids and "
-            f"outcomes. Name the columns that selection may depend on, out of {show(columns)}.",
-            expected=columns,
-            got=(),
+            f"outcomes. Name the columns that selection may depend on, out of {show(columns)}."
         )
     return pool.frames[0].columns

@@ -39,7 +39,7 @@ from vardi.errors import ImpossibleRowError, MismatchError, MissingValuesError, 
 from vardi.errors._refusals import not_covered
 
 if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked for
-    from vardi._estimate.bias_check import BiasCheck
+    from vardi._estimate.bias_check import BiasCheck, Features
     from vardi._estimate.bounds import Bounds
     from vardi._estimate.sensitivity.errors_of_biases import Errors
     from vardi._fit.parts import MemoryParts
@@ -79,9 +79,9 @@ class InMemory(ColumnsInMemory):
         return self.kept.of(self.pool.source)
 
     @cached_property
-    def counts(self) -> Floats | None:
-        """The counts of these rows; None if each counts once."""
-        return None if self.pool.counts is None else self.kept.of(self.pool.counts)
+    def counts(self) -> Floats:
+        """The counts of these rows."""
+        return self.kept.of(self.pool.counts)
 
     @cached_property
     def dependence(self) -> Dependence:
@@ -90,7 +90,7 @@ class InMemory(ColumnsInMemory):
         return given.of(self.kept)
 
     @property
-    def by_row(self) -> tuple[Integers, Floats | None, Dependence]:
+    def by_row(self) -> tuple[Integers, Floats, Dependence]:
         """Sample and count of each row, and how rows depend on one another."""
         return self.source, self.counts, self.dependence
 
@@ -146,7 +146,7 @@ class InMemory(ColumnsInMemory):
     @cached_property
     def probabilities(self) -> Floats:
         """Weight times count of each row of the pool, with sum 1."""
-        mass = self.weights if self.pool.counts is None else self.weights * self.pool.counts
+        mass = self.weights * self.pool.counts
         return mass / mass.sum()
 
     def column(self, values: Floats, name: str) -> Any:
@@ -170,7 +170,7 @@ class InMemory(ColumnsInMemory):
     @cached_property
     def masses(self) -> Floats:
         """The share of the population that each row, as it was solved, represents."""
-        mass = self.row_weights if self.rows.counts is None else self.row_weights * self.rows.counts
+        mass = self.row_weights * self.rows.counts
         return mass / mass.sum()
 
     def log_omega_covariance(self) -> Floats:
@@ -188,24 +188,20 @@ class InMemory(ColumnsInMemory):
         squares = tangent.measure.squares(functions, ones)
         return np.asarray((squares + a.T @ tangent.hessian.solve(a)) / tangent.n**2)
 
-    def check_biases(self, asked: Mapping[str, Any], **options: Any) -> BiasCheck:
+    def check_biases(self, asked: Mapping[str, Any], features: Features) -> BiasCheck:
         """Test the declared biases by overlap alone, without known values."""
-        if self.depends and options.get("method", "score") != "score":
-            raise refusal("ks tests", "rows in memory", depends="clusters")
         if self.reference is not None:
             from vardi._fit.reference import check_reference
 
-            return check_reference(self, asked, **options)
-        return self.check_values({name: self.values(value) for name, value in asked.items()}, **options)
+            return check_reference(self, asked, features)
+        return self.check_values({name: self.values(value) for name, value in asked.items()}, features)
 
-    def check_values(self, values: Mapping[str, Floats], **options: Any) -> BiasCheck:
+    def check_values(self, values: Mapping[str, Floats], features: Features) -> BiasCheck:
         """Test the declared biases, given numbers for the rows in the fit."""
         from vardi._estimate.bias_test import check_biases
 
         if not self.joint.families:
-            return check_biases(self.overlap_tangent, self.names, values, **options)
-        if options.get("method", "score") != "score":
-            raise refusal("ks tests", "rows in memory", "parameters")
+            return check_biases(self.overlap_tangent, self.names, values, features=features)
         without = self.alone if self.prepared.known else self.point
         if without is None:
             from vardi._estimate.bias_check import untested
@@ -213,7 +209,7 @@ class InMemory(ColumnsInMemory):
             return untested(ONLY_KNOWN)
         joint = self.joint.without_known()
         tangent = self.tangent_of(joint, without[: len(joint.coordinates)])
-        return check_biases(tangent, self.names, values, **options)
+        return check_biases(tangent, self.names, values, features=features)
 
     def parts(self, fit: Any) -> MemoryParts:
         """Return what accounts of a fit need of its rows."""
@@ -302,7 +298,7 @@ class InMemory(ColumnsInMemory):
 
     def laws(self) -> Any:
         """Return the probability of each row under each state, of shape (n, K): an array, or sparse if most are 0."""
-        counts = np.ones(len(self.source)) if self.counts is None else self.counts
+        counts = self.counts
         if self._own_states is None:
             return self.tilts() * (counts / self.tangent.n)[:, None]
         entries, sizes = self.tangent.measure.entries(), self.rows.sizes  # t_ik = (n / n_k) p_ik
@@ -391,7 +387,7 @@ class InMemory(ColumnsInMemory):
         if self.inside is None:
             return grouping(self.pool, by, self.kept, self.counts, whole=whole, states=self.states)
         inside = KeptRows.where(self.inside & self.kept.mask)
-        counts = None if self.pool.counts is None else inside.of(self.pool.counts)
+        counts = inside.of(self.pool.counts)
         found = grouping(self.pool, by, inside, counts, whole=whole, states=self.states)
         codes = np.full(len(self), -1)
         codes[inside.mask] = found.codes
@@ -418,9 +414,7 @@ class InMemory(ColumnsInMemory):
         if identity is not None:
             raise MismatchError(
                 "id= names the column that identifies a row in an engine, but these rows are in memory and identified "
-                "by their positions. Leave it out.",
-                expected=(None,),
-                got=(identity,),
+                "by their positions. Leave it out."
             )
         drawn = self.positions(n, seed, replace=replace is not False)
         return drawn if not self.pool.frames else concat(self.pool.frames).take(drawn)
@@ -430,9 +424,7 @@ class InMemory(ColumnsInMemory):
         drawable = int(np.count_nonzero(self.probabilities))
         if not replace and n > drawable:
             raise MismatchError(
-                f"{n} rows cannot be drawn without replacement from {drawable}. Draw fewer, or with replacement.",
-                expected=(drawable,),
-                got=(n,),
+                f"{n} rows cannot be drawn without replacement from {drawable}. Draw fewer, or with replacement."
             )
         require_memory(16 * int(n), f"A draw of {n:,} rows", "Draw fewer at a time.")
         return np.random.default_rng(seed).choice(len(self), size=n, replace=replace, p=self.probabilities)

@@ -110,9 +110,7 @@ def _as_matrix(held: Any, rows: Any) -> Floats:
     if matrix.ndim != 2 or matrix.shape[1] != len(held.names):
         raise MismatchError(
             f"The new rows have shape {matrix.shape}. Give a matrix of biases with {len(held.names)} columns, as "
-            "in the fit.",
-            expected=(len(held.names),),
-            got=matrix.shape,
+            "in the fit."
         )
     return matrix
 

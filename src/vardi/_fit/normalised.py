@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from vardi._estimate.reliability import warn_of_doubt, warn_of_few_bridging
 from vardi._fit.averages import Averages
 from vardi._fit.known import check_known, joined
 from vardi._fit.normalisers import log_normalisers, log_ratio
-from vardi._inputs.old_names import shares_attribute
 from vardi._inputs.pool import Name
 from vardi._solve.identify import Verdict
 from vardi._types import Floats
@@ -37,11 +36,6 @@ class Normalised(Averages):
         With learned biases only the samples whose biases are known are compared: the test cannot account for learning.
         """
         return check_known(self.held.reference or self.held)
-
-    @property
-    def shares(self) -> NoReturn:
-        """The former name of ``known``: raises an error that names it."""
-        raise shares_attribute()
 
     @cached_property
     def parameters(self) -> dict[Name, dict[str, Estimate]]:
@@ -90,10 +84,7 @@ class Normalised(Averages):
     def log_ratio(self, name: Name, other: Name, level: float = 0.95) -> Estimate:
         r"""Return :math:`\log(\Omega_k / \Omega_l)` with its error: in physics, the free energy of l minus that of k.
 
-        Where too few rows join the two for a standard error, the interval comes from the profile likelihood: it holds
-        the values of the ratio that the rows do not rule out, whatever all other normalisers are, by a likelihood
-        ratio that is chi-square with one degree of freedom. The printed estimate says so, and has no standard error.
-        With known values, parameters, or rows that depend on one another there is no such interval.
+        Where too few rows join the two, no error can be given, and the printed estimate says so.
 
         Parameters
         ----------
@@ -121,9 +112,7 @@ class Normalised(Averages):
         """Return the place of a sample or state in ``names``; raise if there is none of this name."""
         if name not in self.names:
             raise MismatchError(
-                f"The fit has no bias {name!r}. Its biases are {show(self.names)}.{suggest(name, self.names)}",
-                expected=self.names,
-                got=(name,),
+                f"The fit has no bias {name!r}. Its biases are {show(self.names)}.{suggest(name, self.names)}"
             )
         return self.names.index(name)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from vardi._estimate.estimates import ROUNDING, Estimate
-from vardi._estimate.intervals import REFUSED, Declared, Law, LikelihoodProfile, Student
+from vardi._estimate.intervals import Declared, Law, Student
 from vardi._estimate.tangent import Influence, estimates_with
 from vardi.biases import ExpressionBias
 
@@ -27,15 +27,9 @@ def log_normalisers(held: Any, level: float) -> list[Estimate]:
 
 
 def log_ratio(held: Any, k: int, l: int, level: float) -> Estimate:
-    """Return log(Omega_k / Omega_l), with an interval by its profile likelihood if no error can be given."""
+    """Return log(Omega_k / Omega_l), with its error unless too few rows join the two."""
     value = float(held.log_omegas[k] - held.log_omegas[l])
-    found = Estimate.from_influence(value, _influence(held, k, l), level)
-    if found.df >= REFUSED or not _has_profile(held, k, l):
-        return found
-    from vardi._solve.profile import Profile
-
-    law = LikelihoodProfile(found.df, Profile(held.rows, held.solution.u, k, l).ends)
-    return Estimate(value, np.nan, level, influence=found.influence, law=law)
+    return Estimate.from_influence(value, _influence(held, k, l), level)
 
 
 def _influence(held: Any, k: int, l: int) -> Influence:
@@ -47,12 +41,3 @@ def _influence(held: Any, k: int, l: int) -> Influence:
         found: Influence = held.tangent.of_coordinates(-contrast, held.nothing(1))
         return found
     return held.bias_influence() @ contrast
-
-
-def _has_profile(held: Any, k: int, l: int) -> bool:
-    """Return whether the likelihood is that of rows drawn independently with known biases, from both samples."""
-    if not held.is_plain or not held.dependence.independent or k == l or not held.rows.sizes[[k, l]].all():
-        return False
-    from vardi._solve.profile import can_profile
-
-    return can_profile(held.tangent.hessian.sums.gram)

@@ -91,5 +91,5 @@ def _position(held: Any, name: Name) -> int:
     if name not in known:
         fact = f"The bias of {str(name)!r} has no parameters" if name in held.names else f"There is no sample {name!r}"
         those = f"Those of {show(known)} have parameters." if known else "No bias has parameters."
-        raise MismatchError(f"{fact}. {those}{suggest(name, known)}", expected=known, got=(name,))
+        raise MismatchError(f"{fact}. {those}{suggest(name, known)}")
     return known[name]

@@ -55,7 +55,7 @@ class MemoryParts:
         return Given(
             biases=pool.biases,
             log=bool(rows.log),
-            is_counted=pool.counts is not None,
+            is_counted=pool.is_counted,
             is_labelled=len(pool.frames) == 1 and with_rows.sum() > 1,
             distinct=None if rows.inverse is None else len(rows),
             left_out={pool.names[k] for k in np.flatnonzero(with_rows & (rows.sizes == 0)).tolist()},
@@ -80,7 +80,7 @@ class MemoryParts:
 
         def block(part: slice) -> tuple[Floats, Floats]:
             own, source = weights[part], rows.source[part]
-            mass = own if rows.counts is None else own * rows.counts[part]
+            mass = own * rows.counts[part]
             largest = np.zeros(K)
             np.maximum.at(largest, source, own)
             return sums_by_code(source, np.stack([mass, mass * own]).T, K), largest
@@ -90,7 +90,7 @@ class MemoryParts:
         return WeightSums(mass, squares, np.max(largest, axis=0))
 
     def weight_table(self) -> WeightTable:
-        counts = np.ones(len(self._rows)) if self._rows.counts is None else self._rows.counts
+        counts = self._rows.counts
         return WeightTable(self._held.row_weights, self._rows.source, counts)
 
     def largest_weights(self, most: int) -> list[tuple[int, Name, float]]:
@@ -144,4 +144,4 @@ class MemoryParts:
     @cached_property
     def _counts(self) -> Floats:
         strata = self._held.tangent.strata
-        return np.ones(len(strata.source)) if strata.counts is None else strata.counts
+        return strata.counts

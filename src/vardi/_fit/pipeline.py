@@ -129,9 +129,7 @@ def _refuse_largest(on_unidentified: str, *, known: bool) -> None:
         if known
         else ("and with them information about the parameters", "Debias the samples of one group.")
     )
-    raise MismatchError(
-        f"on_unidentified='largest' leaves samples out, {fact}. {remedy}", expected=("raise",), got=("largest",)
-    )
+    raise MismatchError(f"on_unidentified='largest' leaves samples out, {fact}. {remedy}")
 
 
 def _largest_group(verdict: Verdict, sizes: Mapping[Name, float]) -> set[Name]:

@@ -84,7 +84,7 @@ class Prepared:
         moved = np.zeros((len(joint.coordinates), self.values.shape[1]))
         weights, _ = joint.weights(v)
         for j, k in self.moving.items():
-            total = float((weights if joint.counts is None else weights * joint.counts) @ joint.omega(v, k))
+            total = float((weights * joint.counts) @ joint.omega(v, k))
             moved[:, j] = total * joint.mean_gradients(v)[:, k]
         return moved
 
@@ -120,7 +120,7 @@ def rows_of(pool: Pool, omega: Any, kept: NDArray[np.bool_], *, log: bool, also:
     if kept.all():
         return as_rows(omega, pool.source, pool.counts, pool.names, log=log, also=also, place=pool.place)
     omega = [column[kept] for column in omega] if isinstance(omega, list) else omega[kept]
-    counts = None if pool.counts is None else pool.counts[kept]
+    counts = pool.counts[kept]
     positions = np.flatnonzero(kept)
     source = pool.source[kept]
     return as_rows(omega, source, counts, pool.names, log=log, positions=positions, also=also, place=pool.place)
@@ -128,7 +128,7 @@ def rows_of(pool: Pool, omega: Any, kept: NDArray[np.bool_], *, log: bool, also:
 
 def counted(pool: Pool) -> NDArray[np.bool_]:
     """Return which rows of a pool count."""
-    return np.ones(len(pool), bool) if pool.counts is None else pool.counts > 0
+    return pool.counts > 0
 
 
 def require_told(pool: Pool, sizes: NDArray[Any]) -> None:
@@ -142,16 +142,15 @@ def _with_levels(pool: Pool, parametric: dict[int, ParametricBias], kept: NDArra
     """Return the pool with biases by category completed: with the values that have a parameter."""
     sizes = np.bincount(pool.source[kept], minlength=len(pool.names))
     require_told(pool, sizes)
-    counts = kept.astype(np.float64) if pool.counts is None else pool.counts
     biases = list(pool.biases)
     for k, bias in parametric.items():
-        matters = np.where(kept, counts, 0.0) * (np.asarray(omega[k]) > 0)
+        matters = np.where(kept, pool.counts, 0.0) * (np.asarray(omega[k]) > 0)
         biases[k] = with_levels(bias, pool.frames, matters, pool.source == k, str(pool.names[k]))
     return replace(pool, biases=tuple(biases))
 
 
 def _families(pool: Pool, kept: NDArray[np.bool_]) -> dict[int, Model]:
-    counts = None if pool.counts is None else pool.counts[kept]
+    counts = pool.counts[kept]
     return {
         k: as_model(bias, pool.frames, kept, counts, str(pool.names[k]))
         for k, bias in enumerate(pool.biases)

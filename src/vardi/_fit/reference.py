@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from vardi._estimate.bias_check import BiasCheck, untested
+from vardi._estimate.bias_check import BiasCheck, Features, untested
 from vardi._estimate.reference import TangentOfReference
 from vardi._rows.reference import RowsOfReference
 from vardi._types import Floats
@@ -53,7 +53,7 @@ def _shared_errors(whole: Any, alone: Any) -> Floats:
     return np.asarray(first @ whole.prepared.known.covariance @ second.T)
 
 
-def check_reference(held: Any, asked: Mapping[str, Any], **options: Any) -> BiasCheck:
+def check_reference(held: Any, asked: Mapping[str, Any], features: Features) -> BiasCheck:
     """Test the declared biases of the known samples among themselves.
 
     Learned ones were fitted to the same rows, which a test of fixed biases cannot account for: it would reject correct
@@ -67,4 +67,4 @@ def check_reference(held: Any, asked: Mapping[str, Any], **options: Any) -> Bias
     if len(rows.states) == 1:
         return untested(f"{show(rows.tangent.measure.recorded_by)} is the only known sample. {note}")
     values = {name: rows.values(value)[inside] for name, value in asked.items()}
-    return replace(held.reference.check_values(values, **options), note=note)
+    return replace(held.reference.check_values(values, features), note=note)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._estimate.bias_check import BiasCheck, untested
+from vardi._estimate.bias_check import BiasCheck, Features, untested
 from vardi._estimate.cdf import PoolSteps
 from vardi._estimate.quasi_independence import quasi_independence
 from vardi._estimate.sensitivity.errors_of_biases import Errors
@@ -93,9 +93,9 @@ class TruncatedRows:
         return Windows(w.x[self.kept], w.low[self.kept], w.high[self.kept])
 
     @property
-    def counts(self) -> Floats | None:
+    def counts(self) -> Floats:
         """The counts of these rows."""
-        return None if self.pool.counts is None else self.pool.counts[self.kept]
+        return self.pool.counts[self.kept]
 
     def prepare(self) -> Prepared:
         """Return the rows to solve: each is a sample of its own."""
@@ -209,9 +209,7 @@ class InWindows(InMemory):
                 raise MismatchError(
                     f"{ends[0]!r} belongs to the window of a row, but the weights are for the units' values: wide "
                     "windows are seen more often whatever the value, which the weights do not correct. Ask for "
-                    "columns of the units.",
-                    expected=self.numeric_columns,
-                    got=tuple(ends),
+                    "columns of the units."
                 )
         return super().values(values)
 
@@ -225,10 +223,8 @@ class InWindows(InMemory):
         moved = measure.along_rows(influence.values, influence.b)
         return np.asarray(measure.counts @ np.abs(moved) / measure.n)
 
-    def check_biases(self, asked: Mapping[str, Any], **options: Any) -> BiasCheck:
+    def check_biases(self, asked: Mapping[str, Any], features: Features) -> BiasCheck:
         """Test whether columns depend on the windows, beyond the values' lying in them."""
-        if options.get("method", "score") != "score":
-            raise refusal("ks tests", HOLDER)
         if self.depends:
             return untested("the test of quasi-independence assumes independent rows, but these depend on one another.")
         bias = window_of(self.pool)
@@ -292,9 +288,7 @@ def _require_alone(pool: Pool, bias: WindowBias, known: Any) -> None:
             f"{str(name)!r} has the bias {bias}, a window for each of its rows, but was given together with "
             f"{show(other for other in pool.names if other != name)}. A window belongs to its own row, and rows of "
             "other samples have none. Debias it alone; to pool both, give vardi.debias_matrix a matrix with a column "
-            "for each window and one for each other sample.",
-            expected=(name,),
-            got=pool.names,
+            "for each window and one for each other sample."
         )
     if known is not None:
         raise refusal("weights", HOLDER, "known values")
@@ -337,9 +331,7 @@ def _numbers(pool: Pool, node: Node) -> Floats:
             raise
         raise MismatchError(
             f"{text}, of the window of {str(pool.names[0])!r}, is not a number. Values and ends of windows are "
-            "numbers: count dates from a first day, e.g. with (dates - first).dt.days.",
-            expected=("numbers",),
-            got=(text,),
+            "numbers: count dates from a first day, e.g. with (dates - first).dt.days."
         ) from error
     except MissingValuesError as error:
         raise MissingValuesError(

@@ -131,9 +131,7 @@ class Weighted:
             one by name if each sample has its own.
         """
         if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 0:
-            raise MismatchError(
-                f"{n!r} rows cannot be drawn. Give a whole number, 0 or more.", expected=("int",), got=(n,)
-            )
+            raise MismatchError(f"{n!r} rows cannot be drawn. Give a whole number, 0 or more.")
         return self.held.draw(n, seed, replace=replace, identity=id)
 
     def torch_sampler(self, n: float | None = None, seed: int | None = None, *, method: Method = "multinomial") -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._inputs.frames import Frame
-from vardi._types import Floats
+from vardi._types import Floats, once
 from vardi.biases._values import as_array, belongs_elsewhere, index_of
 from vardi.errors import MismatchError, number_of_rows, suggest
 from vardi.errors import _refusals as refusals
@@ -26,9 +26,7 @@ def in_order(values: Any, frames: Sequence[Frame], what: str) -> Any:
     if len(index) == len(own) and other:
         raise MismatchError(
             f"{what} is a series whose index is not that of the rows, so its values may belong to other rows. Bring it "
-            "into the order of the rows, or give an array.",
-            expected=("index of the rows",),
-            got=("another index",),
+            "into the order of the rows, or give an array."
         )
     return values
 
@@ -38,17 +36,13 @@ def counts_by_name(counts: Mapping[Hashable, Any], frames: Mapping[Hashable, Fra
     for name in frames:
         if name not in counts:
             raise MismatchError(
-                f"No counts for sample {str(name)!r}. The counts are for {show(counts)}.{suggest(name, counts)}",
-                expected=(name,),
-                got=counts,
+                f"No counts for sample {str(name)!r}. The counts are for {show(counts)}.{suggest(name, counts)}"
             )
     for name in counts:
         if name not in frames:
             raise MismatchError(
                 f"There are counts for {str(name)!r}, which is not a sample. The samples are {show(frames)}."
-                f"{suggest(name, frames)}",
-                expected=frames,
-                got=(name,),
+                f"{suggest(name, frames)}"
             )
     pieces = []
     for name, frame in frames.items():
@@ -56,24 +50,20 @@ def counts_by_name(counts: Mapping[Hashable, Any], frames: Mapping[Hashable, Fra
         piece = frame.column(given) if isinstance(given, str) else as_array(in_order(given, (frame,), what), what)
         if piece.shape != (len(frame),):
             raise MismatchError(
-                f"{what} have shape {piece.shape}, but the sample has {number_of_rows(len(frame))}. Give one for each.",
-                expected=(len(frame),),
-                got=piece.shape,
+                f"{what} have shape {piece.shape}, but the sample has {number_of_rows(len(frame))}. Give one for each."
             )
         pieces.append(piece)
     return pieces
 
 
-def as_counts(counts: Any, frames: Sequence[Frame], n: int) -> Floats | None:
+def as_counts(counts: Any, frames: Sequence[Frame], n: int) -> Floats:
     """Return the count of each row; raise if they are not numbers, one for each."""
     if counts is None:
-        return None
+        return once(n)
     if isinstance(counts, str):
         if not frames:
             raise MismatchError(
-                f"counts names the column {counts!r}, but a matrix of biases has no columns of its own. Give an array.",
-                expected=("array",),
-                got=(counts,),
+                f"counts names the column {counts!r}, but a matrix of biases has no columns of its own. Give an array."
             )
         counts = _counts_of_column(counts, frames)
     values = as_array(counts, "counts")
@@ -81,7 +71,7 @@ def as_counts(counts: Any, frames: Sequence[Frame], n: int) -> Floats | None:
         raise refusals.counts_of_a_kind(values.dtype)
     values = values.astype(np.float64)
     require_length("counts", values, n, "count")
-    return values
+    return once(n) if (values == 1.0).all() else values
 
 
 def require_counts(counts: Floats, place: Callable[[int], str]) -> None:
@@ -109,9 +99,7 @@ def require_length(what: str, values: NDArray[Any], n: int, unit: str) -> None:
         sizes = unit == "label" and values.ndim == 1 and values.dtype.kind in "iu" and values.sum() == n
         repeated = " From sizes of successive samples: np.repeat(np.arange(len(sizes)), sizes)." if sizes else ""
         raise MismatchError(
-            f"{what} has shape {values.shape}, but the pool has {n} rows. Give one {unit} for each row.{repeated}",
-            expected=(n,),
-            got=values.shape,
+            f"{what} has shape {values.shape}, but the pool has {n} rows. Give one {unit} for each row.{repeated}"
         )
 
 

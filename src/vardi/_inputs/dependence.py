@@ -103,7 +103,7 @@ def as_dependence(pool: Pool, clusters: Any, series: Any, strata: Any, populatio
     named = {what: value if isinstance(value, str) else "" for what, value in given.items() if value is not None}
     if not named:
         return Dependence.none(len(pool.names))
-    refuse_together(named, counted=pool.counts is not None)
+    refuse_together(named, counted=pool.is_counted)
     codes = None if clusters is None else _numbers_of(labels_of(pool, clusters, "clusters"))
     order = None if series is None else _order(pool, series)
     cells = None
@@ -127,24 +127,18 @@ def refuse_together(named: Mapping[str, str], *, counted: bool) -> None:
         raise MismatchError(
             f"series= and {others[0]}= were given, but the rows of a sample either follow one another in time or were "
             "drawn separately. Give one of them; for several runs of a simulation in one sample, make each a sample "
-            "of its own with the same bias.",
-            expected=("series",),
-            got=("series", *others),
+            "of its own with the same bias."
         )
     if "series" in named and counted:
         raise MismatchError(
             "series= and counts= were given, but a row that stands for several has no place in time. Give each row "
-            "separately.",
-            expected=("series",),
-            got=("series", "counts"),
+            "separately."
         )
     if "strata" in named and "clusters" not in named and counted:
         raise MismatchError(
             "strata= and counts= were given without clusters=, but deviations within a stratum are taken row by row, "
             "so a row that stands for several would count as one. Give each row separately, or name the clusters that "
-            "were drawn.",
-            expected=("strata",),
-            got=("strata", "counts"),
+            "were drawn."
         )
 
 
@@ -160,9 +154,7 @@ def labels_of(pool: Pool, given: Any, what: str) -> NDArray[Any]:
     labels = as_array(in_order(given, pool.frames, f"The series of {what}"), what)
     if labels.shape != (len(pool),):
         raise MismatchError(
-            f"{what} has shape {labels.shape}, but the pool has {len(pool)} rows. Give one for each row.",
-            expected=(len(pool),),
-            got=labels.shape,
+            f"{what} has shape {labels.shape}, but the pool has {len(pool)} rows. Give one for each row."
         )
     return labels
 
@@ -177,9 +169,7 @@ def _by_sample(pool: Pool, given: Mapping[Name, Any], what: str) -> list[NDArray
             f"{what} is for {show(given)}, but the samples are {show(names)}.{suggest(strangers[0], names)}"
             if strangers
             else f"{what} was given by sample, but the rows of samples are mixed in one frame. Name a column, or give "
-            "an array for all rows.",
-            expected=names,
-            got=tuple(given),
+            "an array for all rows."
         )
     pieces = []
     for frame, name in zip(pool.frames, names, strict=False):
@@ -190,9 +180,7 @@ def _by_sample(pool: Pool, given: Mapping[Name, Any], what: str) -> list[NDArray
         if piece.shape != (len(frame),):
             raise MismatchError(
                 f"{what} of {str(name)!r} has shape {piece.shape}, but the sample has {number_of_rows(len(frame))}. "
-                "Give one for each.",
-                expected=(len(frame),),
-                got=piece.shape,
+                "Give one for each."
             )
         pieces.append(np.asarray(piece))
     one_kind = len({piece.dtype.kind for piece in pieces}) == 1
@@ -204,9 +192,7 @@ def no_column(column: str, known: Sequence[str], what: str) -> MismatchError:
     columns = f"The columns are {show(known)}.{suggest(column, known)}" if known else "The rows have no columns."
     return MismatchError(
         f"{what}= names column {column!r}, which not every sample has. {columns} Give a column that all samples have, "
-        "or an array.",
-        expected=tuple(known),
-        got=(column,),
+        "or an array."
     )
 
 
@@ -255,9 +241,7 @@ def _within_strata(clusters: Integers, cells: Integers, labels: NDArray[Any]) ->
         label = labels.tolist()[astray[0]]
         raise MismatchError(
             f"Cluster {label!r} lies in two strata, but clusters are drawn within strata. Number the clusters of each "
-            "stratum separately, or leave strata= out.",
-            expected=("one stratum",),
-            got=(label,),
+            "stratum separately, or leave strata= out."
         )
     return clusters
 
@@ -291,9 +275,7 @@ def times_of(labels: NDArray[Any]) -> Floats:
     else:
         raise MismatchError(
             f"series= holds {labels.dtype}, which has no order in time. Give numbers or dates, or series=True if "
-            "the rows of each sample are in time order.",
-            expected=("numbers", "dates"),
-            got=(str(labels.dtype),),
+            "the rows of each sample are in time order."
         )
     if missing:
         raise missing_labels(missing, "series")
@@ -306,9 +288,7 @@ def tied_times(ties: int, name: Name, time: float) -> MismatchError:
     return MismatchError(
         f"{rows} of {str(name)!r} have the time of another row (the first is {time:g}), so their order is unknown. "
         "Give a column that tells them apart, series=True if rows are in time order, or make each run a sample "
-        "of its own with the same bias.",
-        expected=("different times",),
-        got=(time,),
+        "of its own with the same bias."
     )
 
 
@@ -343,9 +323,7 @@ def remaining_of(names: Sequence[Name], sizes: Floats, population: Any) -> Float
         if name not in names:
             raise MismatchError(
                 f"population= is for {str(name)!r}, which is not a sample. The samples are {show(names)}."
-                f"{suggest(name, names)}",
-                expected=names,
-                got=(name,),
+                f"{suggest(name, names)}"
             )
     for k, name in enumerate(names):
         if name not in by_name or not sizes[k]:
@@ -355,9 +333,7 @@ def remaining_of(names: Sequence[Name], sizes: Floats, population: Any) -> Float
             raise MismatchError(
                 f"population= is {size!r} for {str(name)!r}, of which {number_of_rows(int(sizes[k]))} were drawn "
                 "without replacement. Give the number of units that this sample was drawn from, which is at least as "
-                "large.",
-                expected=(sizes[k],),
-                got=(size,),
+                "large."
             )
         remaining[k] = 1.0 - sizes[k] / float(size)
     return remaining

@@ -87,7 +87,7 @@ def grouping(
     pool: Pool,
     by: By,
     kept: KeptRows,
-    counts: Floats | None,
+    counts: Floats,
     *,
     whole: bool = False,
     states: Collection[int],
@@ -141,9 +141,7 @@ def _labels(pool: Pool, by: By, name: str, states: Collection[int]) -> tuple[NDA
         if labels.shape != (len(pool),):
             raise MismatchError(
                 f"by has shape {labels.shape}, but the pool has {len(pool)} rows. Give a column, a list of columns, or "
-                "a label for each row.",
-                expected=(len(pool),),
-                got=labels.shape,
+                "a label for each row."
             )
         return labels, None
     asked = pool.frames_of(states)
@@ -161,15 +159,11 @@ def require_column(name: str, columns: Sequence[Iterable[str]], mixed: Mapping[s
             else "The fit has only biases, no columns: give a label for each row."
         )
         raise MismatchError(
-            f"No column {name!r} in every sample, so it cannot define domains. {there}{suggest(name, known)}",
-            expected=known,
-            got=(name,),
+            f"No column {name!r} in every sample, so it cannot define domains. {there}{suggest(name, known)}"
         )
     if name in mixed:
         raise MismatchError(
-            f"{name!r} is {mixed[name]}, so equal domains have different names. Convert it to one type.",
-            expected=("one kind",),
-            got=(mixed[name],),
+            f"{name!r} is {mixed[name]}, so equal domains have different names. Convert it to one type."
         )
 
 
@@ -218,7 +212,7 @@ def ordered(values: Iterable[Any], categories: Sequence[Any] | None) -> list[Any
 
 
 def _coded(
-    labels: NDArray[Any], categories: Sequence[Any] | None, counts: Floats | None, name: str
+    labels: NDArray[Any], categories: Sequence[Any] | None, counts: Floats, name: str
 ) -> tuple[Integers, list[Any]]:
     """Return the place of each row's label among the labels that count, and these labels in order."""
     if labels.dtype.kind == "M":

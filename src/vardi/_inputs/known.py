@@ -163,15 +163,11 @@ def as_known(known: Any, names: tuple[Name, ...], table: Table) -> Known:
     if not hasattr(known, "keys") or not hasattr(known, "items"):
         raise MismatchError(
             f"known was given as {type(known).__name__}. Give a mapping: from the name of a sample, a column or a "
-            "condition to its mean over the population, or from a column to the shares of its values.",
-            expected=("mapping",),
-            got=(type(known).__name__,),
+            "condition to its mean over the population, or from a column to the shares of its values."
         )
     pieces = [_piece(key, given, names, table) for key, given in known.items()]
     if not pieces:
-        raise MismatchError(
-            "There are no known values. Give at least one, or leave known out.", expected=("known values",), got=()
-        )
+        raise MismatchError("There are no known values. Give at least one, or leave known out.")
     margins, start = [], 0
     for piece in pieces:
         if piece.margin is not None:
@@ -243,9 +239,7 @@ def _function(key: Any, names: tuple[Name, ...], table: Table) -> tuple[Function
             raise MismatchError(
                 f"known has {label!r}, which is both a sample and a column of the samples, so it is unclear whether "
                 f"the mean of the sample's bias or that of the column is known. Write `{label}` in backticks for the "
-                "column; for the sample give its bias itself as the key, or rename one of the two.",
-                expected=("a sample", "a column"),
-                got=(label,),
+                "column; for the sample give its bias itself as the key, or rename one of the two."
             )
         return names.index(key), "normaliser"
     if not isinstance(key, str | Bias) or not table.columns:
@@ -255,9 +249,7 @@ def _function(key: Any, names: tuple[Name, ...], table: Table) -> tuple[Function
             remedy = "A matrix has no rows to evaluate: make the function a column of omega that no row was drawn from."
         raise MismatchError(
             f"known has {label!r}, which is neither a sample nor {wanted}. The samples are {show(names)}"
-            f"{f', the columns {show(table.columns)}' if table.columns else ''}.{suggest(key, names)} {remedy}",
-            expected=(*names, *table.columns),
-            got=(label,),
+            f"{f', the columns {show(table.columns)}' if table.columns else ''}.{suggest(key, names)} {remedy}"
         )
     bias = ExpressionBias(Column(key)) if isinstance(key, str) and key in table.columns else _as_function(key)
     strange = [name for name in bias.columns if name not in table.columns]
@@ -266,9 +258,7 @@ def _function(key: Any, names: tuple[Name, ...], table: Table) -> tuple[Function
         raise MismatchError(
             f"known has {label!r}{reads}: neither a sample nor a column of every sample. The samples are "
             f"{show(names)}, the columns {show(table.columns)}."
-            f"{suggest(strange[0], [*names, *table.columns])} {FORMS}",
-            expected=(*names, *table.columns),
-            got=(label,),
+            f"{suggest(strange[0], [*names, *table.columns])} {FORMS}"
         )
     return bias, _scale_of(bias, label, table)
 
@@ -304,9 +294,7 @@ def _margin(column: Any, given: Any, names: tuple[Name, ...], table: Table) -> _
         sample = " It is a sample, whose known value is one number." if _is_name(column, names) else ""
         raise MismatchError(
             f"known has shares by value for {str(column)!r}, which is not a column of every sample. The columns are "
-            f"{show(table.columns)}.{suggest(column, table.columns)}{sample}",
-            expected=table.columns,
-            got=(column,),
+            f"{show(table.columns)}.{suggest(column, table.columns)}{sample}"
         )
     places, shares, covariance = _shares(str(column), given)
     labels = tuple(f"{column} = {place}" for place in places)

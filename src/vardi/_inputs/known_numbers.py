@@ -55,9 +55,7 @@ def estimates_of(given: Any, labels: Sequence[str]) -> tuple[Floats, Floats]:
     if len(values) != len(labels):
         raise MismatchError(
             f"known has {len(labels)} keys in a tuple, {show(labels)}, and {len(values)} estimates for them. Give one "
-            "key for each estimate, in its order.",
-            expected=labels,
-            got=values.tolist(),
+            "key for each estimate, in its order."
         )
     if not np.isfinite(values).all() or not np.isfinite(covariance).all():
         raise _no_error(show(labels))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from vardi._inputs.by_row import as_counts, counts_by_name, in_order, joined, require_counts, require_length
 from vardi._inputs.dependence import Dependence
 from vardi._inputs.frames import Frame, JoinedColumns, as_frame, concat, mixed_columns
-from vardi._inputs.smoothed import require_shared_columns, with_smoothed
+from vardi._inputs.shared_columns import require_shared_columns
 from vardi._machine.memory import require_memory
 from vardi._machine.threads import map_blocks
 from vardi._types import Floats, Integers
@@ -42,7 +43,7 @@ class Pool:
         The rows, in one piece or one for each sample; empty for a pool that was given as a matrix.
     source : ndarray of int
         Position in names of each row's sample.
-    counts : ndarray or None
+    counts : ndarray
         How many rows each row stands for.
     dependence : Dependence or EngineDependence
         How rows depend on one another.
@@ -52,11 +53,16 @@ class Pool:
     biases: tuple[Bias, ...]
     frames: tuple[Frame, ...]
     source: Integers
-    counts: Floats | None
+    counts: Floats
     dependence: Any
 
     def __len__(self) -> int:
         return len(self.source)
+
+    @cached_property
+    def is_counted(self) -> bool:
+        """Whether some row stands for any number of rows but one."""
+        return bool((self.counts != 1.0).any())
 
     def values(self) -> list[NDArray[Any]]:
         """Return the values of each bias on all rows."""
@@ -187,8 +193,7 @@ class Pool:
             column = joined([frame.column(name) for frame in self.frames])
             if column.dtype.kind in "fiu":
                 for side, holds in enumerate((column < bound, column == bound, column > bound)):
-                    counts = None if self.counts is None else self.counts[holds]
-                    found[j, side] = np.bincount(self.source[holds], counts, minlength=len(self.names))
+                    found[j, side] = np.bincount(self.source[holds], self.counts[holds], minlength=len(self.names))
         return found
 
     def _read_columns(self) -> dict[str, Floats]:
@@ -204,9 +209,7 @@ class Pool:
         if len(bias.values) != len(self):
             raise MismatchError(
                 f"The bias of {str(name)!r} has {len(bias.values)} values, but the pool has {len(self)} rows. "
-                "Give one value for each row of the pool, all samples one after the other.",
-                expected=(len(self),),
-                got=(len(bias.values),),
+                "Give one value for each row of the pool, all samples one after the other."
             )
         return bias.values
 
@@ -239,18 +242,13 @@ def as_pool(samples: Any, biases: Any, *, source: Any = None, counts: Any = None
         counts = joined(counts_by_name(counts, dict(zip(named, frames, strict=True))))
     by_name = {name: in_order(bias, frames, f"The bias of {str(name)!r}") for name, bias in by_name.items()}
     counts = as_counts(in_order(counts, frames, "counts"), frames, len(codes))
-    return with_smoothed(
-        _with_rows(Pool(names, as_biases(by_name, names), frames, codes, counts, Dependence.none(len(names))))
-    )
+    return _with_rows(Pool(names, as_biases(by_name, names), frames, codes, counts, Dependence.none(len(names))))
 
 
 def _labelled_pool(rows: Any, biases: Any, source: Any, counts: Any) -> Pool:
     if isinstance(rows, Mapping | list | tuple):
         raise MismatchError(
-            "source= labels the rows of one frame, but several samples were given. Leave source out, or give one "
-            "frame.",
-            expected=("one frame",),
-            got=(type(rows).__name__,),
+            "source= labels the rows of one frame, but several samples were given. Leave source out, or give one frame."
         )
     frame, by_name = as_frame(rows), as_named(biases, "biases")
     if not len(frame):
@@ -263,13 +261,12 @@ def _labelled_pool(rows: Any, biases: Any, source: Any, counts: Any) -> Pool:
     by_name = {name: in_order(bias, (frame,), f"The bias of {str(name)!r}") for name, bias in by_name.items()}
     counts = as_counts(in_order(counts, (frame,), "counts"), (frame,), len(frame))
     names = tuple(by_name)
-    pool = Pool(names, as_biases(by_name, names), (frame,), codes, counts, Dependence.none(len(names)))
-    return with_smoothed(_with_rows(pool))
+    return _with_rows(Pool(names, as_biases(by_name, names), (frame,), codes, counts, Dependence.none(len(names))))
 
 
 def _with_rows(pool: Pool) -> Pool:
     """Return the pool; raise if a count is invalid, or if all counts of a sample are zero."""
-    if pool.counts is not None:
+    if pool.is_counted:
         require_counts(pool.counts, pool.place)
         there = np.bincount(pool.source, minlength=len(pool.names)) > 0
         counted = np.bincount(pool.source, pool.counts, minlength=len(pool.names)) > 0
@@ -298,18 +295,14 @@ def matrix_pool(omega: Any, source: Any, counts: Any, names: Iterable[Name] | No
         found = list(dict.fromkeys(labels.tolist()))
         raise MismatchError(
             f"source holds the labels {show(found)} ({labels.dtype}), but omega has {K} columns. Number the samples by "
-            f"their columns, 0 to {K - 1}; for named samples use vardi.debias.",
-            expected=range(K),
-            got=found[:10],
+            f"their columns, 0 to {K - 1}; for named samples use vardi.debias."
         )
     names = tuple(str(k) for k in range(K)) if names is None else tuple(names)
     if len(names) != K:
-        raise MismatchError(f"{len(names)} names for {K} columns. Give one for each.", expected=range(K), got=names)
+        raise MismatchError(f"{len(names)} names for {K} columns. Give one for each.")
     if len(set(names)) != K:
         raise MismatchError(
-            f"The names {show(names)} are not all different, so they do not tell the columns apart. Rename some.",
-            expected=range(K),
-            got=names,
+            f"The names {show(names)} are not all different, so they do not tell the columns apart. Rename some."
         )
     codes = labels.astype(np.int64, copy=False)
     return _with_rows(Pool(names, (), (), codes, as_counts(counts, (), n), Dependence.none(len(names))))
@@ -321,9 +314,7 @@ def require_biases_for(named: Mapping[Name, Any], by_name: Mapping[Name, Any]) -
         if name not in by_name:
             raise MismatchError(
                 f"Sample {str(name)!r} has no bias. The samples are {show(named)}, the biases {show(by_name)}."
-                f"{suggest(name, by_name)} Give each sample a bias; 1 means that it was drawn without bias.",
-                expected=named,
-                got=by_name,
+                f"{suggest(name, by_name)} Give each sample a bias; 1 means that it was drawn without bias."
             )
 
 
@@ -335,9 +326,7 @@ def as_named(items: Any, what: str) -> dict[Name, Any]:
         return {str(k): item for k, item in enumerate(items)}
     remedy = "; for one frame with a column of labels, give its name as source=" if what == "samples" else ""
     raise MismatchError(
-        f"The {what} were given as {type(items).__qualname__}. Give a mapping by name, or a list{remedy}.",
-        expected=("mapping", "list"),
-        got=(type(items).__qualname__,),
+        f"The {what} were given as {type(items).__qualname__}. Give a mapping by name, or a list{remedy}."
     )
 
 

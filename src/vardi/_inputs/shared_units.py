@@ -38,7 +38,7 @@ def warn_of_shared_units(samples: Any, pool: Pool) -> None:
     there are no more equal pairs between two samples than within them (Cauchy and Schwarz), so far more of them are not
     chance. Rows with counts stand for several units, and are not compared.
     """
-    found = _same_object(samples) or (None if pool.counts is not None else _equal_rows(pool))
+    found = _same_object(samples) or (None if pool.is_counted else _equal_rows(pool))
     if found is not None:
         first, second, count = found
         said = f"{number_of_rows(count)} of {str(first)!r} {'is' if count == 1 else 'are'} in {str(second)!r} too"

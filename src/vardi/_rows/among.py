@@ -48,7 +48,7 @@ class RowsAmong(WeightedRows):
         self._share: Floats = rows.mix(whole.v, chosen)[:, 0]  # S^A / S
         mine = np.isin(rows.source, states)
         self.row_weights = np.divide(whole.row_weights, self._share, out=np.zeros(len(rows)), where=mine)
-        counts = np.ones(len(rows)) if rows.counts is None else rows.counts
+        counts = rows.counts
         self.scale = float(counts.sum() / (counts @ self.row_weights))
         self.row_weights *= self.scale
         self.rows, self.v, self.sizes, self.n, self.strata = rows, whole.v, whole.sizes, whole.n, whole.strata
@@ -70,7 +70,7 @@ class RowsAmong(WeightedRows):
         gathered = self._gathered(y) / np.where(self.uncovered, 1.0, self._share)[:, None]
         found = np.zeros((len(self.coordinates), y.shape[1]))
         found[self.states] = self.rows.project(self.v, gathered)[self.states]
-        counted = gathered if self.rows.counts is None else gathered * self.rows.counts[:, None]
+        counted = gathered * self.rows.counts[:, None]
         for place, seen in self._moved():
             found[place] = seen.T @ counted
         return found

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from vardi._machine.threads import blocks, map_blocks, sum_blocks
 from vardi._rows.contract import Coordinates, Sums
-from vardi._rows.grouping import sizes_of, stratified
+from vardi._rows.grouping import mean_over_counts, sizes_of, stratified
 from vardi._rows.start import tree_start
-from vardi._types import Floats, Integers
+from vardi._types import Floats, Integers, once
 
 MODERATE = 230.0  # |u| and |log omega| up to which no product of e^u and omega can leave the floating-point range
 MAX_START_NUMBERS = 200_000  # numbers that a start from pairs reads at most
@@ -75,9 +75,10 @@ class Rows(ABC):
         positive: bool = False,
         inverse: NDArray[Any] | None = None,
     ) -> None:
-        self.matrix, self.source, self.counts, self.log = matrix, source, counts, log
+        self.matrix, self.source, self.log = matrix, source, log
+        self.counts = once(len(source)) if counts is None else counts
         self.moderate, self.positive, self.inverse = moderate, positive, inverse
-        self.sizes = sizes_of(source, matrix.shape[1], counts)
+        self.sizes = sizes_of(source, matrix.shape[1], self.counts)
         self._scaled: Scaled | None = None
         self._unscaled = Scaled(self._plain, None, np.zeros(matrix.shape[1]))
 
@@ -105,7 +106,7 @@ class Rows(ABC):
         if scaled is None or scaled.offset is None:
             return 0.0
         added = np.abs(scaled.offset) if self.log else 2.0 * np.abs(scaled.offset) + np.abs(scaled.anchor).max()
-        return float(np.sqrt(added @ (added if self.counts is None else added * self.counts)))
+        return float(np.sqrt(added @ (added * self.counts)))
 
     @property
     def coordinates(self) -> Coordinates:
@@ -127,7 +128,7 @@ class Rows(ABC):
     def log_weighted_means(self, weights: Floats) -> Floats:
         r"""Return :math:`\log\sum_i \pi_i\omega_k(z_i)` for every k, for weights of mean 1."""
         with np.errstate(divide="ignore"):  # a row that a draw does not contain
-            log_mass = np.log(weights if self.counts is None else weights * self.counts)[:, None]
+            log_mass = np.log(weights * self.counts)[:, None]
         sums = [scipy.special.logsumexp(log_omega + log_mass[place], axis=0) for place, log_omega in self.log_blocks()]
         return np.asarray(scipy.special.logsumexp(sums, axis=0) - np.log(self.sizes.sum()))
 
@@ -160,7 +161,7 @@ class Rows(ABC):
     def across(self, u: Floats, side: NDArray[np.bool_]) -> float:
         """Return sum_i c_i p_iA (1 - p_iA) for the states of a side A."""
         first, second = self.mix(u, np.column_stack([side, ~side]).astype(np.float64)).T
-        return float((first * second).sum() if self.counts is None else self.counts @ (first * second))
+        return float((self.counts * first * second).sum())
 
     def every(self, u: Floats) -> Floats:
         """Return p_ik of every row, of shape (n, K)."""
@@ -214,7 +215,7 @@ class Rows(ABC):
         S, offset = self.row_mass(u)
         top = 0.0 if offset is None else -float((np.log(S) + offset).min())
         weights = 1.0 / S if offset is None else np.exp(-offset - top) / S
-        mean = float(weights.mean() if self.counts is None else self.counts @ weights / self.counts.sum())
+        mean = mean_over_counts(weights, self.counts)
         weights /= mean
         return weights, top + np.log(mean)
 
@@ -247,7 +248,7 @@ class Rows(ABC):
 
     def masses(self) -> Floats:
         """Return the share of the pool that each row stands for."""
-        return (np.ones(len(self)) if self.counts is None else self.counts) / self.sizes.sum()
+        return self.counts / self.sizes.sum()
 
     def subsample(self, fraction: float, *, least: int) -> Self:
         """Return evenly spaced rows of every sample, with counts that make them stand for all of it.
@@ -261,14 +262,14 @@ class Rows(ABC):
         """Return the same rows with counts such that samples have the given sizes."""
         with np.errstate(divide="ignore", invalid="ignore"):
             factor = np.where(self.sizes > 0, sizes / self.sizes, 0.0)[self.source]
-        return self.with_rows(self.matrix, self.source, factor if self.counts is None else factor * self.counts)
+        return self.with_rows(self.matrix, self.source, factor * self.counts)
 
     def subset(self, rows: Integers) -> Self:
         """Return some of the rows."""
-        counts = None if self.counts is None else self.counts[rows]
+        counts = self.counts[rows]
         return self.with_rows(_taken(self.matrix, rows), self.source[rows], counts)
 
-    def with_rows(self, matrix: Any, source: Integers, counts: Floats | None) -> Self:
+    def with_rows(self, matrix: Any, source: Integers, counts: Floats) -> Self:
         """Return other rows of the same kind, with the same known properties."""
         return type(self)(
             matrix, source, counts, log=self.log, moderate=self.moderate, positive=self.positive, inverse=None

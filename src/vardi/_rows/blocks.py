@@ -23,7 +23,6 @@ from vardi._rows.readers import Block, Reader
 from vardi._types import Floats, Integers
 from vardi.errors import MismatchError, NeedsRowsError
 
-MAX_NUMBERS_IN_MEMORY = 2**22  # numbers up to which the matrix is read as a whole: at most one block
 GATHERED = 2**26  # numbers kept from the first pass to start from: half a gigabyte
 FRACTION = 1 / 16  # share of the rows kept, within that limit
 LEAST = 100  # rows of each sample kept at least, within that limit
@@ -122,7 +121,7 @@ class Blocks(Dense):
     def subsample(self, fraction: float, *, least: int) -> Any:
         """Return the rows that are in memory, whatever the fraction, with counts that make them stand for all."""
         kept = self._kept if len(self._kept) else gathered(self.matrix, self.source)
-        counts = None if self.counts is None else self.counts[kept.rows]
+        counts = self.counts[kept.rows]
         rows = Dense(
             kept.matrix, self.source[kept.rows], counts, log=self.log, moderate=self.moderate, positive=self.positive
         )
@@ -130,7 +129,7 @@ class Blocks(Dense):
 
     def subset(self, rows: Integers) -> Self:
         """Return some of the rows (positions, increasing), still read in blocks."""
-        counts = None if self.counts is None else self.counts[rows]
+        counts = self.counts[rows]
         part = self.with_rows(self.matrix[rows], self.source[rows], counts)
         kept = self._kept.within(rows)
         if (np.bincount(part.source[kept.rows], minlength=len(self.sizes))[part.sizes > 0]).all():
@@ -144,7 +143,7 @@ class Blocks(Dense):
         def block(rows: slice, values: NDArray[Any]) -> Floats:
             logs = self._log(values)
             logs = logs - scipy.special.logsumexp(logs[:, sampled] + u[sampled], axis=1, keepdims=True)
-            counts = None if self.counts is None else self.counts[rows, None]
+            counts = self.counts[rows, None]
             return np.asarray(scipy.special.logsumexp(logs, axis=0, b=counts))
 
         return np.asarray(scipy.special.logsumexp(list(self._each(block)), axis=0))
@@ -199,9 +198,7 @@ class Blocks(Dense):
                 raise MismatchError(
                     f"Row {row if self.matrix.rows is None else self.matrix.rows[row]} of omega differs from the first "
                     "pass over the rows. They are read several times, and must be the same each time: fix the "
-                    "seed of whatever generates them and keep their order, or write them to a file first.",
-                    expected=("the same rows",),
-                    got=("other rows",),
+                    "seed of whatever generates them and keep their order, or write them to a file first."
                 )
             yield place, block
 
@@ -278,7 +275,7 @@ def _first(one: _Bad | None, other: _Bad | None) -> _Bad | None:
     return _Bad(one.k, np.concatenate([one.rows, other.rows]), np.concatenate([one.values, other.values]))
 
 
-def read_rows(reader: Reader, source: Integers, counts: Floats | None, checks: Checks) -> Blocks:
+def read_rows(reader: Reader, source: Integers, counts: Floats, checks: Checks) -> Blocks:
     """Check all rows in one pass, as an array in memory is checked, and keep some to start from."""
     n, K = reader.shape
     places = _places(source, K)
@@ -293,7 +290,7 @@ def read_rows(reader: Reader, source: Integers, counts: Floats | None, checks: C
         return _Seen(least, most, reach(rows, values, least), bad(rows, values, least, most))
 
     def reach(rows: slice, values: NDArray[Any], least: float) -> Floats:
-        part = None if counts is None else counts[rows]
+        part = counts[rows]
         if least > checks.zero:
             return sizes_of(source[rows], K, part)
         return np.asarray(membership(source[rows], K, part) @ (values > checks.zero).astype(np.float64)).T

@@ -247,9 +247,7 @@ def require_categories(bias: ParametricBias, sample: str, column: str, target: T
     if target.kind(column) in (Kind.OTHER, Kind.DATE, Kind.DATETIME):
         raise MismatchError(
             f"Column {column!r} holds {target.kind(column).value} ({target.dtype(column)}), but the bias {bias} of "
-            f"{sample!r} reads categories: text, whole numbers or booleans. Convert it.",
-            expected=("text", "numbers", "truth values"),
-            got=(target.dtype(column),),
+            f"{sample!r} reads categories: text, whole numbers or booleans. Convert it."
         )
 
 
@@ -258,9 +256,7 @@ def require_one_kind(bias: ParametricBias, sample: str, term: Node, values: Iter
     if len({isinstance(value, str) for value in values}) > 1:
         raise MismatchError(
             f"{to_text(term)!r} in the bias {bias} of {sample!r} is text in some rows and a number in others. Convert "
-            "it to one of them.",
-            expected=("text",),
-            got=("text", "numbers"),
+            "it to one of them."
         )
 
 

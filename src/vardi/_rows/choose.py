@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from vardi._rows.base import Rows
-from vardi._rows.blocks import MAX_NUMBERS_IN_MEMORY, read_rows
+from vardi._rows.blocks import read_rows
 from vardi._rows.checks import Checks, Found
 from vardi._rows.dense import Dense
 from vardi._rows.distinct import distinct, distinct_sparse
@@ -28,7 +28,7 @@ MIN_SPARSE_SAMPLES = 64  # samples above which mostly empty columns are stored s
 def as_rows(
     biases: Any,
     source: Integers,
-    counts: Floats | None,
+    counts: Floats,
     names: Sequence[Hashable],
     *,
     log: bool = False,
@@ -42,7 +42,7 @@ def as_rows(
     ----------
     biases : list of K arrays of length n, or ndarray, Reader, Windows or SciPy sparse array of shape (n, K)
         omega_k(z_i), or their logs. What a sparse array does not store is omega = 0. What is read in blocks stays where
-        it is, unless it is small.
+        it is.
     source : ndarray of int of shape (n,)
         Sample of each row.
     counts : ndarray of shape (n,), optional
@@ -64,9 +64,7 @@ def as_rows(
     if isinstance(biases, Windows):
         return window_rows(biases, source, counts, checks)
     if isinstance(biases, Reader):
-        if len(source) * biases.shape[1] > MAX_NUMBERS_IN_MEMORY:
-            return read_rows(biases, source, counts, checks)
-        biases = biases.whole()
+        return read_rows(biases, source, counts, checks)
     n, K = len(source), len(biases) if isinstance(biases, list) else biases.shape[1]
     compared = biases if not also else [*_columns(biases), *_as_biases(also, checks.zero)]
     if n * K > MAX_UNCOLLAPSED_NUMBERS and (kinds := distinct(source, compared, checks.zero)) is not None:
@@ -113,7 +111,7 @@ def _as_biases(columns: Sequence[NDArray[Any]], zero: float) -> list[NDArray[Any
     return list(columns) if zero == 0.0 else [np.where(column == 0.0, zero, column) for column in columns]
 
 
-def _sparse_rows(matrix: Any, source: Integers, counts: Floats | None, checks: Checks, *, collapse: bool) -> Rows:
+def _sparse_rows(matrix: Any, source: Integers, counts: Floats, checks: Checks, *, collapse: bool) -> Rows:
     matrix = sparse.csr_array(matrix, dtype=np.float64)
     if not matrix.has_canonical_format:
         matrix = matrix.copy()  # do not sort the user's arrays

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from vardi._machine.threads import Scratch, blocks, map_blocks, sum_blocks
 from vardi._rows.base import Rows, Scaled
 from vardi._rows.contract import Sums
-from vardi._rows.grouping import NARROW, membership
+from vardi._rows.grouping import NARROW, mean_over_counts, membership
 from vardi._types import Floats
 
 Result = TypeVar("Result")
@@ -48,12 +48,12 @@ class Dense(Rows):
         def block(rows: slice, values: NDArray[Any]) -> Sums:
             A = self._block(scaled, rows, values, scratch)
             r = np.divide(1.0, A @ step, out=reciprocals[rows])
-            counts = None if self.counts is None else self.counts[rows]
+            counts = self.counts[rows]
             log_mass = _log_mass(r, scaled.offset, rows, counts) if objective else None
-            shares = (r if counts is None else r * counts) @ A
+            shares = (r * counts) @ A
             if not gram:
                 return Sums(log_mass, shares, None)
-            scale = r if counts is None else r * np.sqrt(counts)
+            scale = r * np.sqrt(counts)
             P = np.multiply(A, scale[:, None], out=scratch("A", A.shape))  # in place where A is ours already
             return Sums(log_mass, shares, P.T @ P)
 
@@ -83,8 +83,9 @@ class Dense(Rows):
             top = logs.max(axis=0)
             top[np.isneginf(top)] = 0.0  # a bias that covers no row
             np.exp(np.subtract(logs, top, out=logs), out=logs)
+            logs *= self.counts[rows, None]
             with np.errstate(divide="ignore"):
-                return np.asarray(np.log(logs.sum(axis=0) if self.counts is None else self.counts[rows] @ logs) + top)
+                return np.asarray(np.log(logs.sum(axis=0)) + top)
 
         return np.asarray(scipy.special.logsumexp(list(self._each(block)), axis=0))
 
@@ -155,7 +156,7 @@ class Dense(Rows):
 
         def block(rows: slice, values: NDArray[Any]) -> Floats:
             A = self._block(scaled, rows, values, scratch)
-            shares = 1.0 / (A @ step) if self.counts is None else self.counts[rows] / (A @ step)
+            shares = self.counts[rows] / (A @ step)
             return A.T @ (y(rows).T * shares).T
 
         return (self._total(block).T * step).T
@@ -167,7 +168,7 @@ class Dense(Rows):
             return np.tile(self.sizes, (K, 1))
 
         def block(rows: slice, values: NDArray[Any]) -> Floats:
-            counts = None if self.counts is None else self.counts[rows]
+            counts = self.counts[rows]
             return np.asarray(membership(self.source[rows], K, counts) @ self._positive(values))
 
         return np.asarray(self._total(block)).T
@@ -289,7 +290,7 @@ class Dense(Rows):
         return (values > (-np.inf if self.log else 0)).astype(np.float64)
 
 
-def _scaled_to_one(weights: Floats, offset: Floats | None, counts: Floats | None) -> tuple[Floats, float]:
+def _scaled_to_one(weights: Floats, offset: Floats | None, counts: Floats) -> tuple[Floats, float]:
     """Return weights e^-offset, scaled in place to mean 1 over the counted rows, and the log of that scale."""
     top = 0.0
     if offset is not None:
@@ -298,7 +299,7 @@ def _scaled_to_one(weights: Floats, offset: Floats | None, counts: Floats | None
         top = float(weights.max())
         weights -= top
         np.exp(weights, out=weights)
-    mean = float(weights.mean() if counts is None else counts @ weights / counts.sum())
+    mean = mean_over_counts(weights, counts)
     weights *= 1.0 / mean
     return weights, top + np.log(mean)
 
@@ -310,9 +311,9 @@ def _exp(logs: Floats, out: Floats) -> Floats:
     return np.exp(logs, out=out)
 
 
-def _log_mass(reciprocals: Floats, offset: Floats | None, rows: slice, counts: Floats | None) -> float:
+def _log_mass(reciprocals: Floats, offset: Floats | None, rows: slice, counts: Floats) -> float:
     log_mass = -np.log(reciprocals) if offset is None else offset[rows] - np.log(reciprocals)
-    return float(log_mass.sum() if counts is None else counts @ log_mass)
+    return float((counts * log_mass).sum())
 
 
 def _row_maximum(block: Floats) -> Floats:

@@ -19,7 +19,7 @@ from vardi._rows.variance import Spread, Strata, Tilts
 from vardi._types import Floats, Integers
 
 
-def strata_of(source: Integers, sizes: Floats, counts: Floats | None, tilts: Tilts, dependence: Dependence) -> Strata:
+def strata_of(source: Integers, sizes: Floats, counts: Floats, tilts: Tilts, dependence: Dependence) -> Strata:
     """Return the strata over which variances are taken."""
     if not dependence.in_units:
         return Strata(source, sizes, counts, tilts, dependence.remaining)
@@ -29,9 +29,7 @@ def strata_of(source: Integers, sizes: Floats, counts: Floats | None, tilts: Til
 class DependentRows(Strata):
     """Rows in clusters, in series, or in strata of their samples: see :class:`~vardi._rows.units.Units`."""
 
-    def __init__(
-        self, source: Integers, sizes: Floats, counts: Floats | None, tilts: Tilts, dependence: Dependence
-    ) -> None:
+    def __init__(self, source: Integers, sizes: Floats, counts: Floats, tilts: Tilts, dependence: Dependence) -> None:
         super().__init__(source, sizes, counts, tilts, dependence.remaining)
         self.dependence = dependence
 
@@ -76,7 +74,7 @@ class DependentRows(Strata):
         if self.dependence.clusters is None:
             return super().evenness(r)
         unit = np.unique(self.dependence.clusters, return_inverse=True)[1]
-        masses = np.bincount(unit, r if self.counts is None else r * self.counts)
+        masses = np.bincount(unit, r * self.counts)
         return Evenness(float(masses.sum()), float((masses**2).sum()), float(masses.max()))
 
     def covariance_of_steps(self, influence: StepInfluence) -> Floats:
@@ -91,7 +89,7 @@ class DependentRows(Strata):
 
         def summed(rows: slice) -> tuple[Integers, Floats]:
             found, place = np.unique(entry[rows], return_inverse=True)
-            counts = None if self.counts is None else self.counts[rows]
+            counts = self.counts[rows]
             return found, np.asarray(membership(place, len(found), counts) @ influence.rows(rows))
 
         for found, part in map_blocks(summed, n, m):
@@ -121,7 +119,7 @@ class DependentRows(Strata):
         if self._single.any():
             fitted = np.where(self._single[:, None], self._fitted(values) / self._sizes, 0.0)
             values = values - fitted[self.source]
-        counted = values if self.counts is None else values * self.counts[:, None]
+        counted = values * self.counts[:, None]
         return sums_by_code(entry, counted, len(units.rows))
 
 

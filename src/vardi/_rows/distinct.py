@@ -26,9 +26,9 @@ class Distinct:
     inverse: NDArray[Any]
     tallies: Integers | None = None
 
-    def counts(self, counts: Floats | None) -> Floats:
+    def counts(self, counts: Floats) -> Floats:
         """Return how many rows of the pool each distinct row stands for."""
-        if counts is None and self.tallies is not None:
+        if self.tallies is not None and (counts == 1.0).all():
             return self.tallies.astype(np.float64)
         return np.bincount(self.inverse, counts, minlength=len(self.first)).astype(np.float64)
 

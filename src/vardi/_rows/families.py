@@ -297,7 +297,7 @@ class Function:
         return np.where(finite, np.where(finite, after, 0.0) - np.where(finite, before, 0.0), 0.0)
 
 
-def as_model(bias: ParametricBias, frames: tuple[Frame, ...], kept: Any, counts: Floats | None, sample: str) -> Model:
+def as_model(bias: ParametricBias, frames: tuple[Frame, ...], kept: Any, counts: Floats, sample: str) -> Model:
     """Bind a family to the rows of the pool that the fit uses."""
     family = bias.family
     if isinstance(family, FunctionFamily):

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from vardi._machine.threads import sum_blocks
 from vardi._types import Floats, Integers
 
 FIRST = 100  # values that are looked at before all others
@@ -15,21 +16,27 @@ MANY, MOST_WHOLE = 10_000, 2**16  # rows, and whole numbers from the least to th
 NARROW = 16  # columns up to which one after the other is reduced: rows at once take more than ten times as long
 
 
-def sizes_of(source: Integers, K: int, counts: Floats | None) -> Floats:
+def sizes_of(source: Integers, K: int, counts: Floats) -> Floats:
     """Return n_k, the (counted) number of rows of each sample."""
     return np.bincount(source, counts, minlength=K).astype(np.float64)
 
 
-def membership(source: Integers, K: int, counts: Floats | None) -> sparse.csc_array:
+def mean_over_counts(values: Floats, counts: Floats) -> float:
+    """Return the mean of values over the counted rows, summed in blocks."""
+    total = sum_blocks(lambda rows: float((counts[rows] * values[rows]).sum()), len(values), 1)
+    return total / float(counts.sum())
+
+
+def membership(source: Integers, K: int, counts: Floats | float = 1.0) -> sparse.csc_array:
     """Return the K x n matrix with c_i at (s_i, i): multiplied with a matrix of rows, it sums within samples."""
-    data = np.ones(len(source)) if counts is None else counts
+    data = np.ascontiguousarray(np.broadcast_to(counts, len(source)))
     return sparse.csc_array((data, source, np.arange(len(source) + 1)), shape=(K, len(source)))
 
 
 def sums_by_code(codes: Integers, values: Floats, size: int) -> Floats:
     """Return sums of the rows with each code below a size, of shape (size, m)."""
     if values.shape[1] > NARROW:
-        return np.asarray(membership(codes, size, None) @ values)
+        return np.asarray(membership(codes, size) @ values)
     sums = [np.bincount(codes, column, minlength=size) for column in values.T]
     return np.stack(sums, axis=1).astype(np.float64, copy=False) if sums else np.zeros((size, 0))
 

@@ -20,6 +20,7 @@ from vardi._rows.base import Rows
 from vardi._rows.contract import Coordinates, Gram, JointSums
 from vardi._rows.dense import Dense
 from vardi._rows.families import Model
+from vardi._rows.grouping import mean_over_counts
 from vardi._types import Floats, Integers
 
 MODERATE = 200.0  # log omega up to which omega itself is held
@@ -161,7 +162,7 @@ class Joint:
     def mean_gradients(self, v: Floats) -> Floats:
         """Return the mean of the gradient of log omega_k under the fitted law of sample k, of shape (d, K)."""
         at, point = self.coordinates, self.at(v)
-        counts = np.ones(len(self)) if self.counts is None else self.counts
+        counts = self.counts
         means = np.zeros((len(at), at.samples))
         for k, t in point.gradients.items():
             place, theta = self.places[k], point.theta[self.places[k]]
@@ -183,7 +184,7 @@ class Joint:
         log_weights = self.at(v).log_weights
         top = float(log_weights.max())
         weights = np.exp(log_weights - top)
-        mean = float(weights.mean() if self.counts is None else self.counts @ weights / self.counts.sum())
+        mean = mean_over_counts(weights, self.counts)
         return weights / mean, top + float(np.log(mean))
 
     def rescaled(self, v: Floats, shift: float) -> Floats:
@@ -211,7 +212,7 @@ class Joint:
     def masses_of(self, groups: Integers, v: Floats) -> Floats:
         """Return the share of the weight that each group of samples carries at a point."""
         weights, _ = self.weights(v)
-        mass = weights if self.counts is None else weights * self.counts
+        mass = weights * self.counts
         return np.bincount(groups[self.source], mass) / self.sizes.sum()
 
     def with_masses_of(self, groups: Integers, masses: Floats) -> Joint:
@@ -325,7 +326,7 @@ class At:
     def project(self, y: Floats) -> Floats:
         """Return sum_i c_i y_i x_i."""
         counts = self.joint.counts
-        counted = y if counts is None else y * counts[:, None]
+        counted = y * counts[:, None]
         return np.concatenate([self.rows.project(self.u, y * self.ratio[:, None]), self.beside.T @ counted])
 
     def mix(self, b: Floats) -> Floats:
@@ -340,7 +341,7 @@ class At:
         if not self.positive:
             none, nowhere = np.full((d, d), np.nan), np.full(d, np.nan)
             return JointSums(np.nan, np.nan, nowhere, none, nowhere, none, none, False)
-        counts = np.ones(len(joint)) if joint.counts is None else joint.counts
+        counts = joint.counts
         r, Z = self.scale / self.s, self.beside
         inverse = float(counts @ r)
         log_mass = np.nan
@@ -408,7 +409,7 @@ class At:
         """Return the sum over the rows of sample k of log omega_k, on the scale of theta."""
         mine = np.flatnonzero(self.joint.source == k)
         logs = self.joint.families[k].log_omega(self.theta[self.joint.places[k]])[mine]
-        return float(logs.sum() if self.joint.counts is None else self.joint.counts[mine] @ logs)
+        return float(self.joint.counts[mine] @ logs)
 
 
 def _array(gram: Gram, K: int) -> Floats:

@@ -65,12 +65,12 @@ class LinearInfluence:
         """A bound of the absolute values of each estimate: a mean of B lies within its range."""
         return np.asarray(np.abs(self.B).max(axis=0) + self.r.max(initial=0.0))
 
-    def means(self, source: Integers, counts: Floats | None, sizes: Floats) -> Floats:
+    def means(self, source: Integers, counts: Floats, sizes: Floats) -> Floats:
         """Return their means over the rows of each sample, of shape (K, m)."""
         own = membership(source, len(sizes), counts)
         return np.asarray(((own @ self.entries) @ self.B - (own @ self.r)[:, None]) / sizes[:, None])
 
-    def powers(self, source: Integers, counts: Floats | None, means: Floats, unit: Floats) -> tuple[Floats, Floats]:
+    def powers(self, source: Integers, counts: Floats, means: Floats, unit: Floats) -> tuple[Floats, Floats]:
         r"""Return sums of squared deviations from the means within samples, (K, m), and of their fourth powers, (m,).
 
         With counts c these are sums of :math:`c_i d_{ij}^2` and of :math:`c_i d_{ij}^4`, d in the given units.
@@ -83,7 +83,7 @@ class LinearInfluence:
             rows = np.column_stack([patch.values, self.r[patch.rows], labels])
             squares = rows @ np.vstack([B[patch.columns], -1.0 / unit, -means[own]])
             np.square(squares, out=squares)
-            c = np.ones(len(rows)) if counts is None else counts[patch.rows]
+            c = counts[patch.rows]
             within = (labels * c[:, None]).T @ squares
             return own, within, c @ np.square(squares, out=squares)
 

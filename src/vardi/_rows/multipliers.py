@@ -75,9 +75,7 @@ class Multipliers:
         """Return the number whose fractional part is U of replicate r, for arrays and expressions of floats."""
         return (left + right * self.factors[r] + 0.5) / float(PRIME)
 
-    def of_rows(
-        self, halves: tuple[Integers, Integers], sample: Integers, replicates: range, counts: Floats | None
-    ) -> Floats:
+    def of_rows(self, halves: tuple[Integers, Integers], sample: Integers, replicates: range, counts: Floats) -> Floats:
         """Return the multipliers of rows in memory, of shape (n, replicates).
 
         Rows with counts have the mean of as many multipliers.
@@ -87,7 +85,7 @@ class Multipliers:
         left, right = (half.astype(np.float64) for half in halves)
         uniform = np.column_stack([self.phase(left, right, r) for r in replicates])
         uniform -= np.floor(uniform)
-        if counts is not None:
+        if (counts != 1.0).any():
             return _of_counts(self.kind, uniform, counts[:, None])
         if self.kind == "rows":
             return np.searchsorted(poisson_thresholds(), uniform, side="right").astype(np.float64)

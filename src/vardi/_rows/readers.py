@@ -13,6 +13,7 @@ from vardi._machine.threads import BLOCK
 from vardi._types import Integers
 from vardi.errors import MismatchError
 
+MAX_IN_MEMORY = 2**22  # numbers up to which a matrix is read as a whole: at most one block
 READ = 2**25  # bytes of a block: long enough for a disk, while a few of them take little memory
 BAND = 8  # blocks that the rows of one chunk may fill before it is read in parts
 SEGMENT = 2**14  # bytes of a column read together, at least, if columns are stored one after the other
@@ -147,9 +148,7 @@ class Yielded(Reader):
             if block.shape[1] != self.shape[1]:
                 raise MismatchError(
                     f"The block of omega from row {place.start} on has {block.shape[1]} columns, but the first block "
-                    f"has {self.shape[1]}. Give every block a column for each bias.",
-                    expected=(self.shape[1],),
-                    got=block.shape,
+                    f"has {self.shape[1]}. Give every block a column for each bias."
                 )
             if place.stop > self.length:
                 self._refuse(f"at least {place.stop}")
@@ -172,9 +171,7 @@ class Yielded(Reader):
         if not isinstance(made, Iterable):
             raise MismatchError(
                 f"The function that was given as omega returned {type(made).__qualname__}, which is not a series of "
-                "blocks. Let it yield arrays of successive rows, starting from the first row each time it is called.",
-                expected=("blocks",),
-                got=(type(made).__qualname__,),
+                "blocks. Let it yield arrays of successive rows, starting from the first row each time it is called."
             )
         blocks, low = iter(made), 0
         while (given := _noted(lambda _: next(blocks, _END), slice(low, low))) is not _END:
@@ -182,9 +179,7 @@ class Yielded(Reader):
             if block.ndim != 2 or block.dtype.kind not in "fiub":
                 raise MismatchError(
                     f"The block of omega from row {low} on has shape {block.shape} and holds {block.dtype}. Give every "
-                    "block as a matrix of numbers with a column for each bias.",
-                    expected=("matrix of float",),
-                    got=(block.shape, str(block.dtype)),
+                    "block as a matrix of numbers with a column for each bias."
                 )
             yield slice(low, low + len(block)), block
             low += len(block)
@@ -192,9 +187,7 @@ class Yielded(Reader):
     def _refuse(self, rows: str) -> NoReturn:
         raise MismatchError(
             f"The blocks of omega hold {rows} rows, but source has {self.length} labels. The function is called for "
-            "each pass over the rows: let it yield all of them, starting from the first, each time it is called.",
-            expected=(self.length,),
-            got=(rows,),
+            "each pass over the rows: let it yield all of them, starting from the first, each time it is called."
         )
 
 
@@ -230,9 +223,7 @@ def as_reader(omega: Any, n: int) -> Reader | None:
     if isinstance(omega, Iterator):
         raise MismatchError(
             f"omega is a {type(omega).__qualname__}, which can be iterated only once, but the rows are read several "
-            "times. Give the function that makes it, without calling it.",
-            expected=("function that yields blocks",),
-            got=(type(omega).__qualname__,),
+            "times. Give the function that makes it, without calling it."
         )
     return Yielded(omega, n) if callable(omega) else None
 

@@ -69,7 +69,7 @@ class Sparse(Rows):
         return Sums(log_mass, shares, self._gram(scaled, step, S) if gram else None)
 
     def _counted(self, values: Floats) -> Floats:
-        return values if self.counts is None else values * self.counts
+        return values * self.counts
 
     def _columns(self, scaled: Scaled) -> Any:
         """Return the scaled matrix by columns, kept for the next pass."""
@@ -105,7 +105,7 @@ class Sparse(Rows):
         if not self._forms_gram:
             transposed = self._columns(scaled).T
             return lambda v: transposed @ (self._counted(scaled.matrix @ (v * step) / S) / S) * step
-        root = 1.0 / S if self.counts is None else np.sqrt(self.counts) / S
+        root = np.sqrt(self.counts) / S
 
         def block(rows: slice) -> Any:
             part = _part(scaled.matrix, rows)
@@ -140,9 +140,7 @@ class Sparse(Rows):
     def _log_totals(self, log_weight: Floats) -> Floats:
         """Return log sum_i c_i w_i omega_ik for every k, from log w."""
         with np.errstate(divide="ignore"):
-            if self.counts is not None:
-                log_weight = log_weight + np.log(self.counts)
-            terms = self._with(self._log_data() + self._spread(log_weight)).tocsc()
+            terms = self._with(self._log_data() + self._spread(log_weight + np.log(self.counts))).tocsc()
             filled = np.flatnonzero(np.diff(terms.indptr))
             starts, lengths = terms.indptr[filled], np.diff(terms.indptr)[filled]
             largest = np.maximum.reduceat(terms.data, starts)
@@ -179,7 +177,7 @@ class Sparse(Rows):
         rows = np.unique(np.concatenate([columns.indices[low:high] for low, high in spans]))
         mass = scaled.matrix[rows] @ (np.exp(u - scaled.anchor)[:, None] * np.column_stack([smaller, ~smaller]))
         shares = mass[:, 0] * mass[:, 1] / mass.sum(axis=1) ** 2
-        return float(shares.sum() if self.counts is None else self.counts[rows] @ shares)
+        return float((self.counts[rows] * shares).sum())
 
     def entries(self, u: Floats) -> Any:
         """Return p_ik of every row as a CSR array if rows are short."""
@@ -211,7 +209,7 @@ class Sparse(Rows):
             K, positive = len(self.sizes), self._positive()
 
             def block(rows: slice) -> Any:
-                counts = None if self.counts is None else self.counts[rows]
+                counts = self.counts[rows]
                 return membership(self.source[rows], K, counts) @ _part(positive, rows)
 
             self._reached = self._total(block).T.tocsr()

@@ -17,7 +17,7 @@ def mean_log_start(log_omega_sums: Floats, sizes: Floats) -> Floats:
         return np.where(sizes > 0, np.log(sizes) - log_omega_sums / sizes, -np.inf)
 
 
-def tree_start(log_omega: Floats, source: Integers, counts: Floats | None, sizes: Floats) -> Floats:
+def tree_start(log_omega: Floats, source: Integers, c: Floats, sizes: Floats) -> Floats:
     """Estimate u from pairs of samples only, and sum the differences along a tree.
 
     For samples k and l alone, t = u_k - u_l solves sum_i expit(t + log omega_k - log omega_l) = n_k over their rows
@@ -25,7 +25,6 @@ def tree_start(log_omega: Floats, source: Integers, counts: Floats | None, sizes
     close log ratios (their Jeffreys divergence is a difference of means, so no pair need be solved to be judged).
     """
     K = len(sizes)
-    c = np.ones(len(source)) if counts is None else counts
     rows_of = by_sample(source, K)
     finite = np.isfinite(log_omega)
     L = np.where(finite, log_omega, 0.0)

@@ -81,16 +81,16 @@ class StepInfluence:
         found[: m + 1, m + 1 :], found[m + 1 :, : m + 1] = beside, beside.T
         return found
 
-    def totals(self, part: slice, source: Integers | int, counts: Floats | None, K: int) -> Floats:
+    def totals(self, part: slice, source: Integers | int, counts: Floats, K: int) -> Floats:
         """Return sum_i c_i z_i over the rows of each sample among some rows, of shape (K, m + 1 + d).
 
         The source is a number if these rows are all of one sample.
         """
         size, r = len(self.value) + 1, self.r[part]
-        mass = r if counts is None else r * counts
+        mass = r * counts
         by_cell = np.bincount(self.cell[part] + size * source, mass, minlength=K * size).reshape(K, size)
         if self.is_sparse:
             whole = np.broadcast_to(np.asarray(source, np.int64), len(r))
             return np.hstack([by_cell, (membership(whole, K, counts) @ self.y[part]).toarray()])
-        y = self.y[part] if counts is None else self.y[part] * counts[:, None]
+        y = self.y[part] * counts[:, None]
         return np.hstack([by_cell, sums_by_sample(y, source, K)])

@@ -66,7 +66,7 @@ class TiltedRows:
         x, q = measure.rows.beside(measure.v)
         self._rows, self._r, self._beside = rows, measure.row_weights, np.column_stack([q, x])
         self._log_r = log_weights[:, None]
-        self._counts = np.ones(len(rows)) if rows.counts is None else rows.counts
+        self._counts = rows.counts
         self._log_omegas = np.where(np.isfinite(log_omegas), log_omegas, 0.0)  # a bias that covers no row has no tilt
         self._products = rows.total_of_logs(self._products_of)
 

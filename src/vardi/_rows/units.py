@@ -66,7 +66,7 @@ class Units:
 
     def _centred(self, sums: Floats) -> Floats:
         """Return sums of deviations from the means of samples, minus their means over the units of a stratum."""
-        samples = membership(self.sample, len(self.remaining), None)
+        samples = membership(self.sample, len(self.remaining))
         rows = np.maximum(samples @ self.rows, 1.0)
         means = np.where((rows < 2.0)[:, None], 0.0, samples @ sums / rows[:, None])[self.sample]
         deviations = np.asarray(sums - means * self.rows[:, None])
@@ -85,9 +85,9 @@ class Units:
         with np.errstate(over="ignore"):
             covariance = (scaled.T @ scaled) * np.outer(scale, scale)
         squares = totals**2
-        within = np.asarray(membership(self.part, len(G), None) @ scaled**2)
+        within = np.asarray(membership(self.part, len(G)) @ scaled**2)
         own = deviations / scale * (factors[self.part][:, None] * totals)[self.unit]
-        carried = np.asarray(membership(self.sample, len(self.remaining), None) @ own)
+        carried = np.asarray(membership(self.sample, len(self.remaining)) @ own)
         freedom = np.where(self.is_alone, 0.0, np.maximum(G - 1.0, 1.0))[:, None]
         squared, fourths, nothing = squares.sum(axis=0), (squares**2).sum(axis=0), np.zeros(len(scale))
         return Spread(covariance, scale, within, squared, fourths, nothing, G[:, None], freedom, carried)
@@ -125,11 +125,11 @@ class Units:
 
     @cached_property
     def _cells(self) -> sparse.csc_array:
-        return membership(self.cell, int(self.cell.max()) + 1, None)
+        return membership(self.cell, int(self.cell.max()) + 1)
 
     @cached_property
     def _by_unit(self) -> sparse.csc_array:
-        return membership(self.unit, int(self.unit.max()) + 1, None)
+        return membership(self.unit, int(self.unit.max()) + 1)
 
     @cached_property
     def _sample_of_cell(self) -> Integers:

@@ -185,7 +185,7 @@ class Strata:
         self,
         source: Integers,
         sizes: Floats,
-        counts: Floats | None,
+        counts: Floats,
         tilts: Tilts,
         remaining: Floats,
     ) -> None:
@@ -214,7 +214,7 @@ class Strata:
         influence = np.asarray(influence)
         K, m = len(self.sizes), influence.shape[1]
         means, largest = self._means(influence)
-        most = 1.0 if self.counts is None else max(float(self.counts.max(initial=1.0)), 1.0)
+        most = float(self.counts.max(initial=1.0))
         scale = unit_of((largest + np.abs(means).max(axis=0, initial=0.0)) * (np.sqrt(most) / self.n))
         factors, joint = self._factors, joint and m > 1
 
@@ -231,8 +231,7 @@ class Strata:
                 products = scaled.T @ scaled if joint else _squares_of_columns(scaled)[None]
                 squares = np.square(unit, out=unit)
                 within = sums_by_sample(squares, source, K)
-            if self.counts is not None:  # fourth powers are divided among the counted rows
-                squares /= np.sqrt(np.where(self.counts[part] > 0, self.counts[part], 1.0))[:, None]
+            squares /= np.sqrt(np.where(self.counts[part] > 0, self.counts[part], 1.0))[:, None]  # among counted rows
             return np.vstack([products, within, _squares_of_columns(squares)])
 
         first = m if joint else 1
@@ -245,7 +244,7 @@ class Strata:
     def _spread_of_linear(self, influence: LinearInfluence) -> Spread:
         """Return the variances of estimates whose influence values are not held, and what they rest on."""
         means = influence.means(self.source, self.counts, self._sizes[:, 0])
-        most = 1.0 if self.counts is None else max(float(self.counts.max(initial=1.0)), 1.0)
+        most = float(self.counts.max(initial=1.0))
         scale = unit_of((influence.largest + np.abs(means).max(axis=0, initial=0.0)) * (np.sqrt(most) / self.n))
         squares, fourths = influence.powers(self.source, self.counts, means, self.n * scale)
         variance = scale**2 * (self._factors @ squares)
@@ -255,14 +254,14 @@ class Strata:
     def tail(self, influence: Floats, weights: Floats | float = 1.0) -> float:
         """Return the tail index of the influence values of one estimate, divided by weights above 1 if given."""
         influence = np.asarray(influence)
-        counts = np.ones(len(influence)) if self.counts is None else self.counts
+        counts = self.counts
         deviations = self._deviations(influence, self._means(influence)[0], slice(None))
         deviations = np.abs(deviations)[:, 0] / np.sqrt(np.where(counts > 0, counts, 1.0))
         return tail_of(deviations, counts, weights)
 
     def evenness(self, r: Floats) -> Evenness:
         """Return how evenly weights are spread over rows."""
-        counted = r if self.counts is None else r * self.counts
+        counted = r * self.counts
         return Evenness(float(counted.sum()), float(counted @ r), float(r.max(initial=0.0)))
 
     def covariance_of_steps(self, influence: StepInfluence) -> Floats:
@@ -272,8 +271,8 @@ class Strata:
         K, factors = len(self.sizes), self._factors / self.n**2
 
         def block(part: slice) -> Floats:
-            counts, source = None if self.counts is None else self.counts[part], self._sample_in(part)
-            scale = factors[source] if counts is None else factors[source] * counts
+            counts, source = self.counts[part], self._sample_in(part)
+            scale = factors[source] * counts
             return np.vstack([influence.products(part, scale), influence.totals(part, source, counts, K)])
 
         M = influence.from_z
@@ -290,7 +289,7 @@ class Strata:
 
         def block(part: slice) -> _Totals:
             values = influence[part]
-            counted = values if self.counts is None else values * self.counts[part, None]
+            counted = values * self.counts[part, None]
             return _Totals(sums_by_sample(counted, self._sample_in(part), K), largest_of_columns(values))
 
         n, m = influence.shape
@@ -307,8 +306,7 @@ class Strata:
         """
         deviations = influence[part] - _by_row(means, self._sample_in(part))
         deviations /= self.n * scale
-        if self.counts is not None:
-            deviations *= np.sqrt(self.counts[part])[:, None]
+        deviations *= np.sqrt(self.counts[part])[:, None]
         return deviations
 
     def _sample_in(self, part: slice) -> Integers | int:

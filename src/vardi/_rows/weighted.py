@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._inputs.dependence import Dependence
-from vardi._machine.threads import map_blocks, sum_blocks
+from vardi._machine.threads import sum_blocks
 from vardi._rows.base import of_blocks
 from vardi._rows.contract import Coordinates, Evenness, Means
 from vardi._rows.dependent import DependentRows, strata_of
-from vardi._rows.low_rank import factored
 from vardi._rows.variance import ALIKE, KINDS, Spread
 from vardi._types import Floats, Integers
 
@@ -25,7 +24,7 @@ class RowsAtPoints(Protocol):
 
     sizes: Floats
     source: Integers
-    counts: Floats | None
+    counts: Floats
     inverse: NDArray[Any] | None
 
     def __len__(self) -> int: ...
@@ -81,7 +80,7 @@ class WeightedRows:
         v: Floats,
         weights: Floats,
         source: Integers,
-        counts: Floats | None,
+        counts: Floats,
         dependence: Dependence,
     ) -> None:
         self.rows, self.v, self.row_weights = rows, v, weights
@@ -111,7 +110,7 @@ class WeightedRows:
     @cached_property
     def counts(self) -> Floats:
         """How many rows each row of the pool stands for."""
-        return np.ones(len(self.source)) if self.strata.counts is None else self.strata.counts
+        return self.strata.counts
 
     def project(self, y: Floats) -> Floats:
         """Return sum_i c_i y_i x_i for y of shape (n, m) over the pool."""
@@ -121,30 +120,14 @@ class WeightedRows:
         """Return the mean of y over the rows of the pool that each solved row stands for."""
         if self.rows.inverse is None:
             return y
-        counted = y if self.strata.counts is None else y * self.strata.counts[:, None]
+        counted = y * self.strata.counts[:, None]
         kinds = len(self.rows)
         gathered = np.stack([np.bincount(self.rows.inverse, column, minlength=kinds) for column in counted.T], axis=1)
-        assert self.rows.counts is not None
         return np.asarray(gathered / self.rows.counts[:, None])
 
     def mix(self, b: Floats) -> Floats:
         """Return q_i'b for every row of the pool."""
-        return self.rows.spread(self._mixed(b))
-
-    def _mixed(self, b: Floats) -> Floats:
-        """Return q_i'b for every row as it was solved: through factors of b if these are narrow."""
-        factors = factored(b)
-        if factors is None:
-            return self.rows.mix(self.v, b)
-        through, right = self.rows.mix(self.v, factors[0]), factors[1]
-        mixed = np.empty((len(through), b.shape[1]))
-
-        def block(part: slice) -> None:
-            np.matmul(through[part], right, out=mixed[part])
-
-        for _ in map_blocks(block, *mixed.shape):
-            pass
-        return mixed
+        return self.rows.spread(self.rows.mix(self.v, b))
 
     def sum_mix(self, b: Floats, function: Callable[[slice, Floats], Floats]) -> Floats:
         """Sum a function of the place of rows of the pool and (q_i'b)' there, of shape (m, rows), over all of them."""
@@ -180,8 +163,8 @@ class WeightedRows:
         """Return eta = sum_i c_i r_i f_i / n for functions of shape (n, m)."""
         counts = self.strata.counts
         if isinstance(functions, Weighed):
-            return np.asarray((functions.values.sum(axis=0) if counts is None else counts @ functions.values) / self.n)
-        mass = self.weights if counts is None else self.weights * counts
+            return np.asarray(counts @ functions.values / self.n)
+        mass = self.weights * counts
         n, m = functions.shape
         return np.asarray(sum_blocks(lambda part: mass[part] @ functions[part], n, m, sums=m) / self.n)
 
@@ -192,7 +175,7 @@ class WeightedRows:
         def block(part: slice) -> Floats:
             held = functions[part] != 0.0
             rows, ones = _rows_with(held), _rows_with(functions[part] == 1.0)
-            return np.stack([rows if counts is None else counts[part] @ held, rows - ones])
+            return np.stack([counts[part] @ held, rows - ones])
 
         events, strays = sum_blocks(block, n, m, sums=2 * m)
         return Means(self.mean(functions), strays, events, self.n)

@@ -58,9 +58,7 @@ class Windows:
         if self.x.ndim != 1 or self.low.ndim != 1 or self.low.shape != self.high.shape:
             raise MismatchError(
                 f"x has shape {self.x.shape}, and low and high have shapes {self.low.shape} and {self.high.shape}. "
-                "Give a value for each row, and two ends for each window.",
-                expected=("(n,)", "(K,)", "(K,)"),
-                got=(self.x.shape, self.low.shape, self.high.shape),
+                "Give a value for each row, and two ends for each window."
             )
         missing = {name: int(np.isnan(getattr(self, name)).sum()) for name in ("x", "low", "high")}
         missing = {name: count for name, count in missing.items() if count}
@@ -87,14 +85,10 @@ class Windows:
         return (self.low <= self.x[:, None]) & (self.x[:, None] <= self.high)
 
 
-def window_rows(windows: Windows, source: Integers, counts: Floats | None, checks: Checks) -> Intervals:
+def window_rows(windows: Windows, source: Integers, counts: Floats, checks: Checks) -> Intervals:
     """Hold windows, or refuse a row that lies outside the window of its sample."""
     if checks.log:
-        raise MismatchError(
-            "Windows are 0 or 1, but log=True says that logs are given. Leave log out.",
-            expected=("log=False",),
-            got=("log=True",),
-        )
+        raise MismatchError("Windows are 0 or 1, but log=True says that logs are given. Leave log out.")
     own = (windows.low[source] <= windows.x) & (windows.x <= windows.high[source])
     checks.own(own.astype(np.float64), source)
     return Intervals(windows, source, counts, moderate=True)
@@ -172,8 +166,8 @@ class Intervals(Rows):
 
     def log_weighted_means(self, weights: Floats) -> Floats:
         """Return the log of sum_i pi_i omega_ik for every k, for weights of mean 1."""
-        counted = weights if self.counts is None else weights * self.counts
-        mass = membership(self._cell, len(self._counts), None) @ counted
+        counted = weights * self.counts
+        mass = membership(self._cell, len(self._counts)) @ counted
         with np.errstate(divide="ignore"):
             return np.log(self._within(mass) / self.sizes.sum())
 
@@ -185,8 +179,8 @@ class Intervals(Rows):
     def project(self, u: Floats, y: Floats) -> Floats:
         """Return P' (c y)."""
         step, S, _ = self._cell_mass(u)
-        counted = y if self.counts is None else (y.T * self.counts).T
-        by_cell = membership(self._cell, len(S), None) @ counted
+        counted = (y.T * self.counts).T
+        by_cell = membership(self._cell, len(S)) @ counted
         return np.asarray((self._within((by_cell.T / S).T).T * step).T)
 
     def reach(self) -> Any:
@@ -219,7 +213,7 @@ class Intervals(Rows):
         cells = len(self._counts) + 1
         place = self.source * cells + self._cell
         order = np.argsort(place)
-        before = np.concatenate([[0.0], np.cumsum(np.ones(len(self)) if self.counts is None else self.counts[order])])
+        before = np.concatenate([[0.0], np.cumsum(self.counts[order])])
         start, end = (
             before[np.searchsorted(place[order], pairs.col * cells + edge[pairs.row])]
             for edge in (self._low, self._high)

@@ -98,7 +98,7 @@ def _log_means_by_others(rows: Rows, u: Floats, told: NDArray[np.bool_], new: ND
         inside = told[rows.source[place]]
         if inside.any():
             log_mass = scipy.special.logsumexp(logs[inside][:, told] + u[told], axis=1)
-            log_mass = log_mass if rows.counts is None else log_mass - np.log(rows.counts[place][inside])
+            log_mass = log_mass - np.log(rows.counts[place][inside])
             found.append(scipy.special.logsumexp(logs[inside][:, new] - log_mass[:, None], axis=0))
     return np.asarray(scipy.special.logsumexp(found, axis=0))
 
@@ -329,7 +329,7 @@ def _joining(joint: Joint, v: Floats, groups: Integers, verdict: Verdict) -> Joi
     if count == 1:
         return None
     weights, _ = joint.weights(v)
-    mass = weights if joint.counts is None else weights * joint.counts
+    mass = weights * joint.counts
     members = np.eye(count)[groups[joint.source]]
     g = joint.at(v).g
     g = g / np.where(np.ptp(g, axis=0) > 0, np.ptp(g, axis=0), 1.0)

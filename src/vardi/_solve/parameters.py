@@ -71,7 +71,7 @@ def first_point(joint: Joint, theta: Floats) -> Floats:
     for k, model in joint.families.items():
         mine = joint.source == k
         own[mine] += model.log_omega(theta[joint.places[k]])[mine]
-    counts = np.ones(len(joint)) if joint.counts is None else joint.counts
+    counts = joint.counts
     with np.errstate(divide="ignore", invalid="ignore"):
         means = np.bincount(joint.source, counts * own, minlength=K) / joint.sizes
         u = np.where(joint.sizes > 0, np.log(joint.sizes / joint.sizes.sum()) - means, -np.inf)
@@ -129,7 +129,7 @@ def _apart(joint: Joint, here: At) -> float:
     point = joint.at(here.v)
     shares = point.rows.mix(point.u, np.eye(len(joint.sizes)))
     own = shares[np.arange(len(joint)), joint.source]
-    return float((1.0 - own).sum() if joint.counts is None else joint.counts @ (1.0 - own))
+    return float(joint.counts @ (1.0 - own))
 
 
 def _separated(joint: Joint, names: Sequence[Name]) -> UnidentifiedParametersError:

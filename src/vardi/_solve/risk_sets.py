@@ -32,7 +32,7 @@ class Row(int):
     __repr__ = __str__
 
 
-def at_risk(windows: Windows, counts: Floats | None) -> Floats:
+def at_risk(windows: Windows, counts: Floats) -> Floats:
     """Return how many rows are at risk at the value of each row.
 
     For left truncation these are the rows that had entered and were not yet seen, as in the product-limit estimate;
@@ -43,14 +43,13 @@ def at_risk(windows: Windows, counts: Floats | None) -> Floats:
         high = windows.x
     elif np.isinf(low).all():
         low = windows.x
-    weights = np.ones(len(low)) if counts is None else counts
     begun, ended = np.argsort(low), np.argsort(high)
-    sums = [np.concatenate([[0.0], np.cumsum(weights[order])]) for order in (begun, ended)]
+    sums = [np.concatenate([[0.0], np.cumsum(counts[order])]) for order in (begun, ended)]
     entered = sums[0][np.searchsorted(low[begun], windows.x, "right")]
     return np.asarray(entered - sums[1][np.searchsorted(high[ended], windows.x, "left")])
 
 
-def one_sample(name: Any, windows: Windows, counts: Floats | None) -> Verdict:
+def one_sample(name: Any, windows: Windows, counts: Floats) -> Verdict:
     """Return the verdict on rows that can be weighted."""
     sizes = at_risk(windows, counts)
     message = (
@@ -60,7 +59,7 @@ def one_sample(name: Any, windows: Windows, counts: Floats | None) -> Verdict:
     return Verdict(True, ((name,),), (name,), sparse.csr_array((1, 1)), None, np.inf, 1.0, message)
 
 
-def in_risk_sets(verdict: Verdict, windows: Windows, counts: Floats | None, rows: Sequence[Row]) -> Verdict:
+def in_risk_sets(verdict: Verdict, windows: Windows, counts: Floats, rows: Sequence[Row]) -> Verdict:
     """Return a verdict that rows cannot be weighted, with the reason; groups are positions of rows."""
     place = {row: j for j, row in enumerate(rows)}
     groups = [np.array([place[row] for row in group]) for group in verdict.groups]  # type: ignore[index]
@@ -104,9 +103,9 @@ def _gap(windows: Windows, below: Integers, above: Integers) -> str:
     )
 
 
-def _one_way(windows: Windows, counts: Floats | None, group: Integers, others: Integers) -> str:
+def _one_way(windows: Windows, counts: Floats, group: Integers, others: Integers) -> str:
     risk = at_risk(windows, counts)
-    alone = others[risk[others] <= (1.0 if counts is None else counts[others])]
+    alone = others[risk[others] <= counts[others]]
     low, high = windows.x[group].min(), windows.x[group].max()
     nearest = windows.x[alone[np.abs(windows.x[alone] - low).argmin()]] if len(alone) else np.nan
     at = f"At {nearest:.6g} the row seen there is the only one at risk, and " if len(alone) else ""

@@ -17,7 +17,6 @@ from vardi.biases._kinds import (
 )
 from vardi.biases._known import at_most, between, class_shift, everywhere, isin, proportional_to, where
 from vardi.biases._learned import LearnedBias, learned
-from vardi.biases._smoothed import SmoothedBias, smoothed
 from vardi.biases._window import WindowBias, window
 from vardi.biases._with_parameters import cells, exponential_tilt, logistic, parametric, power, steps
 
@@ -30,7 +29,6 @@ __all__ = [
     "LearnedBias",
     "ParametricBias",
     "ProductBias",
-    "SmoothedBias",
     "ValuesBias",
     "WindowBias",
     "as_bias",
@@ -46,7 +44,6 @@ __all__ = [
     "parametric",
     "power",
     "proportional_to",
-    "smoothed",
     "steps",
     "where",
     "window",

@@ -1,8 +1,7 @@
-"""Shared parts of biases that are fitted to the pool: columns as numbers, models by folds, values on any rows."""
+"""Columns as numbers, models by folds, and the factors of a bias."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from vardi._types import Floats, Integers
 from vardi.biases._constants import column_named
 from vardi.biases._expressions.nodes import to_text
-from vardi.biases._kinds import Bias, ParametricBias, ProductBias, ValuesBias
+from vardi.biases._kinds import Bias, ParametricBias, ProductBias
 from vardi.biases._values import as_numbers, is_missing
 from vardi.errors import InvalidBiasError, MissingValuesError
 
@@ -22,59 +21,6 @@ Read = Callable[[str], NDArray[Any]]
 
 LEAST_ROWS = 2  # in each fold
 STEPS = 255  # most values of a numeric column that trees see
-
-
-class FittedBias(Bias):
-    """A bias that is declared by its columns, and fitted to the rows of the pool in folds."""
-
-    folds: int
-
-    @abstractmethod
-    def by(self, models: Sequence[Any], X: Floats, sample: str) -> Floats:
-        """Return the bias on rows, from the mean prediction of some models."""
-
-    def __repr__(self) -> str:
-        return f"where({str(self)!r})"
-
-    def _require_folds(self) -> None:
-        if not isinstance(self.folds, int) or isinstance(self.folds, bool) or self.folds < 2:
-            raise InvalidBiasError(f"folds is {self.folds!r}. Give a whole number, 2 or more.", sample="")
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class FittedValues(ValuesBias):
-    """A fitted bias with its values on the pool, and the models of its folds, which predict it on other rows.
-
-    Attributes
-    ----------
-    declared : FittedBias
-        The bias as declared.
-    encoding : Encoding
-        How the models read columns.
-    models : tuple
-        One for each fold.
-    sample : str
-        The name of the sample.
-    """
-
-    declared: FittedBias
-    encoding: Encoding
-    models: tuple[Any, ...]
-    sample: str
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that the bias reads of the rows of every sample."""
-        return tuple(self.encoding.values)
-
-    def on(self, read: Read) -> Floats:
-        """Return the bias on other rows, by the mean of the models."""
-        return self.declared.by(self.models, self.encoding(read), self.sample)
-
-    def __str__(self) -> str:
-        return str(self.declared)
-
-    __repr__ = __str__
 
 
 def cross_fitted(

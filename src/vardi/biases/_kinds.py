@@ -301,9 +301,7 @@ class ParametricBias(Bias):
         got = list(theta)
         raise MismatchError(
             f"The parameters of {self} are {', '.join(map(repr, self.names))}, but {got} was given. Give a number for "
-            "each.",
-            expected=self.names,
-            got=got,
+            "each."
         )
 
     def __str__(self) -> str:

@@ -13,7 +13,6 @@ from vardi.biases._expressions.nodes import Column, Comparison, IsIn, Node, arit
 from vardi.biases._expressions.parse import OfRows, parse_bias
 from vardi.biases._kinds import EVERYWHERE, Bias, ExpressionBias, ParametricBias
 from vardi.biases._learned import LearnedBias
-from vardi.biases._smoothed import SmoothedBias
 from vardi.biases._window import WindowBias, as_end
 from vardi.errors import InvalidBiasError, MismatchError, suggest
 
@@ -69,14 +68,11 @@ def _of_rows(written: OfRows) -> Bias:
     if kind == "window" and len(arguments) in (3, 4) and arguments[0] is not None:
         return WindowBias(arguments[0], as_end(arguments[1]), as_end(arguments[2]), *arguments[3:])
     columns = tuple(argument.name for argument in arguments if isinstance(argument, Column))
-    if kind == "smoothed" and len(columns) == len(arguments) > 1:
-        return SmoothedBias(columns[0], columns[1:])
     if kind == "learned" and len(columns) == len(arguments):
         return LearnedBias(columns)
     wanted = {
         "window": "the column of the value and the two ends of its window, None for one that is open, such as "
         "window(age, entry, None)",
-        "smoothed": "the column of weights and those it is regressed on, such as smoothed(pw, age, region)",
         "learned": "the columns that the selection may depend on, such as learned(age, region)",
     }
     raise InvalidBiasError(f"{kind} takes {wanted[kind]}.", sample="")
@@ -205,9 +201,7 @@ def _ratios(shares: dict[Any, float], population: dict[Any, float]) -> dict[Any,
         stranger = next(iter(set(shares) - set(population)), "")
         raise MismatchError(
             f"The classes of the sample are {list(shares)}, those of the population {list(population)}. "
-            f"Give each class a share in both.{suggest(stranger, population)}",
-            expected=population,
-            got=shares,
+            f"Give each class a share in both.{suggest(stranger, population)}"
         )
     absent = [label for label, share in population.items() if share == 0]
     if absent:

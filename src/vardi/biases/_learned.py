@@ -18,18 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._types import Floats, Integers
-from vardi.biases._fitted import (
-    LEAST_ROWS,
-    Encoding,
-    FittedBias,
-    FittedValues,
-    Read,
-    cross_fitted,
-    named,
-    parts_of,
-    written,
-)
-from vardi.biases._kinds import Bias
+from vardi.biases._fitted import LEAST_ROWS, Encoding, Read, cross_fitted, named, parts_of, written
+from vardi.biases._kinds import Bias, ValuesBias
 from vardi.errors import InvalidBiasError, NotIdentifiableError, WeakOverlapWarning, WeightBlindError
 from vardi.errors._texts import cut, listed, more, width_of
 from vardi.errors._warn import warn
@@ -47,7 +37,7 @@ INNER = 3  # folds in which a default classifier is calibrated
 
 
 @dataclass(frozen=True, repr=False)
-class LearnedBias(FittedBias):
+class LearnedBias(Bias):
     """A bias that is learned; `learned` makes it.
 
     Attributes
@@ -64,7 +54,8 @@ class LearnedBias(FittedBias):
     random_state: int = 0
 
     def __post_init__(self) -> None:
-        self._require_folds()
+        if not isinstance(self.folds, int) or isinstance(self.folds, bool) or self.folds < 2:
+            raise InvalidBiasError(f"folds is {self.folds!r}. Give a whole number, 2 or more.", sample="")
         if self.classifier is not None:
             _require_classifier(self.classifier)
 
@@ -76,7 +67,8 @@ class LearnedBias(FittedBias):
     def __str__(self) -> str:
         return written("learned", self.names)
 
-    __repr__ = FittedBias.__repr__
+    def __repr__(self) -> str:
+        return f"where({str(self)!r})"
 
     def fitted(
         self,
@@ -161,17 +153,47 @@ class LearnedBias(FittedBias):
         # .24 (a band); isotonic .39 and .25, .47 and .30; with 50 trees of 31 leaves .53 and .40, .66 and .47.
         return CalibratedClassifierCV(boosted, method="sigmoid", cv=INNER, ensemble=False)
 
-    def by(self, models: Sequence[Any], X: Floats, sample: str) -> Floats:
-        """Return the odds of the mean probability that some models predict."""
-        return _odds(_probabilities(models, X, sample))
-
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LearnedValues(FittedValues):
-    """A learned bias with its values on the pool, their folds, and how well its classifier does."""
+class LearnedValues(ValuesBias):
+    """A learned bias with its values on the pool, and the models of its folds, which predict it on other rows.
 
+    Attributes
+    ----------
+    declared : LearnedBias
+        The bias as declared.
+    encoding : Encoding
+        How the models read columns.
+    models : tuple
+        One for each fold.
+    sample : str
+        The name of the sample.
+    check : LearnedCheck
+        How well its classifier does.
+    fold : ndarray of int
+        The fold of each row.
+    """
+
+    declared: LearnedBias
+    encoding: Encoding
+    models: tuple[Any, ...]
+    sample: str
     check: LearnedCheck
     fold: Integers
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that the bias reads of the rows of every sample."""
+        return tuple(self.encoding.values)
+
+    def on(self, read: Read) -> Floats:
+        """Return the bias on other rows: the odds of the mean probability that the models predict."""
+        return _odds(_probabilities(self.models, self.encoding(read), self.sample))
+
+    def __str__(self) -> str:
+        return str(self.declared)
+
+    __repr__ = __str__
 
 
 @dataclass(frozen=True)

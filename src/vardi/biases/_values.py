@@ -24,19 +24,11 @@ def as_array(values: Any, what: str, wanted: str = "one value for each row") -> 
     vardi.errors.MismatchError: counts was given as a masked array, whose mask would be lost. Fill it, e.g. with NaN.
     """
     if isinstance(values, np.ma.MaskedArray):
-        raise MismatchError(
-            f"{what} was given as a masked array, whose mask would be lost. Fill it, e.g. with NaN.",
-            expected=("array",),
-            got=("masked array",),
-        )
+        raise MismatchError(f"{what} was given as a masked array, whose mask would be lost. Fill it, e.g. with NaN.")
     try:
         return np.asarray(values)
     except ValueError as error:
-        raise MismatchError(
-            f"{what} has rows of different lengths. Give {wanted}.",
-            expected=("array",),
-            got=(type(values).__name__,),
-        ) from error
+        raise MismatchError(f"{what} has rows of different lengths. Give {wanted}.") from error
 
 
 def as_numbers(values: np.ndarray) -> np.ndarray | None:

@@ -171,11 +171,7 @@ def parametric(
     count = points.shape[1]
     named = tuple(f"theta{j}" for j in range(count)) if names is None else tuple(str(name) for name in names)
     if len(named) != count or len(set(named)) != count:
-        raise MismatchError(
-            f"{len(named)} names ({', '.join(named)}) for {count} parameters. Give each its own.",
-            expected=range(count),
-            got=named,
-        )
+        raise MismatchError(f"{len(named)} names ({', '.join(named)}) for {count} parameters. Give each its own.")
     rows = tuple(tuple(row) for row in points.tolist())
     return ParametricBias(FunctionFamily(function, rows, named, gradient), EVERYWHERE)
 

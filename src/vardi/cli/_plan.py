@@ -6,12 +6,13 @@ from dataclasses import asdict
 from typing import Any
 
 from rich.console import RenderableType
+from rich.filesize import decimal
 from rich.table import Column, Table
 from rich.text import Text
 
-from vardi.study import Plan, Query
+from vardi._rows.engine.subsample import ROWS
+from vardi.study import Plan
 
-UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
 NONE = "–"
 
 
@@ -22,36 +23,23 @@ def plan_json(plan: Plan) -> dict[str, Any]:
 
 def plan_lines(plan: Plan) -> list[RenderableType]:
     """Return a plan as lines for rich to print."""
-    table = Table(Column("query"), Column("passes", justify="right"), Column("columns"), box=None, pad_edge=False)
-    table.add_column("read in a pass", justify="right")
-    table.add_column("numbers back", justify="right")
+    passes, size = (Column(name, justify="right") for name in ("passes", "read in a pass"))
+    table = Table("query", passes, "columns", size, box=None, pad_edge=False)
     for query in plan.queries:
-        table.add_row(*_cells(query))
+        table.add_row(
+            query.what,
+            _range(query.passes),
+            ", ".join(query.columns) or NONE,
+            NONE if query.size is None else decimal(query.size),
+        )
     rows = "" if plan.rows is None else f"{plan.rows:,} rows, "
     each = "" if plan.frames == 1 else f" A pass is one query for each of {plan.frames} frames."
-    size = "" if plan.size is None else f", {size_text(plan.size)} read at most"
+    read = "" if plan.size is None else f", {decimal(plan.size)} read at most"
     where = "in memory" if plan.engine == "memory" else f"left in place and queried by {plan.engine}"
-    total = f"{rows}{where}: {_range(plan.passes)} {'pass' if plan.passes[1] == 1 else 'passes'} over the rows{size}."
-    lines: list[RenderableType] = [Text(total + each), Text(), table]
-    return lines
-
-
-def size_text(size: float) -> str:
-    """Return a number of bytes in a readable unit."""
-    place = 0
-    while size >= 1000 and place < len(UNITS) - 1:
-        size, place = size / 1000, place + 1
-    return f"{size:.3g} {UNITS[place]}" if place else f"{size:.0f} bytes"
-
-
-def _cells(query: Query) -> tuple[str, ...]:
-    return (
-        query.what,
-        _range(query.passes),
-        ", ".join(query.columns) or NONE,
-        NONE if query.size is None else size_text(query.size),
-        NONE if query.numbers is None else f"{query.numbers:,}",
-    )
+    total = f"{rows}{where}: {_range(plan.passes)} {'pass' if plan.passes[1] == 1 else 'passes'} over the rows{read}."
+    start = f", and up to {ROWS:,} rows to start from" if any("draw" in query.what for query in plan.queries) else ""
+    back = "" if plan.engine == "memory" else f" Only sums come back{start}."
+    return [Text(total + each + back), Text(), table]
 
 
 def _range(ends: tuple[int, int]) -> str:

@@ -69,17 +69,13 @@ def sizes_by_name(names: Iterable[str], sizes: Sequence[int]) -> dict[str, int]:
     if len(names) != len(sizes):
         raise MismatchError(
             f"The design has {len(names)} samples ({', '.join(names)}), but {len(sizes)} sizes were given: "
-            f"{tuple(sizes)}. Give one size for each sample, in this order.",
-            expected=names,
-            got=sizes,
+            f"{tuple(sizes)}. Give one size for each sample, in this order."
         )
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise MismatchError(
             f"Two samples have the same name and bias: {', '.join(repeated)}. Give each parameter once, and add up "
-            "the sizes.",
-            expected=sorted(set(names)),
-            got=names,
+            "the sizes."
         )
     empty = [name for name, size in zip(names, sizes, strict=True) if size < 1]
     if empty:
@@ -93,4 +89,4 @@ def sizes_by_name(names: Iterable[str], sizes: Sequence[int]) -> dict[str, int]:
 def require_positive(name: str, value: float) -> None:
     """Raise unless the named parameter is greater than zero."""
     if not value > 0:
-        raise MismatchError(f"{name} must be greater than 0, got {value}.", expected=("> 0",), got=(value,))
+        raise MismatchError(f"{name} must be greater than 0, got {value}.")

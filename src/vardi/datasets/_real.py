@@ -117,11 +117,7 @@ def adult(backend: Backend = "pandas", part: str | None = None) -> Any:
     1836
     """
     if part not in _PARTS:
-        raise MismatchError(
-            f"Adult has no part {part!r}. Give 'train', 'test' or None, for both.",
-            expected=_PARTS,
-            got=(part,),
-        )
+        raise MismatchError(f"Adult has no part {part!r}. Give 'train', 'test' or None, for both.")
     return as_table(read_table("adult.csv.xz", _ADULT)[_PARTS[part]], backend)
 
 

@@ -172,9 +172,7 @@ def gaussian_scenario(letter: str, seed: int = 0, n: int = 1000) -> Design:
     (1.5958, 0.1128)
     """
     if letter not in _SCENARIOS:
-        raise MismatchError(
-            f"There is no Gaussian scenario {letter!r}. Give a letter a to l.", expected=_SCENARIOS, got=(letter,)
-        )
+        raise MismatchError(f"There is no Gaussian scenario {letter!r}. Give a letter a to l.")
     require_positive("n", n)
     regions, rows_of_1000 = _SCENARIOS[letter]
     cuts = np.rint(np.cumsum([0, *rows_of_1000]) * n / 1000).astype(int)

@@ -33,9 +33,7 @@ def require_backend(backend: str) -> None:
     """Raise unless this backend is known and installed."""
     if backend not in BACKENDS:
         raise MismatchError(
-            f"There is no backend {backend!r}. There are {', '.join(BACKENDS)}.{suggest(backend, BACKENDS)}",
-            expected=BACKENDS,
-            got=(backend,),
+            f"There is no backend {backend!r}. There are {', '.join(BACKENDS)}.{suggest(backend, BACKENDS)}"
         )
     if backend == "numpy":
         return

@@ -121,22 +121,7 @@ class UnidentifiedParametersError(NotIdentifiableError):
 
 
 class MismatchError(VardiError):
-    """Labels, keys, columns or lengths that do not match.
-
-    Attributes
-    ----------
-    expected, got : tuple
-        Both sides, as printed in the message.
-    """
-
-    def __init__(self, message: str, *, expected: Iterable[object], got: Iterable[object]) -> None:
-        super().__init__(message)
-        self.expected = tuple(expected)
-        self.got = tuple(got)
-
-
-class RenamedError(MismatchError, AttributeError):
-    """A name of an earlier version; the message shows what to write in its place."""
+    """Labels, keys, columns or lengths that do not match; the message shows both sides."""
 
 
 class MissingValuesError(VardiError):

@@ -84,9 +84,7 @@ def unknown_label(label: Any, column: str, found: Iterable[Any], names: Iterable
     found, names = list(found), list(names)
     return MismatchError(
         f"Label {str(label)!r} of {column!r} has no bias. The labels are {show(found)}, the biases {show(names)}."
-        f"{suggest(label, names)} Give each label a bias.",
-        expected=names,
-        got=found,
+        f"{suggest(label, names)} Give each label a bias."
     )
 
 
@@ -101,9 +99,7 @@ def missing_counts(column: str, count: int) -> MissingValuesError:
 def counts_of_a_kind(kind: object) -> MismatchError:
     """Return the error for counts that are not numbers."""
     return MismatchError(
-        f"counts holds {kind}, but counts are numbers. Give the number of rows that each row stands for.",
-        expected=("numbers",),
-        got=(str(kind),),
+        f"counts holds {kind}, but counts are numbers. Give the number of rows that each row stands for."
     )
 
 
@@ -225,9 +221,7 @@ def no_groups(column: str, known: Sequence[str]) -> MismatchError:
     """Return the error for groups by a column that some frames do not have."""
     return MismatchError(
         f"No column {column!r} with groups in every sample. The columns are {show(known)}.{suggest(column, known)} "
-        "Give a column that all samples have, or an array.",
-        expected=known,
-        got=(column,),
+        "Give a column that all samples have, or an array."
     )
 
 
@@ -245,9 +239,7 @@ def spanning_group(group: object, one: object, other: object) -> MismatchError:
     return MismatchError(
         f"Group {group!r} has rows in {str(one)!r} and in {str(other)!r}, but samples are drawn independently, "
         "and groups within them. Number the groups of each sample separately, or leave out those that "
-        "were drawn twice.",
-        expected=(str(one),),
-        got=(str(one), str(other)),
+        "were drawn twice."
     )
 
 
@@ -255,9 +247,7 @@ def column_of_some(column: str, has: Sequence[object], lacks: Sequence[object]) 
     """Return the error for a column that some samples have and others lack."""
     return MismatchError(
         f"Column {column!r} is in {show(has)}, but not in {show(lacks)}, and this needs the rows of all "
-        f"samples. {FROM_SOME}",
-        expected=(column,),
-        got=tuple(map(str, lacks)),
+        f"samples. {FROM_SOME}"
     )
 
 
@@ -277,19 +267,19 @@ def bias_of_some(
     sample: object, bias: object, column: str, lacks: Sequence[object], shared: Sequence[str]
 ) -> MismatchError:
     """Return the error for a bias that reads a column that some samples lack."""
-    columns = f"[{', '.join(map(repr, shared[:3]))}{', ...' if len(shared) > 3 else ''}]"
-    offered = f", such as vardi.smoothed({column!r}, {columns})" if shared else f": vardi.smoothed({column!r}, columns)"
+    columns = f" ({', '.join(map(repr, shared[:3]))}{', ...' if len(shared) > 3 else ''})" if shared else ""
     others = [name for name in lacks if name != sample]
     asked = f": how likely was {str(sample)!r} to draw those of {show(others)}?" if others else "."
-    remedy = f"If {column!r} is a design weight, regress it on columns that all samples have{offered}."
-    if len(others) < len(lacks):  # a sample without its own design weights has nothing to regress
+    remedy = (
+        f"In place of a design weight, give one over its mean given columns that all samples have{columns}: the guide "
+        "'Pooling surveys' shows how, and what that assumes."
+    )
+    if len(others) < len(lacks):  # a sample without its own design weights has no mean of them
         remedy = f"Add the column to {show(lacks)}, or write the bias in columns that all samples have."
     return MismatchError(
         f"The bias of {str(sample)!r}, {bias}, reads column {column!r}, which {show(lacks)} "
         f"{'lacks' if len(lacks) == 1 else 'lack'}. A bias is evaluated on the rows of all samples{asked} So it must "
-        f"be a function of columns that all samples have. {remedy}",
-        expected=(column,),
-        got=tuple(map(str, lacks)),
+        f"be a function of columns that all samples have. {remedy}"
     )
 
 
@@ -300,9 +290,7 @@ def learned_of_some(
     remedy = f"Name columns that all samples have: {show(shared)}." if shared else "The samples have none in common."
     return MismatchError(
         f"The bias of {str(sample)!r}, {bias}, is learned from column {column!r}, which {show(lacks)} "
-        f"{'lacks' if len(lacks) == 1 else 'lack'}, so its rows cannot be compared with theirs. {remedy}",
-        expected=(column,),
-        got=tuple(map(str, lacks)),
+        f"{'lacks' if len(lacks) == 1 else 'lack'}, so its rows cannot be compared with theirs. {remedy}"
     )
 
 
@@ -315,23 +303,10 @@ def no_rows_to_learn(sample: object, bias: object) -> InvalidBiasError:
     )
 
 
-def no_rows_to_regress(sample: object, bias: object) -> InvalidBiasError:
-    """Return the error for smoothed weights of a sample without rows."""
-    return InvalidBiasError(
-        f"No row was drawn with the bias of {str(sample)!r}, {bias}, so there are no weights to regress. Give its "
-        "rows, or leave it out.",
-        sample=str(sample),
-    )
-
-
 def _nothing_in(lacking: Sequence[object]) -> str:
     return f"{show(lacking)} {'has' if len(lacking) == 1 else 'have'} none at all, so a mean over the rest is biased."
 
 
 def no_labels(what: str) -> MismatchError:
     """Return the error for values that cannot be labels."""
-    return MismatchError(
-        f"{what} holds values that cannot be labels, such as lists. Convert it to text or numbers.",
-        expected=("text", "numbers"),
-        got=("other values",),
-    )
+    return MismatchError(f"{what} holds values that cannot be labels, such as lists. Convert it to text or numbers.")

@@ -66,19 +66,11 @@ class Design:
 def as_design(fit: Averages, X: Any, y: Any, missing: Missing) -> Design:
     """Return features and outcome as one design, or refuse what does not match."""
     if missing not in ("refuse", "drop"):
-        raise MismatchError(
-            f"missing is {missing!r}. Write 'refuse', or 'drop' to leave out rows with missing values.",
-            expected=("refuse", "drop"),
-            got=(missing,),
-        )
+        raise MismatchError(f"missing is {missing!r}. Write 'refuse', or 'drop' to leave out rows with missing values.")
     if isinstance(X, str) and "~" in X:
         return _of_formula(fit, X, y, missing)
     if y is None:
-        raise MismatchError(
-            "There is no outcome. Give y, or a formula such as 'y ~ x + region' in place of X.",
-            expected=("outcome",),
-            got=(None,),
-        )
+        raise MismatchError("There is no outcome. Give y, or a formula such as 'y ~ x + region' in place of X.")
     native, matrix, names = _features(fit, X, missing)
     outcome = _outcome(fit, y)
     kept = fit.held.kept.positions
@@ -156,9 +148,7 @@ def _of_formula(fit: Averages, formula: str, y: Any, missing: Missing) -> Design
     if bool(left) == (y is not None):
         raise MismatchError(
             f"The formula {formula!r} has {'an' if left else 'no'} outcome, and y is {'given' if left else 'not'}. "
-            "Give the outcome once, on the left of the formula.",
-            expected=("one outcome",),
-            got=(formula,),
+            "Give the outcome once, on the left of the formula."
         )
     formulaic, pandas = _formulaic()
     kept: KeptRows = fit.held.kept
@@ -213,15 +203,11 @@ def _answering(formula: str, known: Sequence[str]) -> Iterator[None]:
         if name is None:
             raise MismatchError(
                 f"The formula {formula!r} cannot be read: {first.rstrip('.')}. Write it in the language of formulaic, "
-                "such as 'y ~ x + C(region)'.",
-                expected=("formula",),
-                got=(formula,),
+                "such as 'y ~ x + C(region)'."
             ) from error
         raise MismatchError(
             f"The formula {formula!r} has {name[1]!r}, which is not a column of every sample. The columns are "
-            f"{show(dict.fromkeys(known))}.{suggest(name[1], known)}",
-            expected=known,
-            got=(name[1],),
+            f"{show(dict.fromkeys(known))}.{suggest(name[1], known)}"
         ) from error
 
 
@@ -269,9 +255,7 @@ def _features(fit: Averages, X: Any, missing: Missing) -> tuple[Any, Floats, tup
     if matrix.ndim != 2 or len(matrix) != len(fit) or not matrix.shape[1]:
         raise MismatchError(
             f"X has shape {matrix.shape}, but the pool has {len(fit)} rows. Give a matrix or frame with a row for "
-            "each, in pool order, a list of columns of the pool, or a formula.",
-            expected=(len(fit),),
-            got=matrix.shape,
+            "each, in pool order, a list of columns of the pool, or a formula."
         )
     names = tuple(f"x{j}" for j in range(matrix.shape[1])) if names is None else names
     return native, _matrix(list(matrix.T), names), tuple(names)
@@ -305,9 +289,7 @@ def _outcome(fit: Averages, y: Any) -> NDArray[Any]:
         values = np.asarray(y)
     if values.shape != (len(fit),):
         raise MismatchError(
-            f"y has shape {values.shape}, but the pool has {len(fit)} rows. Give one outcome for each, in pool order.",
-            expected=(len(fit),),
-            got=values.shape,
+            f"y has shape {values.shape}, but the pool has {len(fit)} rows. Give one outcome for each, in pool order."
         )
     return values
 
@@ -328,9 +310,7 @@ def _matrix(columns: Sequence[NDArray[Any]], names: Sequence[str]) -> Floats:
         if column.dtype.kind not in "fiub":
             raise MismatchError(
                 f"Feature {name!r} holds {column.dtype}, but a linear model needs numbers. Encode it as numbers, "
-                f"one column for each category, or write a formula, such as 'y ~ {name}', which does.",
-                expected=("numbers",),
-                got=(str(column.dtype),),
+                f"one column for each category, or write a formula, such as 'y ~ {name}', which does."
             )
     return np.column_stack([np.asarray(column, np.float64) for column in columns])
 

@@ -34,6 +34,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRe
 
 from vardi._types import Floats
 from vardi.errors import MismatchError, VardiError
+from vardi.errors._texts import show
 
 SINGULAR = 1e-12  # smallest eigenvalue of A with unit diagonal: below it, features are combinations of one another
 STEPS = 50  # Newton steps after which the equations are taken to have no solution
@@ -149,20 +150,15 @@ def _real(model: Any, y: NDArray[Any]) -> Floats:
         return y.astype(np.float64)
     except (TypeError, ValueError):
         raise MismatchError(
-            f"y holds {y.dtype}, but {type(model).__name__} needs numbers. Give the outcome as numbers.",
-            expected=("numbers",),
-            got=(str(y.dtype),),
+            f"y holds {y.dtype}, but {type(model).__name__} needs numbers. Give the outcome as numbers."
         ) from None
 
 
 def _second_class(model: Any, y: NDArray[Any]) -> Floats:
     strange = ~np.isin(y, model.classes_)
     if strange.any():
-        raise MismatchError(
-            f"y holds {y[strange].tolist()[0]!r}, which is not one of the model's classes.",
-            expected=model.classes_.tolist(),
-            got=np.unique(y[strange].astype(str))[:10].tolist(),
-        )
+        known = show(model.classes_.tolist())
+        raise MismatchError(f"y holds {y[strange].tolist()[0]!r}, which is not one of the model's classes, {known}.")
     return np.asarray(y == model.classes_[1], np.float64)
 
 

@@ -43,16 +43,12 @@ class Loss:
         if method is None:
             raise MismatchError(
                 f"The loss {self.name!r} needs {' or '.join(self.methods)}, which {type(model).__name__} does not "
-                f"have. Give another scoring: {_listed()}.",
-                expected=self.methods,
-                got=(type(model).__name__,),
+                f"have. Give another scoring: {_listed()}."
             )
         if method not in ("score_samples", "transform") and y is None:
             raise MismatchError(
                 f"The loss {self.name!r} compares predictions with y, but y is None. Give y, or "
-                "scoring='negative_log_likelihood' for a density, 'distortion' for clusters.",
-                expected=("y",),
-                got=(None,),
+                "scoring='negative_log_likelihood' for a density, 'distortion' for clusters."
             )
         response = np.asarray(getattr(model, method)(X))
         losses = np.asarray(self.of(np.asarray(y), response, getattr(model, "classes_", None)))
@@ -61,9 +57,7 @@ class Loss:
         if losses.shape != (len(response),):
             raise MismatchError(
                 f"The loss {self.name!r} returned values of shape {losses.shape} for {len(response)} rows. It must "
-                "return one for each row: a figure that is a mean already cannot be weighted.",
-                expected=(len(response),),
-                got=losses.shape,
+                "return one for each row: a figure that is a mean already cannot be weighted."
             )
         bad = int(np.count_nonzero(~np.isfinite(losses.astype(np.float64))))
         if bad:
@@ -128,9 +122,7 @@ def _of_labels(name: str, share: Callable[[Floats, Floats, Floats], tuple[Floats
         if y.ndim != 2:
             raise MismatchError(
                 f"scoring={name!r} compares the labels of a row with those predicted, but y has one value for each "
-                "row. Give y a column of zeros and ones for each label, or scoring='accuracy'.",
-                expected=("n", "labels"),
-                got=y.shape,
+                "row. Give y a column of zeros and ones for each label, or scoring='accuracy'."
             )
         part, whole = share((y * label).sum(axis=1), y.sum(axis=1), label.sum(axis=1))
         return np.divide(part, whole, out=np.zeros(len(y)), where=whole > 0)
@@ -189,9 +181,7 @@ def as_loss(scoring: Any, estimator: Any) -> Loss:
         return Loss(name, ("predict",), lambda y, prediction, _: scoring(y, prediction))
     raise MismatchError(
         f"scoring was given as {type(scoring).__name__}. Give {_listed()}, or a function (y_true, y_pred) that "
-        "returns a loss for each row.",
-        expected=LOSSES,
-        got=(type(scoring).__name__,),
+        "returns a loss for each row."
     )
 
 
@@ -206,9 +196,7 @@ def _named(scoring: str) -> Loss:
         reason, remedy = f" is not a known loss.{suggest(scoring, (*LOSSES, *get_scorer_names()))}", ""
     raise MismatchError(
         f"scoring={scoring!r}{reason} Give {_listed()}, a function (y_true, y_pred) that returns a loss for each row, "
-        f"or scikit-learn's {', '.join(map(repr, SCORES))}.{remedy}",
-        expected=(*LOSSES, *SCORES),
-        got=(scoring,),
+        f"or scikit-learn's {', '.join(map(repr, SCORES))}.{remedy}"
     )
 
 
@@ -228,9 +216,7 @@ def _suited(estimator: Any) -> str:
         return "negative_log_likelihood"
     raise MismatchError(
         f"{type(estimator).__name__} is not a classifier, a regressor or a density, so there is no default loss. "
-        f"Give scoring: {_listed()}.",
-        expected=LOSSES,
-        got=(None,),
+        f"Give scoring: {_listed()}."
     )
 
 

@@ -21,7 +21,6 @@ from vardi._estimate.draws import draw
 from vardi._estimate.weight_routing import fit_weighted, request_weights, require_weight_use
 from vardi._inputs.frames import as_frame
 from vardi._inputs.given import Biases, Known, Labels
-from vardi._inputs.old_names import answering_shares
 from vardi.errors import MismatchError
 from vardi.learn.resampler import as_generator
 from vardi.learn.xy_pool import debias_rows, take, with_targets
@@ -132,7 +131,6 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
     array([ 3.95, -0.84])
     """
 
-    @answering_shares
     def __init__(
         self,
         estimator: Any,
@@ -206,10 +204,7 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
         own = getattr(self, what)
         if own is not None and given is not None:
             raise MismatchError(
-                f"{what} was given to fit, but the estimator already names the column {own!r} for it. Give one of "
-                "them.",
-                expected=(own,),
-                got=("labels",),
+                f"{what} was given to fit, but the estimator already names the column {own!r} for it. Give one of them."
             )
         return own if given is None else given
 
@@ -308,9 +303,7 @@ def _refuse_weights(params: Mapping[str, Any]) -> None:
         raise MismatchError(
             f"{given[0]} was given to fit, but the weights of the rows follow from the biases, and the two would not "
             "agree. If rows stand for several, repeat them, or debias by hand: fit = vardi.debias(..., counts=counts), "
-            "and give the estimator sample_weight=fit.weights * counts.",
-            expected=("source",),
-            got=given,
+            "and give the estimator sample_weight=fit.weights * counts."
         )
 
 
@@ -318,9 +311,7 @@ def _refuse_column(source: Any) -> None:
     if isinstance(source, str):
         raise MismatchError(
             f"source is the string {source!r}. The labels are not a feature, so they are separate from X: give an "
-            f"array with the label of each row, such as X[{source!r}], and leave that column out of X.",
-            expected=("array of labels",),
-            got=(source,),
+            f"array with the label of each row, such as X[{source!r}], and leave that column out of X."
         )
 
 

@@ -94,9 +94,7 @@ class ModelInference:
         if isinstance(name, str) and name not in self.names:
             raise MismatchError(
                 f"No coefficient {name!r}. The coefficients are {', '.join(map(repr, self.names))}."
-                f"{suggest(name, self.names)}",
-                expected=self.names,
-                got=(name,),
+                f"{suggest(name, self.names)}"
             )
         return self.estimates[self.names.index(name) if isinstance(name, str) else name]
 
@@ -220,7 +218,7 @@ def solve(fit: Averages, model: Any, X: Any, y: Any, missing: Missing = "refuse"
     require_rows(fit.held, "A regression")
     design = as_design(fit, X, y, missing)
     influence, names, Z = fit.held.tangent, design.names, design.Z
-    counted = influence.weights if influence.strata.counts is None else influence.weights * influence.strata.counts
+    counted = influence.weights * influence.strata.counts
     given = _is_fitted(model)
     model = _with_intercept(model, design.intercept, given=given)
     there = counted[design.complete]
@@ -251,9 +249,7 @@ def _with_intercept(model: Any, intercept: bool | None, *, given: bool) -> Any:
         has, model_has = ("an", "none") if intercept else ("no", "one")
         raise MismatchError(
             f"The formula has {has} intercept, but the model {model_has}. Write '0 + ...' on the right of the formula "
-            "for a model without one, and leave the model's fit_intercept at its default.",
-            expected=(f"fit_intercept={intercept}",),
-            got=(f"fit_intercept={model.fit_intercept}",),
+            "for a model without one, and leave the model's fit_intercept at its default."
         )
     return clone(model).set_params(fit_intercept=False)
 
@@ -290,10 +286,7 @@ def _coefficients(model: Any, p: int) -> Floats:
     coef = coef.ravel()
     if len(coef) != p:
         raise MismatchError(
-            f"The model was fitted with {len(coef)} features, but X has {p}. Give the features that it was fitted "
-            "with.",
-            expected=(len(coef),),
-            got=(p,),
+            f"The model was fitted with {len(coef)} features, but X has {p}. Give the features that it was fitted with."
         )
     return np.concatenate([np.ravel(model.intercept_), coef]) if model.fit_intercept else coef
 

@@ -319,16 +319,12 @@ def _checked(sample_weight: Any, n: int) -> Floats:
     except (TypeError, ValueError):
         kind = np.asarray(sample_weight).dtype
         raise MismatchError(
-            f"sample_weight holds {kind}, but weights are numbers. Give one number for each row, such as fit.weights.",
-            expected=("numbers",),
-            got=(str(kind),),
+            f"sample_weight holds {kind}, but weights are numbers. Give one number for each row, such as fit.weights."
         ) from None
     if w.shape != (n,):
         raise MismatchError(
             f"sample_weight has shape {w.shape}, but X has {number_of_rows(n)}. Give one weight for each row of X, in "
-            "the same order.",
-            expected=(n,),
-            got=w.shape,
+            "the same order."
         )
     wrong = np.flatnonzero(~(np.isfinite(w) & (w >= 0)))
     if len(wrong):

@@ -14,7 +14,6 @@ from sklearn.utils.validation import validate_data
 
 from vardi._estimate.draws import Method, draw
 from vardi._inputs.given import Biases, Known, Labels
-from vardi._inputs.old_names import answering_shares
 from vardi.learn.xy_pool import debias_rows, take, with_targets
 
 
@@ -79,7 +78,6 @@ class DebiasedResampler(BaseEstimator):  # type: ignore[misc]
     True
     """
 
-    @answering_shares
     def __init__(
         self,
         *,

@@ -27,7 +27,6 @@ from vardi._fit.sample import DebiasedSample
 from vardi._inputs.folds import dealt_out
 from vardi._inputs.frames import as_frame
 from vardi._inputs.given import Biases, ByRow, Known, Labels
-from vardi._inputs.old_names import shares_argument
 from vardi._inputs.pool import Name
 from vardi._types import Floats, Integers
 from vardi.errors import InvalidBiasError, MismatchError
@@ -51,7 +50,6 @@ def debiased_risk(
     target: str | None = None,
     random_state: Any = 0,
     level: float = 0.95,
-    shares: Any = None,
 ) -> Any:
     r"""Estimate the risk of a learner over the population by cross-validation on biased samples.
 
@@ -94,8 +92,6 @@ def debiased_risk(
         For reproducible folds.
     level : float
         Coverage of the interval.
-    shares
-        The former name of ``known``: gives an error that shows what to write.
 
     Returns
     -------
@@ -125,12 +121,10 @@ def debiased_risk(
     >>> print(risks[0] - risks[1])  # a parabola does better over the population
     0.0744 ± 0.0094 (95%: 0.0559 to 0.0929)
     """
-    if shares is not None:
-        raise shares_argument(shares)
     several = isinstance(estimator, list | tuple)
     estimators = list(estimator) if several else [estimator]
     if not estimators:
-        raise MismatchError("The list of estimators is empty. Give at least one.", expected=("estimator",), got=())
+        raise MismatchError("The list of estimators is empty. Give at least one.")
     for one in estimators:
         if not has_fit_parameter(one, "source"):
             require_weight_use(one)
@@ -191,9 +185,7 @@ def _folds(
         strata = strata * len(classes) + codes
     if isinstance(cv, int | np.integer):
         if not 2 <= cv <= n:
-            raise MismatchError(
-                f"cv is {cv}, but {n} rows can be split into 2 to {n} folds.", expected=(2, n), got=(cv,)
-            )
+            raise MismatchError(f"cv is {cv}, but {n} rows can be split into 2 to {n} folds.")
         fold = dealt_out(fit.held.pool.source, fit.held.dependence, strata, int(cv), rng)
         pairs: Any = ((np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(int(cv)))
     else:
@@ -204,18 +196,14 @@ def _folds(
         if np.isin(test, train).any():
             raise MismatchError(
                 "A fold of cv trains on rows that it also holds out, so their loss would be too small. Give folds "
-                "that do not overlap.",
-                expected=("train and test apart",),
-                got=("rows in both",),
+                "that do not overlap."
             )
         held_out[test] = True
         yield train, test
     if not held_out.all():
         raise MismatchError(
             f"cv never holds out {int((~held_out).sum())} of {n} rows, and the risk over the population needs the loss "
-            "of every row. Give folds that hold out each row.",
-            expected=(n,),
-            got=(int(held_out.sum()),),
+            "of every row. Give folds that hold out each row."
         )
 
 
@@ -278,9 +266,7 @@ class DebiasedScorer:
         elif self._metric is not None and "sample_weight" not in signature(self._metric._score_func).parameters:
             raise MismatchError(
                 f"The metric of {scoring} takes no sample_weight, so its rows cannot be weighted. Give one that does, "
-                f"or a loss: {', '.join(map(repr, LOSSES))}.",
-                expected=("sample_weight",),
-                got=(str(scoring),),
+                f"or a loss: {', '.join(map(repr, LOSSES))}."
             )
 
     def __call__(self, estimator: Any, X: Any, y: Any = None, *, sample_weight: Any = None) -> float:
@@ -313,7 +299,7 @@ class DebiasedScorer:
         biases = {name: bias for name, bias in named.items() if self.fit.sizes[name] > 0}
         try:
             if not biases:
-                raise MismatchError("The fit has its biases only as a matrix.", expected=("biases",), got=("matrix",))
+                raise MismatchError("The fit has its biases only as a matrix.")
             read: dict[Name, Any] = self.fit.held.known_functions()
             rows: Any = joined(X, y, self.target, {**biases, **read})
             return np.asarray(self.fit.weigh(rows))

@@ -95,9 +95,7 @@ def coefficient_sensitivity(
     if coefficient not in solved.names:
         raise MismatchError(
             f"No coefficient {coefficient!r}. The coefficients are {', '.join(map(repr, solved.names))}."
-            f"{suggest(coefficient, solved.names)}",
-            expected=solved.names,
-            got=(coefficient,),
+            f"{suggest(coefficient, solved.names)}"
         )
     j = solved.names.index(coefficient)
     estimate = Estimate.from_influence(float(solved.theta[j]), solved.influence.column(j))

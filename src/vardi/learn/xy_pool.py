@@ -47,17 +47,13 @@ def debias_rows(
     if biases is None and source is not None:
         raise MismatchError(
             "source names several samples, but there are no biases, so it is unknown how they were drawn. Give "
-            "biases= by label; 1 means that a sample was drawn without bias.",
-            expected=("biases",),
-            got=(None,),
+            "biases= by label; 1 means that a sample was drawn without bias."
         )
     by_name: dict[Name, Any] = {"all": 1} if biases is None else as_named(biases, "biases")
     if source is None and len(by_name) != 1:
         raise MismatchError(
             f"There are biases for {show(by_name)}, but source=None does not say which sample each row belongs to. "
-            "Give source= with a label for each row.",
-            expected=by_name,
-            got=(None,),
+            "Give source= with a label for each row."
         )
     read = known_biases(known, by_name) if isinstance(known, Mapping) else {}
     rows: Any = joined(
@@ -87,11 +83,7 @@ def joined(X: Any, y: Any, target: str | None, biases: Mapping[Name, Any]) -> Fr
     targets = _targets(in_order(y, (rows,), "y"), target)
     for values in targets.values():
         if len(values) != len(rows):
-            raise MismatchError(
-                f"y has {len(values)} values, but X has {len(rows)} rows. Give one for each row.",
-                expected=(len(rows),),
-                got=(len(values),),
-            )
+            raise MismatchError(f"y has {len(values)} values, but X has {len(rows)} rows. Give one for each row.")
     own = rows.columns
     for name, bias in zip(biases, as_biases(biases, tuple(biases)), strict=True):
         for column in bias.columns:
@@ -115,7 +107,7 @@ def _require_readable(column: str, who: str, own: tuple[str, ...], targets: Mapp
             f"which is not a column of X ({columns}), and y is None.{suggest(column, own)} Add the column to X; if it "
             "is the target, give y."
         )
-    raise MismatchError(f"{who} reads {column!r}, {text}", expected=(*own, *targets), got=(column,))
+    raise MismatchError(f"{who} reads {column!r}, {text}")
 
 
 def _targets(y: Any, target: str | None) -> dict[str, NDArray[Any]]:

@@ -140,9 +140,7 @@ def _fractions(fractions: Any) -> list[float]:
     if not parts or sorted(set(parts)) != parts or not 0.0 < parts[0] <= parts[-1] <= 1.0:
         raise MismatchError(
             f"The fractions are {parts}, but they must increase from above 0 to 1. Give increasing numbers, such "
-            "as [0.25, 0.5, 0.75, 1].",
-            expected=("increasing, up to 1",),
-            got=tuple(parts),
+            "as [0.25, 0.5, 0.75, 1]."
         )
     return parts
 
@@ -153,8 +151,6 @@ def _states(fit: DebiasedSample, states: Sequence[Name] | None) -> tuple[Name, N
         states = (there[0], there[-1])
     if isinstance(states, str) or len(states) != 2 or states[0] == states[1]:
         raise MismatchError(
-            f"states= is {states!r}, but a difference is between two states. Give two names out of {fit.names}.",
-            expected=fit.names,
-            got=(states,),
+            f"states= is {states!r}, but a difference is between two states. Give two names out of {fit.names}."
         )
     return states[0], states[1]

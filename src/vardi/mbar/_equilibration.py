@@ -83,9 +83,7 @@ def inefficiencies(fit: DebiasedSample) -> dict[Name, float]:
     if not worth[0]:
         raise MismatchError(
             "The fit was made without series=, so its errors treat frames as independent, and there is no "
-            "statistical inefficiency. Give series=True if frames are in time order.",
-            expected=("series",),
-            got=(None,),
+            "statistical inefficiency. Give series=True if frames are in time order."
         )
     fewest = dict(zip(fit.names, np.min(worth, axis=0).tolist(), strict=True))
     return {name: rows / fewest[name] for name, rows in fit.sizes.items() if rows}
@@ -182,9 +180,7 @@ def equilibration(values: Any, source: Any = None) -> Equilibration:
     labels = np.zeros(len(x), np.int64) if source is None else as_array(source, "source")
     if labels.shape != x.shape:
         raise MismatchError(
-            f"source has shape {labels.shape}, but there are {len(x)} frames. Give the simulation of each frame.",
-            expected=x.shape,
-            got=labels.shape,
+            f"source has shape {labels.shape}, but there are {len(x)} frames. Give the simulation of each frame."
         )
     states, codes = np.unique(labels, return_inverse=True)
     kept = np.zeros(len(x), bool)
@@ -240,8 +236,6 @@ def _series(values: Any) -> Floats:
         )
         raise MismatchError(
             f"The series {fact}, but a time series has one number for each frame. Give an array of shape (N,) "
-            "without missing values, in time order.",
-            expected=("(N,)",),
-            got=(array.shape,),
+            "without missing values, in time order."
         )
     return array.astype(np.float64)

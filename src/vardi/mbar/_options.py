@@ -1,8 +1,7 @@
-"""Arguments of pymbar that this solver does not need: checked, and logged to ``vardi.mbar``."""
+"""Options of pymbar that decide how errors are computed."""
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import numpy as np
@@ -10,44 +9,6 @@ import numpy as np
 from vardi.errors import MismatchError
 
 METHODS = ("svd-ew", "svd", "approximate", "bootstrap")
-STARTS = ("zeros", "mean-reduced-potential", "BAR")
-PROTOCOLS = ("default", "robust", "jax")
-log = logging.getLogger("vardi.mbar")
-
-
-def note_solver_options(
-    K: int, initial_f_k: Any, initialize: str, solver_protocol: Any, bootstrap_solver_protocol: Any
-) -> None:
-    """Refuse invalid options, and log that those of pymbar's solvers have no effect."""
-    if initial_f_k is not None and np.shape(initial_f_k) != (K,):
-        raise MismatchError(
-            f"initial_f_k has shape {np.shape(initial_f_k)}, but there are {K} states. Leave it out: the solver finds "
-            "its own start.",
-            expected=(K,),
-            got=np.shape(initial_f_k),
-        )
-    if initialize not in STARTS:
-        raise MismatchError(
-            f"initialize is {initialize!r}. Leave it out, since the solver finds its own start, or give one of "
-            f"{', '.join(map(repr, STARTS))}.",
-            expected=STARTS,
-            got=(initialize,),
-        )
-    protocols = {"solver_protocol": solver_protocol, "bootstrap_solver_protocol": bootstrap_solver_protocol}
-    for name, given in protocols.items():
-        if isinstance(given, str) and given not in PROTOCOLS:
-            raise MismatchError(
-                f"{name} is {given!r}. Leave it out, since there is one solver, or give one of "
-                f"{', '.join(map(repr, PROTOCOLS))}.",
-                expected=PROTOCOLS,
-                got=(given,),
-            )
-    named = [name for name, given in protocols.items() if given is not None]
-    named += ["initial_f_k"] * (initial_f_k is not None) + ["initialize"] * (initialize != "zeros")
-    if named:
-        log.info(
-            "%s: not used. Newton's method finds its own start, and its solution has a certificate.", ", ".join(named)
-        )
 
 
 def as_bootstraps(n_bootstraps: Any) -> int:
@@ -56,9 +17,7 @@ def as_bootstraps(n_bootstraps: Any) -> int:
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0 or n == 1:
         raise MismatchError(
             f"n_bootstraps is {n_bootstraps!r}, but it must be a number of refits. Give 0 for none, or 2 or more; 200 "
-            "is usual.",
-            expected=(0, "2 or more"),
-            got=(n_bootstraps,),
+            "is usual."
         )
     return int(n)
 
@@ -67,15 +26,9 @@ def uncertainty(method: str | None, n_bootstraps: int) -> str:
     """Return the method by which errors are computed."""
     method = "svd-ew" if method is None else method
     if method not in METHODS:
-        raise MismatchError(
-            f"uncertainty_method is {method!r}. Give one of {', '.join(map(repr, METHODS))}.",
-            expected=METHODS,
-            got=(method,),
-        )
+        raise MismatchError(f"uncertainty_method is {method!r}. Give one of {', '.join(map(repr, METHODS))}.")
     if method == "bootstrap" and not n_bootstraps:
         raise MismatchError(
-            "uncertainty_method is 'bootstrap', but no refits were asked for. Write MBAR(u_kn, N_k, n_bootstraps=200).",
-            expected=("n_bootstraps",),
-            got=(0,),
+            "uncertainty_method is 'bootstrap', but no refits were asked for. Write MBAR(u_kn, N_k, n_bootstraps=200)."
         )
     return method

@@ -16,9 +16,7 @@ def as_sizes(N_k: Any) -> Integers:
     if sizes.ndim != 1 or sizes.dtype.kind not in "iuf" or (sizes < 0).any() or (sizes % 1).any():
         raise MismatchError(
             f"N_k is {np.array2string(sizes, threshold=10)}. It counts the rows of each state: give whole numbers, 0 "
-            "for a state that was not simulated.",
-            expected=("whole numbers",),
-            got=(str(sizes.dtype),),
+            "for a state that was not simulated."
         )
     return sizes.astype(np.int64)
 
@@ -33,9 +31,7 @@ def by_state(u: Any, N_k: Integers, what: str = "u_kn") -> Floats:
     if u.ndim != 2 or u.shape[1] != n:
         raise MismatchError(
             f"{what} has shape {u.shape}, but N_k counts {n} rows. Give a column for each row, in all states: an array "
-            f"of shape (states, {n}).",
-            expected=("states", n),
-            got=u.shape,
+            f"of shape (states, {n})."
         )
     return u
 
@@ -50,9 +46,7 @@ def by_row(values: Any, N_k: Integers, what: str) -> Floats:
         values = values[0]
     if values.shape != (n,):
         raise MismatchError(
-            f"{what} has shape {values.shape}, but N_k counts {n} rows. Give a number for each of them.",
-            expected=(n,),
-            got=values.shape,
+            f"{what} has shape {values.shape}, but N_k counts {n} rows. Give a number for each of them."
         )
     return values
 
@@ -62,9 +56,7 @@ def _unpadded(values: Floats, N_k: Integers, what: str) -> Floats:
     if len(values) != len(N_k) or values.shape[2] < N_k.max(initial=0):
         raise MismatchError(
             f"{what} has shape {values.shape}, but N_k counts up to {N_k.max(initial=0)} rows in each of {len(N_k)} "
-            "samples. Give an array of shape (samples, states, rows), padded where samples are shorter.",
-            expected=(len(N_k), "states", int(N_k.max(initial=0))),
-            got=values.shape,
+            "samples. Give an array of shape (samples, states, rows), padded where samples are shorter."
         )
     return np.concatenate([one[:, :size] for one, size in zip(values, N_k, strict=True)], axis=1)
 
@@ -82,9 +74,7 @@ def as_source(x_kindices: Any, N_k: Integers) -> Integers:
             f"has {counts.tolist()} rows of each state" if inside else f"is not a list of states 0 to {len(N_k) - 1}"
         )
         raise MismatchError(
-            f"x_kindices {found}, but N_k counts {N_k.tolist()}. Give the state that each row was drawn in.",
-            expected=tuple(N_k.tolist()),
-            got=tuple(counts.tolist()),
+            f"x_kindices {found}, but N_k counts {N_k.tolist()}. Give the state that each row was drawn in."
         )
     return source.astype(np.int64)
 

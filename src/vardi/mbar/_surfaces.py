@@ -38,9 +38,7 @@ def as_points(x: Any, dims: int, what: str) -> Floats:
     if points.ndim != 2 or points.shape[1] != dims:
         raise MismatchError(
             f"{what} has shape {np.shape(x)}, but the surface has {dims} dimension{'' if dims == 1 else 's'}. Give a "
-            f"point in each row: an array of shape (points, {dims}).",
-            expected=("points", dims),
-            got=np.shape(x),
+            f"point in each row: an array of shape (points, {dims})."
         )
     return points
 
@@ -68,9 +66,7 @@ class Histogram:
         if "bin_edges" not in given:
             raise MismatchError(
                 "histogram_parameters has no bin_edges, but a histogram needs them. Give the edges in each dimension, "
-                'as in {"bin_edges": numpy.linspace(0, 1, 21)}.',
-                expected=("bin_edges",),
-                got=tuple(given),
+                'as in {"bin_edges": numpy.linspace(0, 1, 21)}.'
             )
         raw = given["bin_edges"]
         edges = tuple(np.asarray(one, np.float64) for one in ([raw] if np.ndim(raw[0]) == 0 else raw))
@@ -79,16 +75,12 @@ class Histogram:
             if one.ndim != 1 or len(one) < 2 or not (np.diff(one) > 0).all():
                 raise MismatchError(
                     f"The bin edges are {np.array2string(one, threshold=6)}, but they must increase. Give two or "
-                    "more in each dimension, from low to high.",
-                    expected=("increasing",),
-                    got=one.shape,
+                    "more in each dimension, from low to high."
                 )
             if period is not None and not np.isclose(one[-1] - one[0], period, rtol=1e-9):
                 raise MismatchError(
                     f"The bins go from {one[0]:g} to {one[-1]:g}, but the period is {period:g}. Let them cover it "
-                    "exactly once.",
-                    expected=(period,),
-                    got=(float(one[-1] - one[0]),),
+                    "exactly once."
                 )
         return cls(edges, periods)
 
@@ -162,23 +154,15 @@ class Kernel:
         _require_known(given, ("bandwidth", "kernel", "period", *OF_SPEED), "kde_parameters")
         width, kind = given.get("bandwidth", 1.0), given.get("kernel", "gaussian")
         if isinstance(width, str) or not isfinite(width) or width <= 0:
-            raise MismatchError(
-                f"The bandwidth is {width!r}. Give a number above 0, in units of the coordinate.",
-                expected=("more than 0",),
-                got=(width,),
-            )
+            raise MismatchError(f"The bandwidth is {width!r}. Give a number above 0, in units of the coordinate.")
         if kind not in KERNELS:
-            raise MismatchError(
-                f"The kernel is {kind!r}. Give one of {', '.join(map(repr, KERNELS))}.", expected=KERNELS, got=(kind,)
-            )
+            raise MismatchError(f"The kernel is {kind!r}. Give one of {', '.join(map(repr, KERNELS))}.")
         periods = _periods(given.get("period"), dims)
         narrow = min((period for period in periods if period is not None), default=np.inf)
         if width * WIDEST > narrow:
             raise MismatchError(
                 f"The bandwidth {width:g} is more than a sixth of the period {narrow:g}, so a kernel would "
-                "overlap itself. Give a smaller one.",
-                expected=(narrow / WIDEST,),
-                got=(width,),
+                "overlap itself. Give a smaller one."
             )
         return cls(float(width), kind, periods)
 
@@ -239,9 +223,7 @@ def _periods(given: Any, dims: int) -> tuple[float | None, ...]:
     if len(periods) != dims or not all(one is None or (isfinite(one) and one > 0) for one in periods):
         raise MismatchError(
             f"period is {given!r}, but there {'is 1 dimension' if dims == 1 else f'are {dims} dimensions'}. Give the "
-            "period of each, None where it has none.",
-            expected=(dims,),
-            got=(given,),
+            "period of each, None where it has none."
         )
     return tuple(None if one is None else float(one) for one in periods)
 
@@ -249,8 +231,4 @@ def _periods(given: Any, dims: int) -> tuple[float | None, ...]:
 def _require_known(given: Mapping[str, Any], known: tuple[str, ...], what: str) -> None:
     for name in given:
         if name not in known:
-            raise MismatchError(
-                f"{what} has {name!r}, which is not one of its parameters. Give {', '.join(known)}.",
-                expected=known,
-                got=tuple(given),
-            )
+            raise MismatchError(f"{what} has {name!r}, which is not one of its parameters. Give {', '.join(known)}.")

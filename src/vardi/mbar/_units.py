@@ -43,17 +43,11 @@ def factor(unit: Any) -> float:
     """Return how many units of energy there are in a kJ/mol (or in a kT), or refuse an unknown unit."""
     if unit not in get_args(Unit):
         raise MismatchError(
-            f"There is no unit {unit!r}.{suggest(unit, get_args(Unit))} Give one of {', '.join(get_args(Unit))}.",
-            expected=get_args(Unit),
-            got=(unit,),
+            f"There is no unit {unit!r}.{suggest(unit, get_args(Unit))} Give one of {', '.join(get_args(Unit))}."
         )
     return 1.0 / CALORIE if unit == "kcal/mol" else 1.0
 
 
 def _require_temperature(temperature: Any) -> None:
     if not isinstance(temperature, int | float) or not 0.0 < temperature < math.inf:
-        raise MismatchError(
-            f"The temperature is {temperature!r}, but it must be positive. Give it in kelvin.",
-            expected=("above 0",),
-            got=(temperature,),
-        )
+        raise MismatchError(f"The temperature is {temperature!r}, but it must be positive. Give it in kelvin.")

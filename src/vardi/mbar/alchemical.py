@@ -76,9 +76,7 @@ class AlchemicalEstimator(BaseEstimator):  # type: ignore[misc]
         if isinstance(initial_f_k, str) and initial_f_k != "BAR":
             raise MismatchError(
                 f"initial_f_k is {initial_f_k!r}. Only `BAR` is supported as string input to `initial_f_k`: leave it "
-                "out, since the solver finds its own start.",
-                expected=("BAR", None),
-                got=(initial_f_k,),
+                "out, since the solver finds its own start."
             )
         self.maximum_iterations = maximum_iterations
         self.relative_tolerance = relative_tolerance
@@ -173,9 +171,7 @@ def _states_of(u_nk: Any) -> tuple[Integers, Integers]:
     if getattr(getattr(u_nk, "index", None), "nlevels", 1) < 2:
         raise MismatchError(
             "u_nk has no index of time and state. Give a frame as alchemlyb's parsers make it: levels of the index "
-            "after the first are the state that a row was drawn in, columns the states that its potential is given in.",
-            expected=("time", "state"),
-            got=(type(u_nk).__name__,),
+            "after the first are the state that a row was drawn in, columns the states that its potential is given in."
         )
     codes, drawn = u_nk.index.droplevel(0).factorize()
     place = {state: k for k, state in enumerate(u_nk.columns.tolist())}
@@ -183,9 +179,7 @@ def _states_of(u_nk: Any) -> tuple[Integers, Integers]:
     if missing:
         raise MismatchError(
             f"Rows of u_nk were drawn in state {missing[0]}, but no column has the potential in it. Add that column, "
-            "or leave out its rows.",
-            expected=tuple(place),
-            got=tuple(missing),
+            "or leave out its rows."
         )
     source = np.array([place[state] for state in drawn.tolist()])[codes]
     return source, np.bincount(source, minlength=len(place))

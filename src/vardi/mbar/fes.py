@@ -136,9 +136,7 @@ class FES:
         if fes_type not in ("histogram", "kde"):
             kernels = " Splines are not supported: a kernel gives a surface without bins, with its error."
             raise MismatchError(
-                f"fes_type is {fes_type!r}.{kernels if fes_type == 'spline' else ''} Give 'histogram' or 'kde'.",
-                expected=("histogram", "kde"),
-                got=(fes_type,),
+                f"fes_type is {fes_type!r}.{kernels if fes_type == 'spline' else ''} Give 'histogram' or 'kde'."
             )
         bins = Histogram.of(histogram_parameters) if fes_type == "histogram" else None
         self._rows = self._coordinate(x_n, None if bins is None else bins.dims)
@@ -161,9 +159,7 @@ class FES:
         if not np.isfinite(x).all():
             row = int(np.flatnonzero(~np.isfinite(x).all(axis=1))[0])
             raise MismatchError(
-                f"x_n is {x[row]} in row {row}, but every row needs a place on the surface. Give finite numbers.",
-                expected=("finite numbers",),
-                got=(float(x[row][~np.isfinite(x[row])][0]),),
+                f"x_n is {x[row]} in row {row}, but every row needs a place on the surface. Give finite numbers."
             )
         return x
 
@@ -174,9 +170,7 @@ class FES:
         bins = "" if dims is None else f" and bins in {dims} dimension{'' if dims == 1 else 's'}"
         raise MismatchError(
             f"x_n has shape {shape}, but there are {len(self.fit)} rows{bins}. Give the coordinate of each row, in "
-            "each dimension.",
-            expected=(len(self.fit), dims),
-            got=shape,
+            "each dimension."
         )
 
     def _state(self, u_n: Any) -> Target:
@@ -185,16 +179,12 @@ class FES:
             if u_n is not None:
                 raise MismatchError(
                     "u_n is the potential of a state, but a fit has only its population. Give None, and declare the "
-                    "biases of the fit relative to the state of interest.",
-                    expected=(None,),
-                    got=(type(u_n).__name__,),
+                    "biases of the fit relative to the state of interest."
                 )
             return InPopulation(self.fit)
         if u_n is None:
             raise MismatchError(
-                "u_n is None, but a surface belongs to a state. Give the reduced potential of each row there.",
-                expected=(self.mbar.N,),
-                got=(None,),
+                "u_n is None, but a surface belongs to a state. Give the reduced potential of each row there."
             )
         potential = by_row(u_n, self.mbar.N_k, "u_n")
         require_potentials(potential[None, :])
@@ -229,9 +219,7 @@ class FES:
             differences ``df_ij``, their standard errors.
         """
         if self._surface is None:
-            raise MismatchError(
-                "No surface has been generated. Call generate_fes first.", expected=("generate_fes",), got=("get_fes",)
-            )
+            raise MismatchError("No surface has been generated. Call generate_fes first.")
         self._require(reference_point, fes_reference, uncertainty_method)
         points = as_points(x, self._surface.dims, "x")
         places, asked = self._places(points)
@@ -251,28 +239,20 @@ class FES:
     def _require(self, reference_point: str, fes_reference: Any, uncertainty_method: str | None) -> None:
         if reference_point not in REFERENCES:
             raise MismatchError(
-                f"reference_point is {reference_point!r}. Give one of {', '.join(map(repr, REFERENCES))}.",
-                expected=REFERENCES,
-                got=(reference_point,),
+                f"reference_point is {reference_point!r}. Give one of {', '.join(map(repr, REFERENCES))}."
             )
         if reference_point == "from-specified" and fes_reference is None:
             raise MismatchError(
-                "reference_point is 'from-specified', but no point was given. Give it as fes_reference.",
-                expected=("fes_reference",),
-                got=(None,),
+                "reference_point is 'from-specified', but no point was given. Give it as fes_reference."
             )
         if uncertainty_method not in ERRORS:
             raise MismatchError(
-                f"uncertainty_method is {uncertainty_method!r}. Give None, 'analytical' or 'bootstrap'.",
-                expected=ERRORS,
-                got=(uncertainty_method,),
+                f"uncertainty_method is {uncertainty_method!r}. Give None, 'analytical' or 'bootstrap'."
             )
         if uncertainty_method == "bootstrap" and not self._n_bootstraps:
             raise MismatchError(
                 "uncertainty_method is 'bootstrap', but no refits were asked for. Write generate_fes(..., "
-                "n_bootstraps=200).",
-                expected=("n_bootstraps",),
-                got=(0,),
+                "n_bootstraps=200)."
             )
 
     def _places(self, points: Floats) -> tuple[Integers, Any]:
@@ -303,9 +283,7 @@ class FES:
             if outside or self._target.means(found)[0] == 0.0:
                 raise MismatchError(
                     f"The reference point {point} lies {'outside the bins' if outside else 'where there are no rows'}. "
-                    "Give one that has rows.",
-                    expected=("a point with rows",),
-                    got=(point,),
+                    "Give one that has rows."
                 )
             return found
         if isinstance(surface, Kernel):

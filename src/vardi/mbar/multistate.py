@@ -12,7 +12,7 @@ from vardi._fit.debias import debias_matrix
 from vardi._types import Floats, Integers
 from vardi.errors import MismatchError
 from vardi.mbar._answers import StateAnswers
-from vardi.mbar._options import as_bootstraps, note_solver_options, uncertainty
+from vardi.mbar._options import as_bootstraps, uncertainty
 from vardi.mbar._potentials import as_sizes, as_source, by_row, by_state, require_potentials
 from vardi.mbar._weights import StateWeights, differences, errors_of_differences, spread_of_differences
 
@@ -42,7 +42,7 @@ class MBAR:
         How many rows were drawn in each state; 0 for a state that was not simulated.
     maximum_iterations, relative_tolerance, verbose, initial_f_k, solver_protocol, initialize, bootstrap_solver_protocol
         Options of pymbar's solvers, which change nothing here: Newton's method solves the equations to a relative error
-        of 1e-10, with a certificate. Those that are given are checked, and noted in the log of ``vardi.mbar``.
+        of 1e-10, with a certificate. They are accepted so that scripts run unchanged.
     x_kindices : array of int of shape (n,), optional
         The state that each row was drawn in; by default rows are ordered by state.
     n_bootstraps : int
@@ -102,13 +102,10 @@ class MBAR:
         if len(self.N_k) != self.K:
             raise MismatchError(
                 f"u_kn has {self.K} states, but N_k counts the rows of {len(self.N_k)}. Give 0 rows for a state that "
-                "was not simulated.",
-                expected=(len(self.N_k),),
-                got=(self.K,),
+                "was not simulated."
             )
         require_potentials(self.u_kn)
         self.x_kindices: Integers = as_source(x_kindices, self.N_k)
-        note_solver_options(self.K, initial_f_k, initialize, solver_protocol, bootstrap_solver_protocol)
         self.n_bootstraps = as_bootstraps(n_bootstraps)
         self._seed = np.random.SeedSequence(rseed).entropy
         given = {"series": series, "clusters": clusters}
@@ -277,20 +274,14 @@ class MBAR:
             ``mu`` and ``sigma``, of shape (L,) or, as differences j minus i, (L, L); ``Theta`` if it is asked for.
         """
         if output not in ("averages", "differences"):
-            raise MismatchError(
-                f"output is {output!r}. Give 'averages' or 'differences'.",
-                expected=("averages", "differences"),
-                got=(output,),
-            )
+            raise MismatchError(f"output is {output!r}. Give 'averages' or 'differences'.")
         u_ln = self.u_kn if u_kn is None else self._potentials(u_kn)
         if state_dependent:
             A = by_state(A_n, self.N_k, "A_n")
             if len(A) != len(u_ln):
                 raise MismatchError(
                     f"A_n has {len(A)} rows, but there are {len(u_ln)} states. Give one for each state, or "
-                    "state_dependent=False.",
-                    expected=(len(u_ln),),
-                    got=(len(A),),
+                    "state_dependent=False."
                 )
         else:
             A = by_row(A_n, self.N_k, "A_n")[None, :]

@@ -18,9 +18,9 @@ from vardi.biases import (
     Bias,
     ExpressionBias,
     FunctionFamily,
+    LearnedBias,
     ParametricBias,
     ProductBias,
-    SmoothedBias,
     WindowBias,
     as_bias,
     where,
@@ -28,13 +28,12 @@ from vardi.biases import (
 from vardi.biases._expressions.cells import Cells
 from vardi.biases._expressions.compile import NarwhalsTarget, compile_node
 from vardi.biases._expressions.nodes import Column, Node, is_condition
-from vardi.biases._fitted import FittedBias
 from vardi.errors import ExpressionError, InvalidBiasError, MismatchError, suggest
 from vardi.study._data import Data, Engine
 from vardi.study._engines import first_text, require_header, require_rows, schema
 from vardi.study._locate import Key
 from vardi.study._problems import Problems
-from vardi.study.schema import DEPENDS, OLD_KEYS, Biases, shown
+from vardi.study.schema import DEPENDS, Biases, shown
 
 _POLARS = nw.Implementation.POLARS  # holds rows in memory, too
 A_SHARE = "a number from 0 to 1"
@@ -60,19 +59,14 @@ class Columns:
                 self._require_of_rows(key, name, bias, biases)
 
     def _require_of_rows(self, key: Key, name: str, bias: Bias, biases: Biases) -> None:
-        """Note windows beside other samples, weights missing from their own sample, and either of them in an engine."""
-        kinds = [part for part in getattr(bias, "factors", (bias,)) if isinstance(part, FittedBias | WindowBias)]
-        if kinds and self.engine != "memory":
+        """Note windows beside other samples, and windows and learned biases in an engine."""
+        of_rows = any(isinstance(part, LearnedBias | WindowBias) for part in getattr(bias, "factors", (bias,)))
+        if of_rows and self.engine != "memory":
             remedy = f'needs rows in memory, and the engine is {self.engine}. Write engine = "memory".'
             self.problems.add(key, f"The bias of {name!r}, {bias}, {remedy}")
         if isinstance(bias, WindowBias) and len(biases) > 1:
             remedy = "A window belongs to its row, and the rows of other samples have none. Debias this sample alone."
             self.problems.add(key, f"The bias of {name!r} is a window for each row, beside other samples. {remedy}")
-        for part in kinds:
-            own = next((found for data, found in self.schemas.items() if data.name in (name, None)), None)
-            if isinstance(part, SmoothedBias) and own is not None and part.weight not in own:
-                near = suggest(part.weight, own)
-                self.problems.add(key, f"The bias of {name!r} regresses column {part.weight!r}, which it lacks.{near}")
 
     def require_own(self, places: dict[Data, Key], label: str | None) -> None:
         """Note columns of labels, counts and ids that are missing, and counts that are not numbers."""
@@ -130,10 +124,7 @@ class Columns:
         return found | {"population": sizes}
 
     def known(self, document: dict[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what is known of the population, or note a table under a former name."""
-        for old in OLD_KEYS:
-            if old in document:
-                self.problems.add((old,), f"[{old}] is now [known]. Write {_as_toml(document[old])}")
+        """Return what is known of the population."""
         given = document.get("known", {})
         if not isinstance(given, dict):
             message = "known must be a table: a sample, a column or a condition, each with its value in the population."
@@ -225,8 +216,7 @@ class Columns:
             near = suggest(column, self.schemas[lacking[0]])
             hint = f"which {lacking[0]} lacks.{near} Every sample must have it."
             if is_weight:
-                own = f"smoothed({ticked(column)}, columns that all samples have)"
-                hint += f" For a design weight that only one sample has, write {own}."
+                hint += " In place of a design weight, write one over its mean given columns that all samples have."
         self.problems.add(key, f"{what} reads column {column!r}, {hint}")
 
     def _require_number(self, key: Key, name: str) -> None:
@@ -236,8 +226,8 @@ class Columns:
             bias = self._parsed(key, f"The variable {name!r}", name)
             if isinstance(bias, ParametricBias):
                 self.problems.add(key, f"The variable {name!r} has parameters, which only a bias can have.")
-            elif isinstance(bias, FittedBias | WindowBias):
-                self.problems.add(key, f"The variable {name!r} is a window or a fitted bias, which has no mean.")
+            elif isinstance(bias, LearnedBias | WindowBias):
+                self.problems.add(key, f"The variable {name!r} is a window or a learned bias, which has no mean.")
             elif bias is not None and not bias.columns:
                 self.problems.add(key, f"The variable {name!r} reads no column, so it is constant.")
             elif bias is not None:
@@ -391,20 +381,6 @@ def _is_value(value: Any) -> bool:
 
 def _first(value: Any) -> float:
     return float(value[0] if isinstance(value, list) else value)
-
-
-def _as_toml(given: Any) -> str:
-    """Return a table of an earlier version under its new name, as one line."""
-    if not isinstance(given, dict):
-        return "[known], and a line for each known value."
-    lines = [f"{_toml_key(name)} = {value}" for name, value in given.items() if not isinstance(value, dict)]
-    tables = [
-        f"[known.{_toml_key(name)}] {', '.join(f'{_toml_key(key)} = {share}' for key, share in value.items())}"
-        for name, value in given.items()
-        if isinstance(value, dict)
-    ]
-    plain = [f"[known] {', '.join(lines)}"] if lines or not tables else []
-    return f"{'; '.join([*plain, *tables])} (each on a line of its own)."
 
 
 def _toml_key(name: str) -> str:

@@ -52,9 +52,7 @@ def _beside_data(opened: OpenStudy, ours: list[str]) -> list[str]:
         if name in theirs and same.get(name) != name:
             raise MismatchError(
                 f"The data have a column {name!r}, and so has a weights file. Rename it in the data, or write the "
-                "weights alone and join them by source and row.",
-                expected=ours,
-                got=(name,),
+                "weights alone and join them by source and row."
             )
     return [*ours, *(name for name in theirs if name not in ours)]
 
@@ -222,9 +220,7 @@ def _write_batches(relations: Sequence[Any], columns: Sequence[str], path: Path)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise MismatchError(
             f"A column of the data has several types: {first_line(error)} Convert it to one, or write the weights "
-            "alone and join them by source and row.",
-            expected=schemas[0].names,
-            got=schemas[-1].names,
+            "alone and join them by source and row."
         ) from error
     whole = pa.schema([whole.field(name) for name in columns])
     with _batch_writer(whole, path) as write:

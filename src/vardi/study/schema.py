@@ -14,7 +14,6 @@ from vardi.study._problems import Problems, printable
 
 DEPENDS = ("clusters", "series", "strata")
 KEYS = ("title", "sources", "pool", "biases", "states", "variables", "engine", "known", *DEPENDS, "population")
-OLD_KEYS = ("shares", "known_shares")
 SOURCE_KEYS = ("data", "table", "bias", "counts", "id")
 POOL_KEYS = ("data", "table", "source", "counts", "id")
 
@@ -27,7 +26,7 @@ class Declared:
 
     def __init__(self, document: dict[str, Any], path: Path, problems: Problems) -> None:
         self.document, self.path, self.problems = document, path, problems
-        problems.unknown_keys((), {key: value for key, value in document.items() if key not in OLD_KEYS}, KEYS)
+        problems.unknown_keys((), document, KEYS)
 
     def title(self) -> str:
         """Return the title, or the name of the file if there is none."""

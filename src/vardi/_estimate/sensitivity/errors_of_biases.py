@@ -51,9 +51,7 @@ def as_errors(held: Any, samples: Any, kind: str) -> Errors:
     """Return the errors asked for; raise if they are invalid."""
     if kind not in ("free", "common"):
         raise MismatchError(
-            f"kind is {kind!r}. Give 'free', where each bias errs on its own, or 'common', where all err alike.",
-            expected=("free", "common"),
-            got=(kind,),
+            f"kind is {kind!r}. Give 'free', where each bias errs on its own, or 'common', where all err alike."
         )
     sampled = [held.names[k] for k in held.states if held.rows.sizes[k]]
     if samples is None:
@@ -65,9 +63,7 @@ def as_errors(held: Any, samples: Any, kind: str) -> Errors:
         reason = f"No sample {unknown[0]!r} whose bias enters the weights" if wanted else "No sample was named"
         raise MismatchError(
             f"{reason}. The samples are {show(sampled)}.{suggest(unknown[0], sampled) if unknown else ''} Name those "
-            "whose biases may be wrong, or leave samples out for all.",
-            expected=sampled,
-            got=wanted,
+            "whose biases may be wrong, or leave samples out for all."
         )
     wrong = np.array([name in wanted for name in sampled])
     return Errors(tuple(name for name in sampled if name in wanted), wrong, kind == "common")

@@ -37,7 +37,7 @@ def slopes(rows: WeightedRows, influence: Influence, errors: Errors) -> Floats:
         columns = wrong[low : low + step]
 
         def block(part: slice, p: Floats, columns: Integers = columns) -> Floats:
-            found, shares = np.zeros(m), p * ((1.0 if counts is None else counts[part]) / rows.n)
+            found, shares = np.zeros(m), p * (counts[part] / rows.n)
             for j in range(m):
                 moved = influence.values[part, j] - influence.b[columns, j, None]
                 if owns:

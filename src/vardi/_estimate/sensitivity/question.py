@@ -64,9 +64,7 @@ class Question:
                 every = [self.held.names[k] for k in self.held.states]
                 raise MismatchError(
                     f"The values are recorded by {show(every)}, and it is their bias as a whole that may be wrong, "
-                    f"not that of {show(errors.names)} alone. Name all of them, or leave samples= out.",
-                    expected=every,
-                    got=errors.names,
+                    f"not that of {show(errors.names)} alone. Name all of them, or leave samples= out."
                 )
             reweighed = Reweighed(tangent, target)
             note = "The factor applies to their bias as a whole." if len(errors.wrong) > 1 else ""
@@ -141,9 +139,7 @@ def _factors(gammas: float | Sequence[float]) -> Floats:
     if not fine or (np.diff(factors) <= 0).any():
         raise MismatchError(
             f"gammas is {gammas!r}. A bias is wrong by a factor of 1 (not at all) or more: give finite numbers from 1 "
-            "on, each larger than the one before.",
-            expected=("increasing numbers from 1 on",),
-            got=(gammas,),
+            "on, each larger than the one before."
         )
     return factors
 

@@ -121,9 +121,7 @@ class Sensitivity:
         if value is None:
             if self.threshold is None:
                 raise MismatchError(
-                    "No value was given whose tipping point is sought. Give one here, or earlier as threshold=.",
-                    expected=("a number",),
-                    got=(None,),
+                    "No value was given whose tipping point is sought. Give one here, or earlier as threshold=."
                 )
             return self.tipping
         return self.find(require_number(value))
@@ -181,9 +179,5 @@ def factor_text(gamma: float) -> str:
 def require_number(value: float) -> float:
     """Return a threshold as a float, or raise if it is not a finite number."""
     if not isinstance(value, int | float | np.number) or not math.isfinite(value):
-        raise MismatchError(
-            f"{value!r} is not a value that an estimate could reach. Give a number.",
-            expected=("a number",),
-            got=(value,),
-        )
+        raise MismatchError(f"{value!r} is not a value that an estimate could reach. Give a number.")
     return float(value)

@@ -86,7 +86,7 @@ class Reweighed:
     @cached_property
     def _pi(self) -> Floats:
         counts = self.influence.strata.counts
-        return self.influence.weights * (1.0 if counts is None else counts) / self.influence.n
+        return self.influence.weights * counts / self.influence.n
 
     def end(self, gamma: float, side: int, before: End) -> End:
         """Return the exact end."""
@@ -139,7 +139,7 @@ class Search:
         self._weights = influence.weights
         self._source = (np.cumsum(sampled) - 1)[strata.source]
         self._counts = strata.counts
-        self._m = (np.ones(len(self._weights)) if strata.counts is None else strata.counts) / influence.n
+        self._m = strata.counts / influence.n
         self._n = influence.n
 
     @cached_property

@@ -16,7 +16,7 @@ from vardi.biases import Bias, ExpressionBias, FunctionFamily, ParametricBias, W
 from vardi.biases._expressions.cells import Cells
 from vardi.biases._expressions.compile import Compiled, NarwhalsTarget, compile_node
 from vardi.biases._expressions.nodes import Call, Constant
-from vardi.biases._fitted import FittedBias
+from vardi.biases._learned import LearnedBias
 from vardi.errors import InvalidBiasError, MissingValuesError, NeedsRowsError
 from vardi.errors._refusals import needs_rows
 
@@ -187,7 +187,7 @@ def missing_values(part: Part, target: NarwhalsTarget, columns: Sequence[str]) -
 
 
 def _computable(part: Bias, bias: Bias, name: str) -> Bias:
-    if any(isinstance(one, FittedBias | WindowBias) for one in getattr(part, "factors", (part,))):
+    if any(isinstance(one, LearnedBias | WindowBias) for one in getattr(part, "factors", (part,))):
         raise needs_rows(f"The bias of {name!r}, {bias},")
     if not is_computable(part):
         raise InvalidBiasError(

@@ -104,9 +104,7 @@ def as_engine_dependence(pool: LazyPool, clusters: Any, series: Any, strata: Any
     if strata is not None and clusters is None:
         raise MismatchError(
             "strata= without clusters= needs the deviation of every row within its stratum, but the rows are "
-            "lazy frames. Collect the columns you need, or name the column that identifies a row as clusters=.",
-            expected=("clusters",),
-            got=("strata",),
+            "lazy frames. Collect the columns you need, or name the column that identifies a row as clusters=."
         )
     columns = {what: _column(what, given[what]) for what in named if what != "population"}
     for what, column in columns.items():
@@ -133,9 +131,7 @@ def _column(what: str, given: Any) -> str:
     )
     raise MismatchError(
         f"{what} was given as {given if given is True else type(given).__name__}, but the rows are lazy frames. "
-        f"{remedy}",
-        expected=("column",),
-        got=(type(given).__name__,),
+        f"{remedy}"
     )
 
 
@@ -145,9 +141,7 @@ def _require_column(parts: Sequence[Part], what: str, column: str) -> None:
     kinds = [part.schema[column] for part in parts]
     if what == "series" and not all(kind.is_numeric() or kind.is_temporal() for kind in kinds):
         raise MismatchError(
-            f"series= names {column!r}, which holds {kinds[0]} and has no order in time. Give numbers or dates.",
-            expected=("numbers", "dates"),
-            got=(str(kinds[0]),),
+            f"series= names {column!r}, which holds {kinds[0]} and has no order in time. Give numbers or dates."
         )
 
 

@@ -22,8 +22,8 @@ from vardi._inputs.engine.survey import COUNTED, Draft, Survey, in_part, survey
 from vardi._inputs.engine.table import EngineTable
 from vardi._inputs.frames.names import require_read_as_names
 from vardi._inputs.pool import Name, Pool, as_biases, as_named, require_biases_for
-from vardi._inputs.smoothed import require_shared_columns
-from vardi._types import Floats
+from vardi._inputs.shared_columns import require_shared_columns
+from vardi._types import Floats, once
 from vardi.biases import Bias, ExpressionBias
 from vardi.biases._expressions.compile import NarwhalsTarget, require_columns
 from vardi.errors import InvalidBiasError, MismatchError
@@ -41,6 +41,7 @@ from vardi.errors._refusals import (
     too_many,
     unknown_label,
 )
+from vardi.errors._texts import show
 
 MOST_VALUES = 10_000  # most distinct values of a column that are brought into memory
 
@@ -58,9 +59,7 @@ def open_frames(samples: Any, biases: Any, *, source: Any, counts: Any) -> OpenF
         if given is not None and not isinstance(given, str):
             raise MismatchError(
                 f"{what} was given as {type(given).__name__}, but the rows are lazy frames. Name the column that "
-                "holds it.",
-                expected=("column",),
-                got=(type(given).__name__,),
+                "holds it."
             )
     by_name = as_named(biases, "biases")
     named: Mapping[Name, Any] = {None: samples} if source is not None else as_named(samples, "samples")
@@ -117,7 +116,7 @@ class OpenFrames:
         found = [_surveyed(part, declared, self.counts, limit, declared.ranged(alone=alone)) for part in self.parts]
         parts = tuple(part for part, _ in found)
         dependence = EngineDependence.none(len(self.names))
-        pool = LazyPool(self.names, self.biases, (), np.empty(0, np.int64), None, dependence, parts, declared, self)
+        pool = LazyPool(self.names, self.biases, (), np.empty(0, np.int64), once(0), dependence, parts, declared, self)
         return _checked(pool, [one for _, one in found])
 
 
@@ -208,19 +207,16 @@ def _opened(native: Any, label: str | None, codes: dict[Any, int], counts: str |
     """Return a frame as it is; raise if its columns cannot be used."""
     if isinstance(native, np.ndarray):
         raise MismatchError(
-            "A NumPy array cannot be combined with lazy frames, whose columns have names and types. Make it a frame.",
-            expected=("frame",),
-            got=("ndarray",),
+            "A NumPy array cannot be combined with lazy frames, whose columns have names and types. Make it a frame."
         )
     sample = None if name is None else str(name)
     with answering(sample):
         frame = as_lazy(native)
     schema = schema_of(frame, sample)
     require_read_as_names(schema, frame.implementation)
-    if any(column.startswith(PREFIX) for column in schema):
-        raise MismatchError(
-            f"Column names that begin with {PREFIX!r} are reserved by vardi. Rename them.", expected=(), got=schema
-        )
+    ours = [column for column in schema if column.startswith(PREFIX)]
+    if ours:
+        raise MismatchError(f"Column names that begin with {PREFIX!r} are reserved by vardi. Rename {show(ours)}.")
     return Part(frame, label, codes, counts is not None, name=sample)
 
 

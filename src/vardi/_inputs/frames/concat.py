@@ -23,9 +23,7 @@ def concat(frames: Sequence[Frame]) -> Frame:
     if len(kinds) > 1:
         raise MismatchError(
             f"The samples come from different libraries, {' and '.join(sorted(kinds))}, so they cannot be put into "
-            "one frame. Convert them to one library.",
-            expected=(library_of(frames[0]),),
-            got=sorted(kinds),
+            "one frame. Convert them to one library."
         )
     if isinstance(frames[0], NumpyFrame):
         return _concat_numpy([frame.native for frame in frames])
@@ -53,9 +51,7 @@ def _concat_numpy(arrays: list[np.ndarray]) -> Frame:
     forms = [array.dtype.names or array.shape[1:] for array in arrays]
     if len(set(forms)) > 1:
         raise MismatchError(
-            f"The arrays differ in their columns: {', '.join(map(str, forms))}. Give each the same columns.",
-            expected=(forms[0],),
-            got=forms,
+            f"The arrays differ in their columns: {', '.join(map(str, forms))}. Give each the same columns."
         )
     return NumpyFrame(np.concatenate(arrays))
 
@@ -81,9 +77,7 @@ def _concat_narwhals(frames: list[NarwhalsFrame]) -> Frame:
         parts = [part.select(*dtypes) for part in parts]
     if not dtypes:
         raise MismatchError(
-            "The samples have no columns, so their rows cannot be put into one frame. Give each a column.",
-            expected=("columns",),
-            got=(),
+            "The samples have no columns, so their rows cannot be put into one frame. Give each a column."
         )
     pool = nw.concat(parts, how="vertical" if same else "diagonal")
     if same and all(frame._is_series for frame in frames):
@@ -101,9 +95,7 @@ def _require_64_bits(name: str, dtypes: set[Any], frames: Sequence[NarwhalsFrame
                 found = sorted(map(str, dtypes))
                 raise MismatchError(
                     f"Column '{name}' is {' in one sample and '.join(found)} in another, and holds numbers that do not "
-                    "fit in a signed 64-bit integer. Convert it to one dtype, e.g. to text where it is an id.",
-                    expected=(found[0],),
-                    got=found,
+                    "fit in a signed 64-bit integer. Convert it to one dtype, e.g. to text where it is an id."
                 )
 
 
@@ -117,8 +109,4 @@ def _common(name: str, dtypes: set[Any]) -> Any:
     if all(dtype in (nw.String, nw.Categorical, nw.Enum) for dtype in dtypes):
         return nw.String
     found = sorted(map(str, dtypes))
-    raise MismatchError(
-        f"Column '{name}' is {' in one sample and '.join(found)} in another. Convert it to one dtype.",
-        expected=(found[0],),
-        got=found,
-    )
+    raise MismatchError(f"Column '{name}' is {' in one sample and '.join(found)} in another. Convert it to one dtype.")

@@ -17,7 +17,7 @@ from vardi._inputs.frames.names import require_read_as_names
 from vardi._types import Integers
 from vardi.biases import Bias, ExpressionBias, FrameExpressionBias, FunctionBias, ProductBias, ValuesBias
 from vardi.biases._expressions.compile import require_columns
-from vardi.biases._fitted import FittedValues
+from vardi.biases._learned import LearnedValues
 from vardi.biases._values import as_array, as_numbers, belongs_elsewhere, coded, index_of, read_only
 from vardi.errors import InvalidBiasError, MismatchError, VardiError, number_of_rows
 
@@ -61,16 +61,10 @@ def as_frame(rows: Any) -> Frame:
     if isinstance(data, nw.LazyFrame):
         raise MismatchError(
             f"Rows were given as a lazy frame ({type(rows).__module__}.{type(rows).__qualname__}), but this needs "
-            "rows in memory. Collect it first.",
-            expected=(ACCEPTED,),
-            got=(type(rows).__qualname__,),
+            "rows in memory. Collect it first."
         )
     read = "Read the file first, as by pandas.read_csv. " if isinstance(rows, str | os.PathLike) else ""
-    raise MismatchError(
-        f"Rows cannot be a {type(rows).__qualname__}. {read}Give {ACCEPTED}.",
-        expected=(ACCEPTED,),
-        got=(type(rows).__qualname__,),
-    )
+    raise MismatchError(f"Rows cannot be a {type(rows).__qualname__}. {read}Give {ACCEPTED}.")
 
 
 class Frame(ABC):
@@ -183,7 +177,7 @@ class Frame(ABC):
             return evaluate_expression(bias, self._eager(bias.library), sample)
         if isinstance(bias, FunctionBias):
             return self._function(bias, sample)
-        if isinstance(bias, FittedValues):
+        if isinstance(bias, LearnedValues):
             return bias.on(self.column)
         if isinstance(bias, ValuesBias):
             raise InvalidBiasError(
@@ -216,9 +210,7 @@ class Frame(ABC):
         if _is_reordered(returned, self.native):
             raise MismatchError(
                 f"The bias {bias}{of_sample} returned a series whose index is not that of the rows, so its values may "
-                "belong to other rows. Return them in the order of the rows, or an array.",
-                expected=("index of the rows",),
-                got=("another index",),
+                "belong to other rows. Return them in the order of the rows, or an array."
             )
         result = as_array(returned, f"The bias {bias}{of_sample}")
         if result.ndim == 0:
@@ -226,9 +218,7 @@ class Frame(ABC):
         if result.shape != (len(self),):
             raise MismatchError(
                 f"The bias {bias}{of_sample} returned values of shape {result.shape} for {number_of_rows(len(self))}. "
-                "It must return one number for each row, or one for all.",
-                expected=(len(self),),
-                got=result.shape,
+                "It must return one number for each row, or one for all."
             )
         numbers = as_numbers(result)
         if numbers is None:
@@ -248,9 +238,7 @@ class NumpyFrame(Frame):
         if native.ndim not in (1, 2) or (native.dtype.names and native.ndim != 1):
             raise MismatchError(
                 f"Rows were given as an array of {native.ndim} dimensions. Give one (a column) or two (rows by "
-                "columns).",
-                expected=(1, 2),
-                got=(native.ndim,),
+                "columns)."
             )
         if native.dtype.names:
             self._arrays = {name: native[name] for name in native.dtype.names}
@@ -422,9 +410,7 @@ def _same_name(names: Sequence[Any]) -> MismatchError:
     texts = [str(name) for name in names]
     twice = sorted({name for name in texts if texts.count(name) > 1})
     return MismatchError(
-        f"More than one column is named {', '.join(map(repr, twice))}, so the name is ambiguous. Rename them.",
-        expected=sorted(set(texts)),
-        got=texts,
+        f"More than one column is named {', '.join(map(repr, twice))}, so the name is ambiguous. Rename them."
     )
 
 

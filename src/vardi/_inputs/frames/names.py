@@ -42,7 +42,5 @@ def require_read_as_names(names: Iterable[str], implementation: nw.Implementatio
     if misread:
         engine, as_what = ("Polars", "a pattern of") if implementation.is_polars() else ("DuckDB", "a path to")
         raise MismatchError(
-            f"{engine} takes the column name {misread[0]!r} for {as_what} other columns' names. Rename it.",
-            expected=("plain names",),
-            got=misread,
+            f"{engine} takes the column name {misread[0]!r} for {as_what} other columns' names. Rename it."
         )

@@ -45,9 +45,7 @@ def drawn_rows(at: EngineMoments, n: int, seed: int | None, identity: str | None
     rows = sum(int(part.aggregates({"n": LENGTH})["n"]) for part in at.parts)
     if not 1 <= n <= rows:
         raise MismatchError(
-            f"{n} rows cannot be drawn without replacement from {rows}. Draw fewer, or with replacement.",
-            expected=(rows,),
-            got=(n,),
+            f"{n} rows cannot be drawn without replacement from {rows}. Draw fewer, or with replacement."
         )
     keys = [with_key(at, part, place, seed, identity) for place, part in enumerate(at.parts)]
     if len(at.parts) == 1:

@@ -51,9 +51,7 @@ def _numbered(part: Part, identity: str | None, what: str, *, clusters: bool) ->
     schema = part.schema
     if identity not in schema:
         raise MismatchError(
-            f"There is no column {identity!r} that identifies rows. Name one of {', '.join(map(repr, schema))}.",
-            expected=tuple(schema),
-            got=(identity,),
+            f"There is no column {identity!r} that identifies rows. Name one of {', '.join(map(repr, schema))}."
         )
     if schema[identity].is_integer():
         return lambda frame: frame.with_columns(**{ROW: nw.col(identity).cast(nw.Int64)})

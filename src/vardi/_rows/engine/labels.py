@@ -233,7 +233,7 @@ def _within(low: float, high: float) -> Callable[[nw.Expr], nw.Expr]:
 def _score_of(at: EngineMoments, h: EngineFunction, k: int) -> EngineFunction:
     def of(part: Part) -> nw.Expr:
         own = part.only(k, nw.lit(1.0))
-        residual = -at.point.x(k) if own is None else own - at.point.x(k)
+        residual = (0.0 if own is None else own) - at.point.x(k)  # narwhals 2.16 has no unary minus
         return h(part) * residual / at.point.weight
 
     return EngineFunction(of)

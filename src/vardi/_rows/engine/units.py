@@ -46,7 +46,7 @@ class UnitSums:
     @property
     def totals(self) -> Floats:
         """The sums over entries, of shape (E, m)."""
-        return np.asarray(membership(self.entry, len(self.units.rows), None) @ self.sums)
+        return np.asarray(membership(self.entry, len(self.units.rows)) @ self.sums)
 
 
 def sums_over_units(

@@ -105,9 +105,7 @@ def with_added(
         taken = schema_of(rows, part.name)
         if lost := [name for name in names if name in taken]:
             raise MismatchError(
-                f"There is already a column {lost[0]!r}, which would be lost. Rename it in the frame before the fit.",
-                expected=(lost[0],),
-                got=(lost[0],),
+                f"There is already a column {lost[0]!r}, which would be lost. Rename it in the frame before the fit."
             )
         columns = dict.fromkeys(names, nw.lit(0.0)) if part in dropped else dict(values(part))
         if part not in dropped and part.belongs is not None:

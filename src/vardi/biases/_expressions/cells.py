@@ -119,15 +119,13 @@ class Cells:
                 f"The parameters of {self} belong to values that only the rows determine, but {got} was given. Give "
                 "each column its values with the logs of their factors, "
                 f"{{{', '.join(f'{key!r}: {{...}}' for key in keys)}}}, or fix those of a fit: "
-                f"fit.estimated_biases.{near}",
-                expected=keys,
-                got=got,
+                f"fit.estimated_biases.{near}"
             )
         levels, parameters = [], []
         for key, group in keys.items():
             table = {_as_level(value, group): float(number) for value, number in dict(theta[key]).items()}
             if not table:
-                raise MismatchError(f"{key!r} has no values in {theta}.", expected=(key,), got=())
+                raise MismatchError(f"{key!r} has no values in {theta}.")
             zero = next((level for level, number in table.items() if number == 0), next(iter(table)))
             levels.append([zero, *(level for level in table if level != zero)])
             parameters += [table[level] - table[zero] for level in levels[-1][1:]]
@@ -155,9 +153,7 @@ def _as_level(value: Any, group: tuple[Node, ...]) -> Level:
     level = tuple(one.item() if isinstance(one, np.generic) else one for one in _tuple(value))
     if len(level) != len(group) or not all(isinstance(one, bool | int | float | str) for one in level):
         raise MismatchError(
-            f"{value!r} is not a value of {group_text(group)}. Give a string, a number or a boolean for each column.",
-            expected=map(to_text, group),
-            got=level,
+            f"{value!r} is not a value of {group_text(group)}. Give a string, a number or a boolean for each column."
         )
     return level
 

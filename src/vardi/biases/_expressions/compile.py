@@ -87,11 +87,7 @@ def require_columns(names: Sequence[str], present: Collection[str]) -> None:
     for name in names:
         if name not in present:
             listed = ", ".join(map(str, list(present)[:20])) + (", ..." if len(present) > 20 else "")
-            raise MismatchError(
-                f"There is no column '{name}'. The columns are: {listed}.{suggest(name, present)}",
-                expected=present,
-                got=(name,),
-            )
+            raise MismatchError(f"There is no column '{name}'. The columns are: {listed}.{suggest(name, present)}")
 
 
 @dataclass(frozen=True)
@@ -289,14 +285,10 @@ class _Builder:
             remedy = "Convert the column to numbers, text, booleans or dates."
         if not isinstance(term.node, Column):
             message = f"{to_text(term.node)} is {term.kind.value}, but {reason}. {remedy}"
-            return MismatchError(message, expected=(term.kind.value,), got=(reason,))
+            return MismatchError(message)
         name = term.node.name
         dtype = self.target.dtype(name)
-        return MismatchError(
-            f"Column '{name}' holds {term.kind.value} ({dtype}), but {reason}. {remedy}",
-            expected=(name, dtype),
-            got=(reason,),
-        )
+        return MismatchError(f"Column '{name}' holds {term.kind.value} ({dtype}), but {reason}. {remedy}")
 
 
 def _comparison_remedy(kind: Kind) -> str:

@@ -31,7 +31,7 @@ from vardi.biases._expressions.nodes import (
 from vardi.errors import ExpressionError, InvalidBiasError, suggest
 
 WITH_PARAMETERS = (*FAMILIES, "cells")
-OF_ROWS = ("learned", "smoothed", "window")  # biases that the rows themselves determine
+OF_ROWS = ("learned", "window")  # biases that the rows themselves determine
 WORDS = frozenset(("and", "or", "not", "in", "is", "missing"))  # words of the language itself
 MAX_LENGTH = 100_000
 MAX_DEPTH = 50

@@ -1,7 +1,7 @@
-"""Intervals by the profile of the likelihood cover where few rows join two samples.
+"""Intervals of a log ratio of normalisers cover where few rows join two samples.
 
 2,000 seeded repeats in each design, fixed before the first run; the table stands in docs/coverage.md. Run it with
-``pytest -s tests/slow/test_profile_coverage.py``.
+``pytest -s tests/slow/test_ratio_coverage.py``.
 """
 
 from __future__ import annotations
@@ -11,14 +11,10 @@ import warnings
 import joblib
 import numpy as np
 import pytest
-from scipy.special import ndtri
 
 import vardi
-from vardi._fit.normalisers import _influence
-from vardi._solve.profile import Profile
 
 REPEATS = 2000
-QUANTILE = float(ndtri(0.975)) ** 2
 
 
 def tilts(rng, shift, n):
@@ -55,19 +51,15 @@ DESIGNS = {
 
 
 def one(rng, design, *arguments):
-    """Return whether the profile covers, no error is given, and Wald's interval covers, and how long it is; or NaN."""
+    """Return whether no error is given, and whether the interval covers; NaN where nothing joins the samples."""
     runs, biases, truth = design(rng, *arguments)
     try:
         fit = vardi.debias(runs, biases)
     except vardi.NotIdentifiableError:
-        return np.array([np.nan] * 4)
-    k, l = fit.names.index("right"), fit.names.index("left")
-    low, high = Profile(fit.held.rows, fit.solution.u, k, l).ends(QUANTILE)
-    influence = _influence(fit.held, k, l)
-    stderr, value = float(influence.spread().stderr[0]), fit.held.log_omegas[k] - fit.held.log_omegas[l]
-    wald = abs(value - truth) <= np.sqrt(QUANTILE) * stderr
-    withheld = bool(np.isnan(fit.log_ratio("right", "left").stderr))
-    return np.array([low <= truth <= high, withheld, wald, high - low])
+        return np.nan, np.nan
+    found = fit.log_ratio("right", "left")
+    low, high = found.interval
+    return np.isnan(found.stderr), low <= truth <= high
 
 
 def several(seeds, name):
@@ -77,18 +69,13 @@ def several(seeds, name):
 
 
 @pytest.mark.parametrize("name", DESIGNS)
-def test_profile_intervals_cover(name):
+def test_intervals_of_a_ratio_cover(name):
     seeds = np.random.SeedSequence(0).spawn(REPEATS)
     parts = joblib.Parallel(n_jobs=2)(joblib.delayed(several)(seeds[k::20], name) for k in range(20))
-    found = np.concatenate(parts)
-    fitted = ~np.isnan(found[:, 0])
-    withheld = fitted & (found[:, 1] == 1)
-    covered, wald = found[fitted, 0].mean(), found[fitted, 2].mean()
-    mine = found[withheld, 0].mean() if withheld.any() else np.nan
-    theirs = found[withheld, 2].mean() if withheld.any() else np.nan
-    print(
-        f"\n{name}: fitted {fitted.mean():.3f}; profile {covered:.3f}, normal {wald:.3f}; "
-        f"no error in {withheld.sum() / fitted.sum():.3f}, there profile {mine:.3f}, normal {theirs:.3f}"
-    )
-    slack = 2.0 * np.sqrt(covered * (1.0 - covered) / fitted.sum())
-    assert 0.93 - slack <= covered <= 0.97 + slack, covered
+    withheld, covers = np.concatenate(parts).T
+    given = withheld == 0
+    covered = covers[given].mean()
+    joined, refused = np.isfinite(withheld).mean(), np.nanmean(withheld)
+    print(f"\n{name}: joined {joined:.3f}; covered {covered:.3f}, no error in {refused:.3f}")
+    slack = 2.0 * np.sqrt(covered * (1.0 - covered) / given.sum())
+    assert covered >= 0.93 - slack, covered  # more where Student's t has few degrees of freedom
