@@ -16,6 +16,7 @@ from vardi._estimate.bias_check import BiasCheck, Worst
 from vardi._estimate.bias_labels import Labels
 from vardi._estimate.bias_test import check_biases
 from vardi._estimate.tangent import Hessian, Tangent
+from vardi._inputs.dependence import Dependence
 from vardi._rows.dense import Dense
 from vardi._rows.weighted import WeightedRows
 
@@ -179,7 +180,8 @@ def test_collapsed_rows_are_rows():
     matrix = collapsed.rows.matrix[collapsed.rows.inverse]
     rows = Dense(matrix, collapsed.strata.source, moderate=True)
     hessian = Hessian(rows, collapsed.u)
-    measure = WeightedRows(rows, collapsed.u, collapsed.weights, collapsed.strata.source, rows.counts)
+    independent = Dependence.none(len(rows.sizes))
+    measure = WeightedRows(rows, collapsed.u, collapsed.weights, collapsed.strata.source, rows.counts, independent)
     plain = Tangent(measure, hessian, hessian)
     for options in ({}, {"features": "cells"}):
         same(check_biases(collapsed, fit.names, x, **options), check_biases(plain, fit.names, x, **options), rtol=1e-6)

@@ -13,6 +13,7 @@ from scipy import sparse
 import vardi
 from vardi._estimate.bounds import Bounds, _power, _second_eigenvalue, bounds
 from vardi._estimate.tangent import Hessian, Tangent
+from vardi._inputs.dependence import Dependence
 from vardi._rows.dense import Dense
 from vardi._rows.weighted import WeightedRows
 from vardi._solve.laplacian import Laplacian
@@ -185,7 +186,8 @@ def test_collapsed_rows_are_rows():
     assert collapsed.rows.inverse is not None
     rows = Dense(collapsed.rows.matrix[collapsed.rows.inverse], collapsed.strata.source, moderate=True)
     hessian = Hessian(rows, collapsed.u)
-    measure = WeightedRows(rows, collapsed.u, collapsed.weights, collapsed.strata.source, None)
+    independent = Dependence.none(len(rows.sizes))
+    measure = WeightedRows(rows, collapsed.u, collapsed.weights, collapsed.strata.source, rows.counts, independent)
     plain = Tangent(measure, hessian, hessian)
     same(bounds(plain, fit.names), of(fit))
 

@@ -319,3 +319,16 @@ def test_single_missing_rows_of_an_engine_are_refused(samples):
     with pytest.raises(vardi.MissingValuesError) as caught:
         fit.expectation("y")
     assert caught.value.columns == {"y": 1}
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_a_sample_that_was_left_out_may_lack_a_column(samples, lazy):
+    far = pd.DataFrame({"x": [20.0, 21.0, 22.0]})
+    given, biases = {**samples, "far": far}, {**BIASES, "far": "x > 19"}
+    biases |= {name: f"({bias}) * (x < 10)" for name, bias in BIASES.items()}
+    frames = {name: pl.from_pandas(frame).lazy() if lazy else frame for name, frame in given.items()}
+    with pytest.warns(vardi.DroppedSamplesWarning):
+        fit = vardi.debias(frames, biases, on_unidentified="largest")
+    alone = vardi.debias(samples, BIASES).expectation("y")
+    assert fit.expectation("y").value == pytest.approx(alone.value, rel=1e-8)
+    assert fit.expectation("y").stderr == pytest.approx(alone.stderr, rel=1e-8)

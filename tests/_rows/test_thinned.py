@@ -186,7 +186,7 @@ def test_counts_of_draws_start_anew():
     u = rows.start()
     rows.counting(u)
     again = rows.with_counts(np.where(source == 0, 1e-6, 1.0))
-    assert again._kept is None
+    assert again._last_counting is None
     assert again.counting(u).matrix.nnz > rows.counting(u).matrix.nnz
 
 

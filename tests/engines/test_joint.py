@@ -15,7 +15,7 @@ import vardi
 from vardi._inputs.engine.part import Part
 from vardi._inputs.engine.pool import as_lazy_pool, open_frames
 from vardi._rows.engine import subsample
-from vardi._rows.engine.choose import few_rows, functions_on, joint_rows
+from vardi._rows.engine.choose import few_rows, functions_on, in_memory, joint_rows
 from vardi._rows.engine.joint import EngineRows
 from vardi._rows.engine.model import EngineModel
 from vardi._rows.joint import Joint
@@ -184,7 +184,7 @@ def test_conditions_collapse_by_one_query(engine, form, asked):
     assert len(asked) == len(given.tables)
     found, is_all = few_rows(pool)
     model = given.model(pool)
-    joint = joint_rows(pool, model, found, is_all=is_all)
+    joint = joint_rows(pool, model, found, in_memory(pool, found, is_all=is_all), is_all=is_all)
     assert len(asked) == len(given.tables), "the query that checks brings the distinct rows, features included"
     assert isinstance(joint, Joint)
     assert len(joint) <= 3 * 2 * 3 * 2
@@ -210,7 +210,7 @@ def test_few_distinct_numbers_collapse_by_one_more_query(engine, asked):
     found, is_all = few_rows(pool)
     assert is_all
     model = given.model(pool)
-    joint = joint_rows(pool, model, found, is_all=is_all)
+    joint = joint_rows(pool, model, found, in_memory(pool, found, is_all=is_all), is_all=is_all)
     assert isinstance(joint, Joint)
     assert len(joint) <= 3 * 6
     v = np.array([-1.0, -0.8, -1.2, 0.5, 0.02])
@@ -227,7 +227,7 @@ def test_newton_ends_where_it_ends_in_memory(engine, form, monkeypatch):
     pool = given.pool(engine)
     found, is_all = few_rows(pool)
     assert not is_all
-    rows = joint_rows(pool, given.model(pool), found, is_all=is_all)
+    rows = joint_rows(pool, given.model(pool), found, in_memory(pool, found, is_all=is_all), is_all=is_all)
     assert isinstance(rows, EngineRows)
     assert len(rows.few) < 0.9 * len(given.rows["count"])
     assert_allclose(rows.few.sizes, rows.sizes)
@@ -252,7 +252,8 @@ def test_biases_at_their_parameters_are_known_ones(engine):
     pool = given.pool(engine)
     found, _ = few_rows(pool)
     model = given.model(pool)
-    rows = EngineRows(model, lambda: joint_rows(pool, model, found, is_all=True), pool.reach)
+    joint = joint_rows(pool, model, found, in_memory(pool, found, is_all=True), is_all=True)
+    rows = EngineRows(model, lambda: joint, pool.reach)
     v = point(given)
     theta = v[rows.coordinates.theta]
     fixed, omega = rows.rows_at(theta), given.dense(v).omega * np.exp(model.shift(theta))

@@ -106,7 +106,8 @@ def test_shares_of_rows_that_some_samples_have_recorded_are_of_these(monkeypatch
 def test_variances_without_covariances_are_the_same():
     rng = np.random.default_rng(2)
     phi, source = rng.normal(size=(5000, 4)), rng.integers(0, 3, 5000)
-    strata = Strata(source, np.bincount(source).astype(float), None, None)
+    sizes = np.bincount(source).astype(float)
+    strata = Strata(source, sizes, np.ones(len(source)), None, np.ones(len(sizes)))
     whole, alone = strata.spread(phi), strata.spread(phi, joint=False)
     np.testing.assert_allclose(np.diag(alone.covariance), np.diag(whole.covariance), rtol=1e-13)
     np.testing.assert_array_equal(alone.within, whole.within)

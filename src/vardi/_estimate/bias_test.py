@@ -235,7 +235,7 @@ def check_engine_biases(
     varying = {name: function for name, function in functions.items() if ends[name][0] < ends[name][1]}
     statistic, pvalues, df, reason = math.nan, np.full(labels.K + 1, math.nan), None, ""
 
-    depend = labels.at.dependence is not None and labels.at.dependence.in_units
+    depend = labels.at.dependence.in_units
 
     def placed(a: Floats) -> Floats:
         whole = np.zeros((len(at), a.shape[1]))

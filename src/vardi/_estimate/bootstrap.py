@@ -225,7 +225,7 @@ def bootstrap(
         return _of_groups(held, statistic, n, seed, kind, groups, level, progress, identity)
     codes = None if groups is None else group_codes(held, groups)
     plan = make_plan(held, codes, of_rows=statistic is not None, functions=_judged_by(held, statistic))
-    if not plan.whole and (held.dependence is None or codes is not None):
+    if not plan.whole and (held.dependence.independent or codes is not None):
         _warn_of_few_units(plan, held.names, grouped=codes is not None)
     measure = _measure(held, statistic, plan)
     if jobs is None:
@@ -237,7 +237,7 @@ def bootstrap(
 
 def _judged_by(held: Any, statistic: Any) -> Floats | None:
     """Return functions by which autocorrelation is judged: those of the statistic, or numeric columns."""
-    if held.dependence is None or "series" not in held.dependence.named or statistic is None:
+    if "series" not in held.dependence.named or statistic is None:
         return None
     if callable(statistic):
         columns = [name for name in held.numeric_columns if name != held.dependence.named["series"]]
@@ -354,7 +354,7 @@ def _columns(held: Any, statistic: Any) -> tuple[bool, tuple[str, ...], list[Flo
 
 
 def _function(held: Any, function: Callable[[Floats], Any], plan: Plan) -> Measure:
-    positions = plan.order if held.kept is None else np.flatnonzero(held.kept)[plan.order]
+    positions = held.kept.positions[plan.order]
     value = np.asarray(function(held.probabilities * held.tangent.n), np.float64)
     name = getattr(function, "__name__", "statistic")
     name = "statistic" if name == "<lambda>" else name
@@ -414,13 +414,13 @@ def _report_failures(failures: Sequence[Refit], n: int, kind: Kind, held: Any) -
     if not failures:
         return
     names = [name for name, size in zip(held.names, held.rows.sizes, strict=True) if size > 0]
-    labels = failures[0].labels if held.joint is None else held.groups[held.rows.sizes > 0]
+    labels = failures[0].labels if held.is_plain else held.groups[held.rows.sizes > 0]
     groups = [[names[k] for k in np.flatnonzero(labels == label)] for label in dict.fromkeys(labels.tolist())]
     parts = " and ".join(f"({show(group)})" for group in groups[:6])
     parted = f" In the first such draw {parts} cannot be compared." if len(groups) > 1 else ""
     fact = (
         f"{len(failures)} of {n} draws have no fit: {held.apart}.{parted}"
-        if held.joint is None
+        if held.is_plain
         else f"{len(failures)} of {n} draws have no fit: their rows do not determine the parameters of the biases, or "
         "cannot meet the known values."
     )

@@ -84,5 +84,5 @@ class GroupRefits:
         times = drawn[unit]
         rows = np.bincount(source, times * counts, minlength=len(self.sizes))
         times *= (self.sizes / np.where(rows > 0, rows, 1.0))[source]
-        given = self.held.dependence
-        return times if given is None else 1.0 + (times - 1.0) * np.sqrt(given.remaining)[source]
+        spread = np.sqrt(self.held.dependence.remaining)[source]
+        return times * spread + (1.0 - spread)

@@ -92,9 +92,9 @@ class _Steps:
 def _in_engine(held: Any, n: int, kind: ReplicateKind, seed: Any, identity: str | None, progress: Any) -> Any:
     """Return the user's lazy frames with a column for each replicate."""
     given, lengths = held.dependence, None
-    if given is not None and (given.strata or (given.remaining < 1.0).any()):
+    if given.strata or (given.remaining < 1.0).any():
         raise needs_rows("Making replicate weights within strata, or of finite populations,")
-    if given is not None and given.series:
+    if given.series:
         lengths = batch_lengths(held.rows.sizes, effective_rows(held, None))
     rows = EngineReplicates(held.measure, kind, n, seed, identity, lengths)
     steps, sizes = _Steps(held, rows.law), held.measure.sizes[:, None]
@@ -125,7 +125,7 @@ def _in_memory(held: Any, n: int, kind: ReplicateKind, seed: Any, identity: str 
     for low in range(0, n, size):
         chunk = range(low, min(low + size, n))
         found, moved = rows.weights(chunk)
-        weights[slice(None) if held.kept is None else held.kept, chunk.start : chunk.stop] = found
+        weights[:, chunk.start : chunk.stop] = held.kept.spread(found)
         far += int((moved > FAR).sum())
         if progress is not None:
             progress(chunk.stop, n)
@@ -141,18 +141,18 @@ class _MemoryRows:
         solved = self.measure.rows  # in which truncated rows are a sample each
         self.solved = solved.source if solved.inverse is None else self.source
         sizes, given, clusters = held.rows.sizes, held.dependence, _clusters(held)
-        self.remaining = None if given is None or (given.remaining == 1.0).all() else given.remaining
+        self.spread = np.sqrt(given.remaining)[self.source][:, None]
         # Where every sample is a single row, rows are drawn from the pool, with their biases.
         whole = clusters is None and len(self.source) > 1 and bool((sizes <= 1).all())
         self.stratum = np.zeros_like(self.source) if whole else self.source
         self.sizes = np.array([sizes.sum()]) if whole else sizes
-        self.kept = self.counts  # what each replicate keeps the total of: rows
-        if given is not None and given.strata is not None:
+        self.preserved = self.measure.counts  # what each replicate preserves the total of: rows
+        if given.strata is not None:
             self.stratum = np.unique(given.strata, return_inverse=True)[1]
             if clusters is not None:  # a stratum keeps its number of clusters, however many rows they have
                 place = np.unique(clusters, return_inverse=True)[1]
-                self.kept = (1.0 / np.bincount(place))[place]
-            self.sizes = np.bincount(self.stratum, self.kept).astype(np.float64)
+                self.preserved = (1.0 / np.bincount(place))[place]
+            self.sizes = np.bincount(self.stratum, self.preserved).astype(np.float64)
         self.halves = _halves(held, seed, identity) if clusters is None else hashed_numbers(clusters, seed, 0)
         self.shared = self.counts if clusters is None else once(len(self.counts))  # by row, a multiplier for each count
         units = self.sizes if clusters is None else _units(clusters, self.stratum, len(self.sizes))
@@ -179,23 +179,23 @@ class _MemoryRows:
     def _times(self, replicates: range) -> Floats:
         """Return how often each row counts; a sample that a replicate would leave empty keeps all its rows."""
         times = self.law.of_rows(self.halves, self.stratum, replicates, self.shared)
-        kept = times if self.kept is None else times * self.kept[:, None]
-        sums = _summed(kept, self.stratum, len(self.sizes))
+        sums = _summed(times * self.preserved[:, None], self.stratum, len(self.sizes))
         for stratum, place in np.argwhere((sums == 0) & (self.sizes > 0)[:, None]):
             times[self.stratum == stratum, place] = 1.0
             sums[stratum, place] = self.sizes[stratum]
         factors = self.sizes[:, None] / np.where(sums > 0, sums, 1.0)
         times *= factors[self.stratum]
-        if self.remaining is None:
-            return times
-        return 1.0 + (times - 1.0) * np.sqrt(self.remaining)[self.source][:, None]
+        times *= self.spread
+        times += 1.0 - self.spread
+        return times
 
 
 def _clusters(held: Any) -> Integers | None:
     """Return the number of the unit that each row is drawn with: its cluster, or its batch of a series."""
     given = held.dependence
-    if given is None or given.order is None:
-        return None if given is None else given.clusters
+    if given.order is None:
+        clusters: Integers | None = given.clusters
+        return clusters
     lengths = np.array(batch_lengths(held.rows.sizes, effective_rows(held, None)))
     order = np.lexsort((given.order, held.source))
     sizes = np.bincount(held.source, minlength=len(lengths))
@@ -225,10 +225,7 @@ def _halves(held: Any, seed: Any, identity: str | None) -> tuple[Integers, Integ
         if not numbers:
             raise _no_identity(identity, ())
     ends = np.cumsum(lengths)
-    kept = [
-        slice(None) if held.kept is None else held.kept[end - n : end] for n, end in zip(lengths, ends, strict=True)
-    ]
-    own = [one[rows] for one, rows in zip(numbers, kept, strict=True)]
+    own = [one[held.kept.mask[end - len(one) : end]] for one, end in zip(numbers, ends, strict=True)]
     with_rows = [one for one in own if len(one)]  # frames that were left out are not numbered
     halves = [hashed_numbers(one, seed, place) for place, one in enumerate(with_rows)]
     left, right = (np.concatenate(half) for half in zip(*halves, strict=True))

@@ -7,12 +7,11 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from vardi._inputs.by_row import in_order
-from vardi._inputs.pool import no_labels
 from vardi._rows import Rows
 from vardi._types import Floats, Integers, once
 from vardi.biases._values import as_array, coded, is_missing
 from vardi.errors import MismatchError
-from vardi.errors._refusals import missing_groups, needs_rows, no_groups, spanning_group
+from vardi.errors._refusals import missing_groups, needs_rows, no_groups, no_labels, spanning_group
 
 BLOCK = 2**15  # units whose counts stay in cache
 SMALL = 30  # units of a sample up to which draws are spread a little more; beyond, it is under 3% of an error
@@ -190,18 +189,18 @@ def _drawn_with_replacement(rng: np.random.Generator, out: Floats) -> None:
 def make_plan(held: Any, groups: Integers | None, *, of_rows: bool, functions: Any = None) -> Plan:
     """Return the plan of a bootstrap: draws of distinct rows' counts where these are enough, of rows otherwise."""
     rows, given, parts = held.rows, held.dependence, None
-    in_units = given is not None and given.in_units
-    finite = given is not None and bool((given.remaining < 1.0).any())
-    more = (given.remaining,) if given is not None else ()
-    if held.collapsed and not of_rows and groups is None and not in_units:  # counts of distinct rows are drawn directly
-        return Plan(rows, rows.source, rows.counts, None, None, None, rows.source if finite else None, *more)
+    finite = bool((given.remaining < 1.0).any())
+    if (
+        held.collapsed and not of_rows and groups is None and not given.in_units
+    ):  # counts of distinct rows are drawn directly
+        return Plan(rows, rows.source, rows.counts, None, None, None, rows.source if finite else None, given.remaining)
     cells = held.source if finite else None
-    if given is not None and given.strata is not None:
+    if given.strata is not None:
         cells = given.strata
-    if groups is None and in_units:
+    if groups is None and given.in_units:
         effective = effective_rows(held, functions) if given.order is not None else None
         groups, parts = held.tangent.strata.drawn(effective)
-    return Plan(rows, held.source, held.counts, rows.inverse, groups, parts, cells, *more)
+    return Plan(rows, held.source, held.counts, rows.inverse, groups, parts, cells, given.remaining)
 
 
 def effective_rows(held: Any, functions: Any) -> Floats:
@@ -226,7 +225,7 @@ def group_codes(held: Any, groups: Any) -> Integers:
         raise MismatchError(
             f"The groups have shape {labels.shape}, but the pool has {len(held)} rows. Give a group for each."
         )
-    labels = labels if held.kept is None else labels[held.kept]
+    labels = held.kept.of(labels)
     try:
         codes, values = coded(labels)
     except TypeError as error:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from vardi._facts.columns import Column
 from vardi._inputs.frames import JoinedColumns
+from vardi._inputs.kept import KeptRows
 from vardi._inputs.pool import Pool
 from vardi._types import Integers
 from vardi.biases._values import coded
@@ -28,7 +29,7 @@ UNREAD = "missing or infinite values, or neither numbers nor text"
 class Recorded(Protocol):
     """What the holder of a pool provides: which rows the fit rests on, and which samples recorded which columns."""
 
-    kept: NDArray[np.bool_] | None  # None for all
+    kept: KeptRows
 
     @property
     def of_some(self) -> Mapping[str, tuple[int, ...]]: ...
@@ -61,7 +62,7 @@ def choose(
     texts = {name: _Texts.of_column(every, name) for name in asked}
     known = {name: text for name, text in texts.items() if text is not None}
     others = [name for name in asked if name not in known]
-    conditions = [name for name in others if pool.column(name, held.of_some.get(name)).dtype.kind == "b"]
+    conditions = [name for name in others if pool.column(name, held.of_some.get(name, ())).dtype.kind == "b"]
     categories, (identifiers, further, label) = _categories(pool, held, known)
     note = note_on(
         numeric,
@@ -92,13 +93,11 @@ def by_reason(uncovered: Mapping[str, str]) -> dict[str, list[str]]:
     return {one.removesuffix("."): [name for name, own in uncovered.items() if own == one] for one in reasons}
 
 
-def _mine(pool: Pool, held: Recorded, name: str) -> NDArray[np.bool_] | None:
-    """Return which rows of the fit are from samples that have recorded a column; None for all rows."""
-    own = held.of_some.get(name)
-    if own is None:
+def _mine(pool: Pool, held: Recorded, name: str) -> KeptRows:
+    """Return which rows of the fit are from samples that have recorded a column."""
+    if name not in held.of_some:
         return held.kept
-    mine = np.isin(pool.source, own)
-    return mine if held.kept is None else mine & held.kept
+    return KeptRows.where(np.isin(pool.source, held.of_some[name]) & held.kept.mask)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,9 +134,9 @@ class _Texts:
         own = [place[value if isinstance(value, str) else MISSING] for value in values]
         return cls(tuple(kinds), np.array(own, np.int64)[codes])
 
-    def among(self, rows: NDArray[np.bool_] | None) -> tuple[NDArray[Any], Integers, Integers]:
+    def among(self, rows: KeptRows) -> tuple[NDArray[Any], Integers, Integers]:
         """Return the texts that occur in some rows, which of them each row has, and how many rows have each."""
-        codes = self.codes if rows is None else self.codes[rows]
+        codes = rows.of(self.codes)
         counts = np.bincount(codes, minlength=len(self.kinds))
         there = np.flatnonzero(counts)
         return np.array(self.kinds, dtype=object)[there], (np.cumsum(counts > 0) - 1)[codes], counts[there]
@@ -151,7 +150,6 @@ def _categories(
     Left out are columns with too many distinct texts to be categories, columns beyond the number shown (those with few
     categories come first), and columns that repeat the label of the samples.
     """
-    kept = slice(None) if held.kept is None else held.kept
     many = [name for name, found in texts.items() if not found.kinds]
     own = [name for name, found in texts.items() if name not in many and _are_labels(pool, found)]
     mine = {name: _mine(pool, held, name) for name in texts if name not in (*own, *many)}
@@ -159,7 +157,7 @@ def _categories(
     identifiers = [*many, *(name for name, (kinds, _, _) in counted.items() if len(kinds) > IDENTIFIER)]
     few = sorted((name for name in counted if name not in identifiers), key=lambda name: len(counted[name][0]))
     columns = tuple(
-        replace(column, values=_spread(column.values, mine[name])[kept], among=held.of_some.get(name))
+        replace(column, values=held.kept.of(mine[name].spread(column.values)), among=held.of_some.get(name, ()))
         for name in few[:MOST_TEXT]
         for column in _shares(name, *counted[name])
     )
@@ -171,15 +169,6 @@ def _are_labels(pool: Pool, texts: _Texts) -> bool:
     place = {kind: k for k, kind in enumerate(texts.kinds)}
     codes = np.array([place.get(str(name), -1) for name in pool.names])
     return bool((codes[pool.source] == texts.codes).all())
-
-
-def _spread(holds: NDArray[np.bool_], mine: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
-    """Return a condition on some rows extended to the whole pool, where it does not hold on the others."""
-    if mine is None:
-        return holds
-    found = np.zeros(len(mine), bool)
-    found[mine] = holds
-    return found
 
 
 def _shares(name: str, kinds: NDArray[Any], place: NDArray[Any], counts: NDArray[Any]) -> list[Column]:

@@ -29,13 +29,13 @@ class Column:
 
     In memory these are numbers, or for categories conditions.
 
-    ``among`` are the places of the samples that have recorded it, if not all have; its values are 0 on other rows.
+    ``among`` are the places of the samples that have recorded it, none if all have; its values are 0 on other rows.
     If it is a category of a column of texts, ``category_of`` is that column.
     """
 
     name: str
     values: Any
-    among: tuple[int, ...] | None = None
+    among: tuple[int, ...] = ()
     category_of: str = ""
 
 
@@ -246,9 +246,9 @@ class ColumnSums:
         return facts
 
 
-def by_samples(columns: Sequence[Column]) -> dict[tuple[int, ...] | None, list[int]]:
+def by_samples(columns: Sequence[Column]) -> dict[tuple[int, ...], list[int]]:
     """Return the places of columns, by the samples that have recorded them."""
-    found: dict[tuple[int, ...] | None, list[int]] = {}
+    found: dict[tuple[int, ...], list[int]] = {}
     for j, column in enumerate(columns):
         found.setdefault(column.among, []).append(j)
     return found

@@ -46,6 +46,7 @@ from vardi._inputs.domains import By
 from vardi._inputs.folds import dealt_out
 from vardi._inputs.frames import as_frame
 from vardi._inputs.frames.functions import bias_of, is_function
+from vardi._inputs.kept import KeptRows
 from vardi._types import Floats, Integers
 from vardi.biases._fitted import Encoding
 from vardi.biases._learned import LEAVES, MANY_COLUMNS, ONE_THREAD, checks_of, learned_of
@@ -73,7 +74,9 @@ class Assisted:
 
     def __init__(self, whole: Any, estimator: Any, columns: Sequence[str] | None) -> None:
         self.whole, self.columns = whole, columns
-        self.over = whole if whole.reference is None else reference_of(whole)  # what the model's mean is taken over
+        self.over = (
+            whole if whole.reference is None else reference_of(whole, whole.reference.states)
+        )  # what the model's mean is taken over
         self.encodes = estimator is None
         self.estimator = default_model(len(self.names(()))) if estimator is None else estimator
         self.name = type(self.estimator).__name__
@@ -106,12 +109,11 @@ class Assisted:
         """
         checks = checks_of(self.whole.names, self.whole.pool.biases)
         everyone = self.over.states
-        states = tuple(np.flatnonzero(self.whole.rows.sizes > 0).tolist()) if asked.states is None else asked.states
-        learned = [checks[self.whole.names[k]] for k in states if self.whole.names[k] in checks]
+        learned = [checks[self.whole.names[k]] for k in asked.states if self.whole.names[k] in checks]
         if not learned:
-            return reference_of(self.whole, states)
+            return reference_of(self.whole, asked.states)
         read = self._read(values)
-        if chosen or by.labels is not None or not read or not set(everyone) <= set(states):
+        if chosen or by.labels is not None or not read or not set(everyone) <= set(asked.states):
             return None
         read |= set(by.columns)
         return self.over if all(read <= set(check.columns) for check in learned) else None
@@ -138,7 +140,7 @@ class Assisted:
 
     def may_be_wrong(self, asked: Any, samples: Any) -> Any:
         """Return the samples whose biases may be wrong: by default the learned ones if all samples are in question."""
-        if asked.states is not None:
+        if not asked.is_whole:
             return samples
         learned = list(checks_of(self.whole.names, self.whole.pool.biases))
         wanted = learned if samples is None else [samples] if isinstance(samples, str) else list(samples)
@@ -160,8 +162,7 @@ class Assisted:
         read = self._read(values)
         names = self.names(read)
         X = _encoded(whole, names) if self.encodes else _features(whole, values, self.estimator, self.columns)
-        fold = next(iter(learned.values())).fold
-        fold = fold if whole.kept is None else fold[whole.kept]
+        fold = whole.kept.of(next(iter(learned.values())).fold)
         biases, rows = zip(whole.names, whole.pool.biases, strict=False), None
         if read & {column for name, bias in biases if name not in learned for column in bias.columns}:
             # a known bias reads the values, so the model is fitted to the rows of learned samples (see above)
@@ -180,9 +181,9 @@ class Assisted:
         """Return the numbers of domains, given those without the model."""
         by, keys, base = told
         predicted = self._predictions(asked, values)
-        everywhere, domains = self.over.domains(self._of_pool(predicted), by, base)
+        everywhere, domains = self.over.domains(self.whole.kept.spread(predicted), by, base)
         of_all = found_in_domains(self.over.tangent, domains, plain.level, factor)
-        _, domains = asked.domains(self._of_pool(asked.values(values) - predicted), by, base)
+        _, domains = asked.domains(self.whole.kept.spread(asked.values(values) - predicted), by, base)
         missed = found_in_domains(asked.tangent, domains, plain.level, factor)
         place = {key: j for j, key in enumerate(everywhere)}
         absent = [key for key in keys if key not in place]
@@ -193,14 +194,6 @@ class Assisted:
                 "assisted_by=None."
             )
         return assisted_in_domains(of_all, missed, np.array([place[key] for key in keys]), plain)
-
-    def _of_pool(self, values: Floats) -> Floats:
-        """Return values on the rows in the fit extended to the whole pool, with 0 on the others."""
-        if self.whole.kept is None:
-            return values
-        found = np.zeros(len(self.whole))
-        found[self.whole.kept] = values
-        return found
 
 
 def default_model(columns: int) -> Any:
@@ -294,7 +287,7 @@ def _features(whole: Any, values: Any, estimator: Any, columns: Sequence[str] | 
     shared = [name for name in (pool.frames[0].columns if pool.frames else ()) if _in_all(pool, name)]
     read = set(bias_of(values, shared).columns) if is_function(values) else set()
     if columns is None:
-        read |= set((whole.dependence.named if whole.dependence is not None else {}).values())
+        read |= set(whole.dependence.named.values())
         columns = [name for name in shared if name not in read and pool.column(name).dtype.kind in "fiub"]
     names = [columns] if isinstance(columns, str) else list(columns)
     lacking = [name for name in names if name not in shared]
@@ -306,7 +299,7 @@ def _features(whole: Any, values: Any, estimator: Any, columns: Sequence[str] | 
             else f"No numeric column is in every sample for the model to see. The shared columns are {show(shared)}: "
             "name some with columns=, and give a model that encodes them."
         )
-    kept = np.arange(len(pool)) if whole.kept is None else np.flatnonzero(whole.kept)
+    kept = whole.kept.positions
     found = {name: pool.column(name)[kept] for name in names}
     gaps = {name: int(_gaps(column).sum()) for name, column in found.items()}
     if any(gaps.values()) and not get_tags(estimator).input_tags.allow_nan:
@@ -327,7 +320,8 @@ def _encoded(whole: Any, names: Sequence[str]) -> Floats:
     pool = whole.pool
     rows, said, trees = np.ones(len(pool), bool), "The model that assists means sees", len(names) <= MANY_COLUMNS
     X = Encoding.of(names, pool.column, rows, said, for_trees=trees)(pool.column)
-    return X if whole.kept is None else X[whole.kept]
+    kept: KeptRows = whole.kept
+    return kept.of(X)
 
 
 def _in_all(pool: Any, name: str) -> bool:

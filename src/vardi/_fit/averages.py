@@ -94,7 +94,7 @@ class Averages(Weighted):
         """Return the rows of those chosen samples that have recorded the values; warn of known values if ``alone``."""
         fit = self if among is None else self._of_states(self._places(among), told=alone)
         has = fit.held.recorded_by(values, () if by is None or by.labels is not None else by.columns)
-        return fit if has is None else fit._of_states(has, told=alone)._asked(None, values, by, alone=alone)
+        return fit._of_states(has, told=alone)._asked(None, values, by, alone=alone) if has else fit
 
     @overload
     def expectation(

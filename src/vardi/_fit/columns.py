@@ -15,6 +15,7 @@ from vardi._fit.held import Held
 from vardi._inputs.by_row import in_order
 from vardi._inputs.frames import JoinedColumns, as_frame
 from vardi._inputs.frames.functions import bias_of, evaluated, is_function, name_of
+from vardi._inputs.kept import KeptRows
 from vardi._types import Floats, Integers
 from vardi.biases._values import as_array, is_missing
 from vardi.errors import MismatchError
@@ -25,7 +26,7 @@ from vardi.errors._texts import LISTED, listed
 class ColumnsInMemory(Held):
     """The columns of a pool, of all samples or of those in question."""
 
-    kept: NDArray[np.bool_] | None  # which rows of the pool the fit rests on; None for all
+    kept: KeptRows  # which rows of the pool the fit rests on
 
     @property
     @abstractmethod
@@ -35,10 +36,10 @@ class ColumnsInMemory(Held):
     @cached_property
     def inside(self) -> NDArray[np.bool_] | None:
         """Which rows of the pool belong to the samples in question; None for all."""
-        return None if self.states is None else np.isin(self.pool.source, self.states)
+        return None if self.is_whole else np.isin(self.pool.source, self.states)
 
-    def recorded_by(self, asked: Sequence[Any], columns: Sequence[str] = ()) -> tuple[int, ...] | None:
-        """Return the samples that have recorded some functions and columns; None if all have, or none.
+    def recorded_by(self, asked: Sequence[Any], columns: Sequence[str] = ()) -> tuple[int, ...]:
+        """Return the samples that have recorded some functions and columns; empty if all have, or none.
 
         A sample whose values are all missing has not recorded them.
         """
@@ -54,9 +55,8 @@ class ColumnsInMemory(Held):
                 lacking |= self._all_missing(
                     [frame.column(name) if name in frame.columns else None for frame in frames]
                 )
-        asked_of = np.flatnonzero(self.rows.sizes > 0) if self.states is None else np.array(self.states)
-        has = tuple(asked_of[~lacking[asked_of]].tolist())
-        return None if len(has) in (0, len(asked_of)) else has
+        has = tuple(k for k in self.states if not lacking[k])
+        return () if has == self.states else has
 
     def _all_missing(self, pieces: Sequence[NDArray[Any] | None]) -> NDArray[np.bool_]:
         """Return which samples have no value, given values in one piece or in one for each sample (or None)."""
@@ -121,17 +121,16 @@ class ColumnsInMemory(Held):
         """Return a function on each frame, 0 on the rows of samples that are not in question."""
         frames = self.pool.frames
         if len(frames) > 1:
+            asked = set(self.states)
             return [
-                evaluated(function, frame, str(name))
-                if self.states is None or k in self.states
-                else np.zeros(len(frame))
+                evaluated(function, frame, str(name)) if k in asked else np.zeros(len(frame))
                 for k, (frame, name) in enumerate(zip(frames, self.names, strict=False))
             ]
         if self.inside is None or not frames:
             return [evaluated(function, frame) for frame in frames]
-        asked = evaluated(function, as_frame(frames[0].take(np.flatnonzero(self.inside))))
-        values = np.zeros(len(self), asked.dtype)
-        values[self.inside] = asked
+        own = evaluated(function, as_frame(frames[0].take(np.flatnonzero(self.inside))))
+        values = np.zeros(len(self), own.dtype)
+        values[self.inside] = own
         return [values]
 
     def is_declared(self, text: str) -> bool:
@@ -142,7 +141,7 @@ class ColumnsInMemory(Held):
         """Return values on the rows in the fit; raise if they are not all finite."""
         if self.inside is not None:
             values = np.where(self.inside.reshape(-1, *[1] * (values.ndim - 1)), values, 0.0)
-        values = values if self.kept is None else values[self.kept]
+        values = self.kept.of(values)
         bad = int(np.count_nonzero(~np.isfinite(values)))
         if bad:
             rows, gaps = (
@@ -155,15 +154,12 @@ class ColumnsInMemory(Held):
 
     def _rows_in_words(self, bad: NDArray[np.bool_]) -> str:
         """Return the marked rows, of those in the fit, in words."""
-        rows = np.flatnonzero(bad.reshape(len(bad), -1).any(axis=1))
-        rows = rows if self.kept is None else np.flatnonzero(self.kept)[rows]
+        rows = self.kept.positions[bad.reshape(len(bad), -1).any(axis=1)]
         return listed(self.pool.place(row) if k < LISTED else "" for k, row in enumerate(rows.tolist()))
 
     def _require_everywhere(self, function: Any) -> None:
         """Refuse a column that some samples have and others lack."""
-        frames = dict(zip(self.names, self.pool.frames, strict=False))
-        if self.states is not None:
-            frames = {self.names[k]: self.pool.frames[k] for k in self.states}
+        frames = {self.names[k]: self.pool.frames[k] for k in self.states}
         every = dict.fromkeys(column for frame in frames.values() for column in frame.columns)
         for column in bias_of(function, every).columns:
             lacks = [name for name, frame in frames.items() if column not in frame.columns]
@@ -199,7 +195,7 @@ class ColumnsInMemory(Held):
         """Columns that only some samples have recorded, with these; a sample that has its first value has them."""
         asked = [name for name, column in self._read.items() if column.lacks_first]
         found = {name: self.recorded_by((), (name,)) for name in asked}
-        return {name: states for name, states in found.items() if states is not None}
+        return {name: states for name, states in found.items() if states}
 
     @cached_property
     def _recorded(self) -> dict[str, NDArray[Any]]:

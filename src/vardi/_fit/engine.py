@@ -72,15 +72,13 @@ class InEngine(Held):
     """
 
     in_memory = False
-    kept = None
-    whole: InEngine | None = None  # the fit of all samples, if this one is of some
 
     def __init__(self, pool: LazyPool, prepared: Prepared, found: JointFit) -> None:
         super().__init__(pool, prepared, found)
         assert prepared.model is not None
         self.model = prepared.model
         self.collapsed = hasattr(prepared.rows, "matrix")  # equal rows were collapsed, and are in memory
-        if self.collapsed and self.joint is not None:
+        if self.collapsed:
             self.rows = self.joint.rows_at(self.theta)
 
     @cached_property
@@ -91,16 +89,11 @@ class InEngine(Held):
     @cached_property
     def tangent(self) -> Tangent:
         """The solution as a map from functions on rows to estimates."""
-        hessian = Hessian(self._overlaps(self.joint, self.point), self.solution.u, self.groups)
-        if self.joint is None:
+        if self.is_plain:
+            hessian = Hessian(self.rows, self.solution.u, self.groups)
             return Tangent(self.measure, hessian, hessian)
+        hessian = Hessian(self.joint.rows_at(self.theta), self.solution.u, self.groups)
         return Tangent(self.measure, At.of(self.joint, self.point, held_of(self.joint)).jacobian, hessian)
-
-    def _overlaps(self, joint: Any, v: Floats) -> Any:
-        """Return rows whose biases have the parameters of a point, for sums at u."""
-        if joint is None:
-            return self.rows
-        return joint.rows_at(v[joint.coordinates.theta])
 
     # Weights
 
@@ -117,15 +110,13 @@ class InEngine(Held):
     @property
     def parts_asked(self) -> tuple[Part, ...]:
         """The frames with rows of the samples in question."""
-        return tuple(self.model.parts if self.states is None else self.measure.parts)
+        return tuple(self.measure.parts)
 
     @property
     def _dropped(self) -> tuple[Part, ...]:
         """Frames whose rows have no weight: their samples were left out, or are not in question."""
-        asked = self.states
-        if asked is None:
-            return tuple(self.pool.dropped)
-        return (*self.pool.dropped, *(part for part in self.model.parts if not set(part.codes.values()) & set(asked)))
+        asked = set(self.states)
+        return (*self.pool.dropped, *(part for part in self.model.parts if asked.isdisjoint(part.codes.values())))
 
     def column(self, frames: Any, name: str) -> Any:
         """Return frames as they are: they already have the column."""
@@ -179,7 +170,7 @@ class InEngine(Held):
     def among(self, states: tuple[int, ...]) -> InEngine:
         """Return the same solution with the rows of some samples only."""
         self.require_joined_by_overlap()
-        whole = self if self.whole is None else self.whole
+        whole = self if self.is_whole else self.whole
         measure = EngineAmong(whole.measure, states, tuple(str(self.names[k]) for k in states))
         if uncovered := measure.uncovered():
             said = listed(f"{number_of_rows(count)} of {name!r}" for name, count in uncovered.items())
@@ -190,8 +181,8 @@ class InEngine(Held):
         held.tangent = Tangent(measure, whole.tangent.jacobian, whole.tangent.hessian)
         return held
 
-    def recorded_by(self, asked: Sequence[Any], columns: Sequence[str] = ()) -> tuple[int, ...] | None:
-        """Return the samples that have recorded some functions and columns; None if all have, or none.
+    def recorded_by(self, asked: Sequence[Any], columns: Sequence[str] = ()) -> tuple[int, ...]:
+        """Return the samples that have recorded some functions and columns; empty if all have, or none.
 
         The schema shows which frames lack a column; whether a sample's values are all missing is queried if some are.
         """
@@ -209,7 +200,7 @@ class InEngine(Held):
                 lacking = {code for part in parts for name in gaps for code in all_missing(part, name)}
         states = [code for part in parts for code in part.codes.values()]
         has = tuple(sorted(code for code in states if code not in lacking))
-        return None if len(has) in (0, len(states)) else has
+        return () if len(has) == len(states) else has
 
     def is_declared(self, text: str) -> bool:
         """Return whether a text reads no column, so that it is its own mean."""
@@ -233,7 +224,7 @@ class InEngine(Held):
 
     def log_omega_covariance(self) -> Floats:
         """Return the covariance of the log normalisers, relative to the population."""
-        if self.joint is not None or self.dependence is not None:
+        if not self.is_plain or not self.dependence.independent:
             return self.bias_influence().covariance()
         omegas = np.exp(self.log_omegas)
         functions = self.bias_functions()
@@ -306,7 +297,7 @@ class InEngine(Held):
         users = self._users
         names = [name for name in users.with_means if name in users.with_gaps or not users.in_all(name)]
         found = {name: self.recorded_by([name]) for name in names}
-        return {name: states for name, states in found.items() if states is not None}
+        return {name: states for name, states in found.items() if states}
 
     @cached_property
     def whole_of_some(self) -> dict[str, tuple[int, ...]]:
@@ -351,7 +342,7 @@ class InEngine(Held):
         weights, scale = joint.weights(v)
         v, at = joint.rescaled(v, scale), joint.coordinates
         u = v[at.u] - joint.shift(v[at.theta])
-        hessian = Hessian(self._overlaps(joint, v), u, self.groups)
+        hessian = Hessian(joint.rows_at(v[at.theta]), u, self.groups)
         measure: Any
         if self.summed_in_memory:
             measure = WeightedRows(joint, v, weights, joint.source, joint.counts, self.dependence)
@@ -401,7 +392,7 @@ class InEngine(Held):
             raise needs_rows("A bootstrap of means, where rows have counts,")
         given, lengths = self.dependence, None
         statistics = [statistic] if is_function(statistic) else statistic
-        if groups is None and given is not None:
+        if groups is None:
             if given.strata:
                 raise needs_rows("A bootstrap within strata")
             groups = given.clusters
@@ -429,7 +420,7 @@ class InEngine(Held):
     def check_biases(self, asked: Mapping[str, Any], features: Features) -> BiasCheck:
         """Test the declared biases by the score test, whose sums an engine can compute."""
         tangent, point = self.tangent, self.point
-        if self.joint is not None and self.prepared.known is not None:
+        if self.prepared.known:
             if self.alone is None:
                 return untested(ONLY_KNOWN)
             joint = self.joint.without_known()

@@ -72,7 +72,8 @@ class EngineParts(MemoryParts):
     def column(self, name: str, values: Any) -> Column:
         if not is_function(values):
             raise needs_rows("An expectation of values that are not columns")
-        return Column(name, values, self._held.recorded(values).states)
+        held = self._held.recorded(values)
+        return Column(name, values, () if held.is_whole else held.states)
 
     def choose(self) -> tuple[tuple[Column, ...], str]:
         """Query which columns have gaps, and which samples have recorded these."""
@@ -93,7 +94,7 @@ class EngineParts(MemoryParts):
             "of different types in different samples": [f"{name}: {where}" for name, where in held.mixed.items()],
             **by_reason(held.uncovered),
         }
-        columns = [Column(name, name, some.get(name)) for name in (*numeric[:MOST_NUMERIC], *conditions)]
+        columns = [Column(name, name, some.get(name, ())) for name in (*numeric[:MOST_NUMERIC], *conditions)]
         return (*columns, *categories), note_on(numeric, left_out)
 
     def _categories(self) -> tuple[list[Column], list[str], list[str], list[str]]:
@@ -117,9 +118,9 @@ class EngineParts(MemoryParts):
         """Query the estimates and, by one more query, sums of f and, for gains, of phi under each bias."""
         found: dict[int, ColumnFacts] = {}
         for states, places in by_samples(columns).items():
-            own, whole = [columns[j] for j in places], states is None
-            few = len(own) * len(self._pool.names) <= SLOPES
-            facts = self._sums(self._held.of(states), own, gains=gains and whole, slopes=slopes and whole and few)
+            own, held = [columns[j] for j in places], self._held.of(states)
+            few = held.is_whole and len(own) * len(self._pool.names) <= SLOPES
+            facts = self._sums(held, own, gains=gains and held.is_whole, slopes=slopes and few)
             found |= dict(zip(places, facts.facts(own, self._fit.sizes), strict=True))
         return tuple(found[j] for j in range(len(columns)))
 
@@ -128,7 +129,7 @@ class EngineParts(MemoryParts):
         functions = held.matrix([column.values for column in columns])
         estimates, spread = held.tangent.measured(functions, 0.95)
         m, n, K = len(functions), float(sizes.sum()), len(sizes) if gains else 0
-        recorded = n if held.states is None else float(sizes[list(held.states)].sum())
+        recorded = float(sizes[list(held.states)].sum())
         sums, nothing = np.zeros((3 + 2 * K, m)), np.zeros((len(sizes), m))
         assert estimates.influence is not None
         influence = estimates.influence.values

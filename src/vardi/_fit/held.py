@@ -13,7 +13,7 @@ from vardi._inputs.pool import Name, Pool
 from vardi._rows.dense import Dense
 from vardi._rows.draws import SharedPasses
 from vardi._solve.model import JointFit
-from vardi._solve.refit import Refit, refit, refit_draws
+from vardi._solve.refit import Refit, refit_draws, refit_joint, refit_plain
 from vardi._types import Floats
 from vardi.errors import ImpossibleRowError, NotIdentifiableError
 from vardi.errors._texts import show
@@ -47,14 +47,24 @@ class Held:
         self.names: tuple[Name, ...] = pool.names
         self.rows: Any = prepared.rows
 
-    states: tuple[int, ...] | None = None  # the samples in question; None for all
+    whole: Any = None  # the fit of all samples, if this one is of some
     log_omegas: Any  # the log of each normaliser
     reference: Any = None  # with learned biases: the fit of the samples whose biases are known
     tangent: Any  # the solution as a map from functions to estimates with errors
-    dependence: Any  # how rows depend on one another; None if they do not
+    dependence: Any  # how rows depend on one another
 
     def __len__(self) -> int:
         return len(self.pool)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all samples are in question, not some of them."""
+        return self.whole is None
+
+    @cached_property
+    def states(self) -> tuple[int, ...]:
+        """The samples in question."""
+        return tuple(np.flatnonzero(self.rows.sizes > 0).tolist())
 
     @property
     def is_learned(self) -> bool:
@@ -64,7 +74,12 @@ class Held:
     @property
     def depends(self) -> bool:
         """Whether rows are not independent: they are in clusters, series or strata."""
-        return self.dependence is not None and self.dependence.in_units
+        return bool(self.dependence.in_units)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there are neither parameters nor known values."""
+        return self.prepared.is_plain
 
     @property
     def point(self) -> Floats:
@@ -79,14 +94,12 @@ class Held:
     @property
     def theta(self) -> Floats:
         """The parameters, as the solver has them."""
-        return self.point[self.joint.coordinates.theta] if self.joint is not None else np.empty(0)
+        return self.point[self.joint.coordinates.theta]
 
     def moved_known(self) -> Floats:
         """Return the known values, shifted within their errors as in the solution."""
-        known, joint = self.prepared.known, self.joint
-        assert known is not None
-        moved = joint.root @ self.point[joint.coordinates.epsilon]
-        return known.values + np.linalg.pinv(self.prepared.directions.T) @ moved
+        moved = self.joint.root @ self.point[self.joint.coordinates.epsilon]
+        return self.prepared.known.values + np.linalg.pinv(self.prepared.directions.T) @ moved
 
     @property
     def of_some(self) -> Mapping[str, tuple[int, ...]]:
@@ -97,22 +110,22 @@ class Held:
         """Return the same solution with the rows of some samples only."""
         raise NotImplementedError
 
-    def of(self, states: tuple[int, ...] | None) -> Any:
-        """Return the fit with the rows of some samples only, made once; None for this one itself."""
-        if states is None or states == self.states:
+    def of(self, states: tuple[int, ...]) -> Any:
+        """Return the fit with the rows of some samples only, made once; this one itself if none are given."""
+        if not states or states == self.states:
             return self
         if states not in self._of_samples:
             self._of_samples[states] = self.among(states)
         return self._of_samples[states]
 
-    def recorded_by(self, asked: Sequence[Any], columns: Sequence[str] = ()) -> tuple[int, ...] | None:
-        """Return the samples that have recorded some functions and columns; None if all have, or none."""
+    def recorded_by(self, asked: Sequence[Any], columns: Sequence[str] = ()) -> tuple[int, ...]:
+        """Return the samples that have recorded some functions and columns; empty if all have, or none."""
         raise NotImplementedError
 
     def recorded(self, values: Any) -> Any:
         """Return the rows of the samples that have recorded something."""
         states = self.recorded_by([values])
-        return self if states is None else self.of(states).recorded(values)
+        return self.of(states).recorded(values) if states else self
 
     @cached_property
     def _of_samples(self) -> dict[tuple[int, ...], Any]:
@@ -142,11 +155,13 @@ class Held:
 
     def refit(self, counts: Floats, *, tol: float, may_part: bool, rng: np.random.Generator | None = None) -> Refit:
         """Solve again for other counts of the rows in memory; rng redraws known values that have an error."""
-        return refit(self.rows, self.joint, self.solution.u, self.point, counts, tol=tol, may_part=may_part, rng=rng)
+        if self.is_plain:
+            return refit_plain(self.rows.with_counts(counts), self.solution.u, tol=tol, may_part=may_part)
+        return refit_joint(self.joint.with_counts(counts), self.point, tol=tol, rng=rng)
 
     def shared_passes(self, functions: Floats) -> SharedPasses | None:
         """Return passes over the rows that refits to other counts can share; None if they cannot share any."""
-        if self.joint is None and isinstance(self.rows, Dense) and self.rows.sizes.all():
+        if self.is_plain and isinstance(self.rows, Dense) and self.rows.sizes.all():
             return SharedPasses(self.rows, self.solution.u, functions)
         return None
 

@@ -32,8 +32,8 @@ NOTHING = 1e-10  # variance relative to that of one row below which it is only r
 
 def check_known(held: Any) -> KnownCheck | None:
     """Compare known values with the samples."""
-    known: Known | None = held.prepared.known
-    if known is None:
+    known: Known = held.prepared.known
+    if not known:
         return None
     alone = _alone(held)
     values, covariance, own_df = known.values, np.zeros((len(known), len(known))), np.full(len(known), np.inf)

@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from vardi._estimate.cdf import PoolSteps
@@ -21,6 +20,7 @@ from vardi._fit.prepare import Prepared
 from vardi._inputs.dependence import Dependence
 from vardi._inputs.domains import By, Grouping, bases, grouping, in_domains
 from vardi._inputs.frames import concat
+from vardi._inputs.kept import KeptRows
 from vardi._inputs.pool import Name, Pool
 from vardi._machine.memory import require_memory
 from vardi._rows import Rows
@@ -55,8 +55,8 @@ class InMemory(ColumnsInMemory):
     ----------
     pool : Pool
         What the user gave.
-    kept : ndarray of bool or None
-        Which of its rows are in the fit; None for all.
+    kept : KeptRows
+        Which of its rows are in the fit.
     prepared : Prepared
         What was solved.
     found : JointFit
@@ -65,33 +65,32 @@ class InMemory(ColumnsInMemory):
 
     in_memory = True
     collapsed = True
-    whole: InMemory | None = None  # the fit of all samples, if this one is of some
 
-    def __init__(self, pool: Pool, kept: NDArray[np.bool_] | None, prepared: Prepared, found: JointFit) -> None:
+    def __init__(self, pool: Pool, kept: KeptRows, prepared: Prepared, found: JointFit) -> None:
         super().__init__(pool, prepared, found)
         self.kept = kept
-        self.rows: Rows = prepared.rows if self.joint is None else self.joint.rows_at(self.theta)
+        self.rows: Rows = self.joint.rows_at(self.theta)
         assert found.solution.weights is not None
         self.row_weights: Floats = found.solution.weights
 
     @cached_property
     def source(self) -> Integers:
         """Sample of each row in the fit."""
-        return self.pool.source if self.kept is None else self.pool.source[self.kept]
+        return self.kept.of(self.pool.source)
 
     @cached_property
     def counts(self) -> Floats:
         """The counts of these rows."""
-        return self.pool.counts if self.kept is None else self.pool.counts[self.kept]
+        return self.kept.of(self.pool.counts)
 
     @cached_property
-    def dependence(self) -> Dependence | None:
+    def dependence(self) -> Dependence:
         """How these rows depend on one another."""
-        given = self.pool.dependence
-        return given if given is None or self.kept is None else given.of(self.kept)
+        given: Dependence = self.pool.dependence
+        return given.of(self.kept)
 
     @property
-    def by_row(self) -> tuple[Integers, Floats, Dependence | None]:
+    def by_row(self) -> tuple[Integers, Floats, Dependence]:
         """Sample and count of each row, and how rows depend on one another."""
         return self.source, self.counts, self.dependence
 
@@ -99,7 +98,7 @@ class InMemory(ColumnsInMemory):
     def tangent(self) -> Tangent:
         """The solution as a map from functions on rows to estimates."""
         hessian = Hessian(self.rows, self.solution.u, self.groups, self.solution._links)
-        if self.joint is None:
+        if self.is_plain:
             measure = WeightedRows(self.rows, self.solution.u, self.row_weights, *self.by_row)
             return Tangent(measure, hessian, hessian, approximate=self.is_learned)
         measure = WeightedRows(self.joint, self.point, self.row_weights, *self.by_row)
@@ -111,11 +110,11 @@ class InMemory(ColumnsInMemory):
         from vardi._rows.among import RowsAmong
 
         self.require_joined_by_overlap()
-        whole = self if self.whole is None else self.whole
+        whole = self if self.is_whole else self.whole
         measure = RowsAmong(whole.tangent.measure, states, tuple(str(self.names[k]) for k in states))
         if measure.uncovered.any():
             rows = np.flatnonzero(measure.rows.spread(measure.uncovered))
-            raise self._not_covered(rows if self.kept is None else np.flatnonzero(self.kept)[rows], states)
+            raise self._not_covered(self.kept.positions[rows], states)
         held = copy.copy(whole)
         for name in ("weights", "probabilities", "masses", "inside", "tangent", "_own_states"):
             held.__dict__.pop(name, None)  # cached for all samples
@@ -142,12 +141,7 @@ class InMemory(ColumnsInMemory):
     @cached_property
     def weights(self) -> Floats:
         """The weight of each row of the pool; 0 for those that were left out."""
-        weights = self.rows.spread(self.row_weights)
-        if self.kept is None:
-            return weights
-        spread = np.zeros(len(self))
-        spread[self.kept] = weights
-        return spread
+        return self.kept.spread(self.rows.spread(self.row_weights))
 
     @cached_property
     def probabilities(self) -> Floats:
@@ -169,7 +163,7 @@ class InMemory(ColumnsInMemory):
         sizes, u = self.rows.sizes, self.solution.u
         if sizes.all():
             return np.log(sizes / sizes.sum()) - u
-        if self.joint is None:  # Omega_k = sum_i pi_i omega_k(z_i) holds for every k, sampled or not
+        if self.is_plain:  # Omega_k = sum_i pi_i omega_k(z_i) holds for every k, sampled or not
             return self.rows.log_means(u) - np.log(sizes.sum())
         return self.rows.log_weighted_means(self.row_weights)
 
@@ -184,7 +178,7 @@ class InMemory(ColumnsInMemory):
 
         With parameters, known values, or rows that depend on one another, return that of the influence values.
         """
-        if self.joint is not None or self.dependence is not None:
+        if not self.is_plain or not self.dependence.independent:
             return self.bias_influence().covariance()
         if self._own_states is not None:
             return self._own_states.covariance()
@@ -206,9 +200,9 @@ class InMemory(ColumnsInMemory):
         """Test the declared biases, given numbers for the rows in the fit."""
         from vardi._estimate.bias_test import check_biases
 
-        if self.joint is None or not self.joint.families:
+        if not self.joint.families:
             return check_biases(self.overlap_tangent, self.names, values, features=features)
-        without = self.point if self.prepared.known is None else self.alone
+        without = self.alone if self.prepared.known else self.point
         if without is None:
             from vardi._estimate.bias_check import untested
 
@@ -227,7 +221,7 @@ class InMemory(ColumnsInMemory):
         """Return the paper's finite-sample constants; their theory is for known biases joined by overlap alone."""
         if self.is_learned:
             raise refusal("bounds", "rows in memory", "learned")
-        if self.joint is not None:
+        if not self.is_plain:
             raise refusal("bounds", "rows in memory", "both")
         if self.depends:
             raise refusal("bounds", "rows in memory", depends="clusters")
@@ -238,7 +232,7 @@ class InMemory(ColumnsInMemory):
     @cached_property
     def overlap_tangent(self) -> Tangent:
         """The solution for the samples alone, without known values: each group joined by overlap separately."""
-        if self.joint is None:
+        if self.is_plain:
             return self.tangent
         assert self.groups is not None
         u = self.solution.u.copy()
@@ -258,7 +252,7 @@ class InMemory(ColumnsInMemory):
     def bias_influence(self) -> Influence:
         r"""Return the influence on each :math:`\log\Omega_k`, through weights and through the bias's parameters."""
         moved = None
-        if self.joint is not None and self.joint.families:
+        if self.joint.families:
             moved = self.tangent.n * self.joint.mean_gradients(self.point)
         if self._own_states is not None and not self._are_too_many:
             self._require_room()
@@ -269,7 +263,7 @@ class InMemory(ColumnsInMemory):
     @cached_property
     def _own_states(self) -> OwnStates | None:
         """The weights of rows under each state, if every state has a sample: its share of the row, already solved."""
-        alone = self.joint is None and self.whole is None and bool(self.rows.sizes.all())
+        alone = self.is_plain and self.is_whole and bool(self.rows.sizes.all())
         return OwnStates(self.tangent) if alone and not callable(self.tangent.sums.gram) else None
 
     @property
@@ -337,7 +331,7 @@ class InMemory(ColumnsInMemory):
         tiny = self.row_weights < np.finfo(float).tiny
         if not tiny.any():
             return np.log(self.row_weights)
-        if self.joint is None and self.whole is None:
+        if self.is_plain and self.is_whole:
             return -self.rows.log_row_mass(self.solution.u)
         with np.errstate(divide="ignore"):
             return np.log(self.row_weights)
@@ -354,14 +348,11 @@ class InMemory(ColumnsInMemory):
 
     def measured_known(self) -> Floats:
         """Return the means of the known functions under the weights."""
-        assert self.joint is not None
         return np.asarray(self.masses @ self.prepared.values_at(self.joint, self.point))
 
     def known_functions(self) -> dict[Name, Bias]:
         """Return the functions whose means are known and that read the rows, by their labels."""
         known = self.prepared.known
-        if known is None:
-            return {}
         pairs = zip(known.labels, known.functions, strict=True)
         return {f"known {label}": h for label, h in pairs if isinstance(h, Bias)}
 
@@ -394,13 +385,13 @@ class InMemory(ColumnsInMemory):
     def _grouping(self, by: By, *, whole: bool = False) -> Grouping:
         """Return the domain of each row; rows of samples that are not in question are in none."""
         if self.inside is None:
-            return grouping(self.pool, by, self.kept, self.counts, whole=whole)
-        inside = self.inside if self.kept is None else self.inside & self.kept
-        counts = self.pool.counts[inside]
+            return grouping(self.pool, by, self.kept, self.counts, whole=whole, states=self.states)
+        inside = KeptRows.where(self.inside & self.kept.mask)
+        counts = inside.of(self.pool.counts)
         found = grouping(self.pool, by, inside, counts, whole=whole, states=self.states)
         codes = np.full(len(self), -1)
-        codes[inside] = found.codes
-        return Grouping(found.keys, codes if self.kept is None else codes[self.kept])
+        codes[inside.mask] = found.codes
+        return Grouping(found.keys, self.kept.of(codes))
 
     def _values_in(self, values: Any, by: By, found: Grouping) -> Floats:
         """Return values; an error about missing ones names the domains that they are in."""
@@ -408,7 +399,7 @@ class InMemory(ColumnsInMemory):
             return self.values(values)
         except MissingValuesError as error:
             gaps = self._gaps_of(values, error.columns)
-            rows = found.codes[gaps if self.kept is None else gaps[self.kept]]
+            rows = found.codes[self.kept.of(gaps)]
             counts = np.bincount(rows[rows >= 0], minlength=len(found.keys)).astype(np.float64)
             raise in_domains(error, by, found.keys, counts) from None
 

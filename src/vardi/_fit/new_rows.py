@@ -37,8 +37,7 @@ def weigh(held: Any, rows: Any) -> Any:
     rows : array or frame
         In memory, with the columns that biases and known values read; for a fit of a matrix, a matrix of biases.
     """
-    sampled = np.flatnonzero(held.rows.sizes > 0).tolist()  # the others do not enter the weight
-    sampled = sampled if held.states is None else list(held.states)
+    sampled = list(held.states)  # the others do not enter the weight
     frame = as_frame(rows) if held.pool.biases else None
     logs, H = _of_matrix(held, rows, sampled) if frame is None else _of_frame(held, frame, sampled)
     log_mass = np.asarray(scipy.special.logsumexp(logs + held.solution.u[sampled], axis=1))
@@ -53,11 +52,11 @@ def weigh(held: Any, rows: Any) -> Any:
         )
     if held.groups is not None and held.groups.max() > 0:
         _require_one_group(logs > -np.inf, held.groups[sampled])
-    known: Known | None = held.prepared.known
-    if held.states is not None:
-        weights = held.tangent.measure.scale * np.exp(-log_mass)
+    known: Known = held.prepared.known
+    if held.is_whole:
+        weights = _with_known(held, known, log_mass, H) if known else np.exp(-log_mass)
     else:
-        weights = np.exp(-log_mass) if known is None else _with_known(held, known, log_mass, H)
+        weights = held.tangent.measure.scale * np.exp(-log_mass)
     return weights if frame is None else frame.series(weights, "weight")
 
 
@@ -69,7 +68,7 @@ def _of_frame(held: Any, frame: Frame, sampled: Sequence[int]) -> tuple[Floats, 
     with np.errstate(divide="ignore"):
         logs = np.log(np.column_stack([np.asarray(factor, np.float64) for factor in factors]))
     fixed = list(held.pool.biases)
-    families = {} if held.joint is None else held.joint.families
+    families = held.joint.families
     for k in [k for k in families if k in sampled]:
         model = families[k]
         bias, theta = held.pool.biases[k], model.scale @ held.theta[held.joint.places[k]]
@@ -78,8 +77,8 @@ def _of_frame(held: Any, frame: Frame, sampled: Sequence[int]) -> tuple[Floats, 
         allowed = logs[:, place] > -np.inf
         logs[:, place] += users_log_omega(bias, frame, theta, str(held.names[k]), allowed)
         fixed[k] = bias.at(theta.tolist())
-    known: Known | None = held.prepared.known
-    if known is None or held.states is not None:
+    known: Known = held.prepared.known
+    if not known or not held.is_whole:
         return logs, np.empty((len(logs), 0))
     return logs, values_on_frame(known, frame, fixed)
 
@@ -89,8 +88,7 @@ def _of_matrix(held: Any, rows: Any, sampled: Sequence[int]) -> tuple[Floats, Fl
     columns = [matrix[:, k] for k in sampled]
     Checks([held.names[k] for k in sampled], log, whole="the new rows").columns(columns)
     values = np.column_stack([np.asarray(column, np.float64) for column in columns])
-    states = [] if known is None else list(known.states)
-    H = matrix[:, states].astype(np.float64)
+    H = matrix[:, list(known.states)].astype(np.float64)
     with np.errstate(divide="ignore"):
         return (values if log else np.log(values)), np.exp(H) if log else H
 

@@ -21,7 +21,7 @@ def log_normalisers(held: Any, level: float) -> list[Estimate]:
         if error <= ROUNDING:
             bias = held.pool.biases[k] if held.pool.biases else None
             is_constant = isinstance(bias, ExpressionBias) and not bias.columns
-            fixed = is_constant or (held.joint is not None and held.joint.coordinates.known)
+            fixed = is_constant or held.joint.coordinates.known
             laws[k], stderr[k] = Declared() if fixed else Student(held.tangent.n - 1.0), 0.0
     return list(estimates_with(held.log_omegas, influence, spread.covariance, stderr, laws, level))
 
@@ -37,7 +37,7 @@ def _influence(held: Any, k: int, l: int) -> Influence:
     contrast = np.zeros((len(held.names), 1))
     contrast[k] += 1.0
     contrast[l] -= 1.0
-    if held.joint is None and k != l and held.rows.sizes[[k, l]].all():
+    if held.is_plain and k != l and held.rows.sizes[[k, l]].all():
         found: Influence = held.tangent.of_coordinates(-contrast, held.nothing(1))
         return found
     return held.bias_influence() @ contrast

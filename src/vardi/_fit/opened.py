@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from vardi._fit.memory import InMemory
 from vardi._fit.prepare import Prepared, counted, prepare
+from vardi._inputs.kept import KeptRows
 from vardi._inputs.pool import Name, Pool
 from vardi._solve.identify import Verdict, judge
 from vardi._solve.model import JointFit
@@ -59,11 +60,9 @@ class MemoryRows:
 
     def overlap(self, prepared: Prepared) -> Verdict:
         """Judge which samples can be compared."""
-        joint = prepared.joint
-        if joint is None:
-            return self.explained(judge(prepared.rows, self.names))
-        first = np.concatenate([np.empty(0), *(model.starts()[0] for model in joint.families.values())])
-        return self.explained(judge(joint.rows_at(first), self.names))
+        families = prepared.joint.families.values()
+        first = np.concatenate([np.empty(0), *(model.starts()[0] for model in families)])
+        return self.explained(judge(prepared.joint.rows_at(first), self.names))
 
     def explained(self, verdict: Verdict) -> Verdict:
         """Return the verdict; if groups share no row, with the two samples that are nearest to one another."""
@@ -83,7 +82,6 @@ class MemoryRows:
 
     def held(self, prepared: Prepared, found: JointFit) -> InMemory:
         """Return the rows with their weights."""
-        kept = None if self.kept.all() else self.kept
-        held = InMemory(self.pool, kept, prepared, found)
+        held = InMemory(self.pool, KeptRows.where(self.kept), prepared, found)
         held.reference = self.reference
         return held

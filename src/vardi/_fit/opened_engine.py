@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from vardi._facts.bias_notes import bias_notes
 from vardi._fit.engine import InEngine
 from vardi._fit.prepare import Prepared, independent, require_told
@@ -17,7 +15,7 @@ from vardi._inputs.engine.pool import LazyPool, OpenFrames
 from vardi._inputs.known import Known, as_known
 from vardi._inputs.pool import Name
 from vardi._rows.dense import Dense
-from vardi._rows.engine.choose import as_dense, few_rows, functions_on, joint_rows
+from vardi._rows.engine.choose import few_rows, functions_on, in_memory, joint_rows
 from vardi._rows.engine.lazy_rows import LazyRows
 from vardi._rows.engine.levels import with_levels
 from vardi._rows.engine.model import EngineKnown, EngineModel
@@ -35,22 +33,20 @@ class EngineFrames:
     ----------
     pool : LazyPool
         The frames, with biases, features and known functions as columns, checked.
-    known : Known or None
+    known : Known
         What is known of the population.
     """
 
     pool: LazyPool
-    known: Known | None
+    known: Known
 
     @classmethod
-    def of(cls, frames: OpenFrames, known: Any, depends: Sequence[Any] = ()) -> EngineFrames:
+    def of(cls, frames: OpenFrames, known: Any, depends: Sequence[Any]) -> EngineFrames:
         """Put biases, features and known functions on the frames, and check them."""
-        given = None if known is None else as_known(known, frames.names, frames.table)
-        pool = with_levels(frames).survey(() if given is None else given.functions)
+        given = Known.none() if known is None else as_known(known, frames.names, frames.table)
+        pool = with_levels(frames).survey(given.functions)
         require_told(pool, pool.sizes)
-        if depends:
-            pool = replace(pool, dependence=as_engine_dependence(pool, *depends))
-        return cls(pool, given)
+        return cls(replace(pool, dependence=as_engine_dependence(pool, *depends)), given)
 
     @property
     def names(self) -> tuple[Name, ...]:
@@ -60,11 +56,10 @@ class EngineFrames:
     def prepare(self) -> Prepared:
         """Return the rows to solve: the distinct ones in memory, or those in the engine if they are too many."""
         found, is_all = few_rows(self.pool)
-        rows = _rows(self.pool, found, is_all=is_all)
-        if self.known is None and not self.pool.declared.features:
-            return Prepared(rows, model=EngineModel.of(self.pool))
+        few = in_memory(self.pool, found, is_all=is_all)
+        rows = few if is_all else _in_engine(self.pool, few)
         model, values, directions = _model(self.pool, self.known, found)
-        joint = joint_rows(self.pool, model, found, is_all=is_all)
+        joint = joint_rows(self.pool, model, found, few, is_all=is_all)
         return Prepared(rows, joint, self.known, values, directions, model=model)
 
     def overlap(self, prepared: Prepared) -> Verdict:
@@ -89,11 +84,8 @@ class EngineFrames:
         return InEngine(self.pool, prepared, replace(found, solution=replace(found.solution, weights=None)))
 
 
-def _rows(pool: LazyPool, found: DistinctRows, *, is_all: bool) -> Any:
-    few = as_dense(found, len(pool.names))
-    if is_all:
-        return few
-    few = few.standing_for(pool.sizes)
+def _in_engine(pool: LazyPool, few: Dense) -> LazyRows:
+    """Return the rows of the engine, given some in memory that stand for all."""
     constants = pool.declared.constants
     return LazyRows(pool.parts, len(pool.names), pool.sizes, pool.reach, few, lambda: _start(few), constants)
 
@@ -107,10 +99,8 @@ def _start(few: Dense) -> Floats:
     return few.start()
 
 
-def _model(pool: LazyPool, known: Known | None, found: DistinctRows) -> tuple[EngineModel, Floats, Floats]:
+def _model(pool: LazyPool, known: Known, found: DistinctRows) -> tuple[EngineModel, Floats, Floats]:
     """Return the engine's model, the known functions on some rows, and which combinations of these are independent."""
-    if known is None:
-        return EngineModel.of(pool), np.empty((len(found), 0)), np.empty((0, 0))
     H = functions_on(pool, found)
     directions, root, moving = independent(known, H, set(pool.declared.features))
     engine = EngineKnown(pool.declared.function_columns, directions, known.values @ directions, root, moving)

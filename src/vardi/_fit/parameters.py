@@ -21,8 +21,8 @@ from vardi.errors._texts import show
 
 def estimates(held: Any) -> dict[Name, dict[str, Estimate]]:
     """Return the parameters of each bias that has any, on the user's scale."""
-    joint: Joint | None = held.joint
-    if joint is None or not joint.families:
+    joint: Joint = held.joint
+    if not joint.families:
         return {}
     at = joint.coordinates
     scale = users_scale(joint)
@@ -48,12 +48,11 @@ def users_scale(joint: Joint) -> Floats:
 
 def fixed_biases(held: Any) -> dict[Name, Bias]:
     """Return the biases that have parameters, with these fixed at their estimates."""
-    joint: Joint | None = held.joint
+    joint: Joint = held.joint
     fixed: dict[Name, Bias] = {}
-    for k, model in ({} if joint is None else joint.families).items():
+    for k, model in joint.families.items():
         bias = held.pool.biases[k]
         assert isinstance(bias, ParametricBias)
-        assert joint is not None
         fixed[held.names[k]] = bias.at((model.scale @ held.theta[joint.places[k]]).tolist())
     return fixed
 
@@ -77,7 +76,7 @@ def _likelihood(held: Any) -> tuple[Joint, Floats]:
     joint = held.joint.without_known()
     if held.depends:
         raise refusal("tests of parameters", "rows in memory", "parameters", "clusters")
-    if held.prepared.known is None:
+    if not held.prepared.known:
         return joint, held.point
     if held.alone is None:
         raise VardiError(
@@ -88,8 +87,7 @@ def _likelihood(held: Any) -> tuple[Joint, Floats]:
 
 
 def _position(held: Any, name: Name) -> int:
-    families = {} if held.joint is None else held.joint.families
-    known = {held.names[k]: k for k in families}
+    known = {held.names[k]: k for k in held.joint.families}
     if name not in known:
         fact = f"The bias of {str(name)!r} has no parameters" if name in held.names else f"There is no sample {name!r}"
         those = f"Those of {show(known)} have parameters." if known else "No bias has parameters."

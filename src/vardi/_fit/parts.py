@@ -63,8 +63,8 @@ class MemoryParts:
             gaps=self._held.gaps,
             mixed=self._held.mixed,
             uncovered=self._uncovered,
-            depends="" if self._held.dependence is None else self._held.dependence.words,
-            named={} if self._held.dependence is None else self._held.dependence.named,
+            depends=self._held.dependence.words,
+            named=self._held.dependence.named,
         )
 
     def fingerprint(self, columns: Sequence[str]) -> Fingerprint:
@@ -102,7 +102,7 @@ class MemoryParts:
 
     def column(self, name: str, values: Any) -> Column:
         held = self._held.recorded(values)
-        return Column(name, held.values(values), held.states)
+        return Column(name, held.values(values), () if held.is_whole else held.states)
 
     def choose(self) -> tuple[tuple[Column, ...], str]:
         numeric = (*self._fit.numeric_columns, *self.numeric_of_some)
@@ -115,11 +115,10 @@ class MemoryParts:
         most = int(SLOPES // (len(self._pool) * len(self._pool.names))) if slopes else 0
         for states, places in by_samples(columns).items():
             held = self._held.of(states)
-            tangent = held.tangent
-            laws = self._held.laws() if gains and states is None else None
+            laws = held.laws() if gains and held.is_whole else None
             own = [columns[j] for j in places]
-            moved = partial(held.slopes, errors=self._errors) if states is None else None
-            facts = describe(tangent, own, self._fit.sizes, laws, moved, most)
+            moved = partial(held.slopes, errors=self._errors) if held.is_whole else None
+            facts = describe(held.tangent, own, self._fit.sizes, laws, moved, most)
             found |= dict(zip(places, facts, strict=True))
         return tuple(found[j] for j in range(len(columns)))
 

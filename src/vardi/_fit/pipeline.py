@@ -59,7 +59,7 @@ def fit(opened: Opened, inputs: Any, options: Options, near: Mapping[Name, float
     """Solve for the weights of all rows, starting near given log normalisers if any."""
     while True:
         prepared = opened.prepare()
-        if prepared.joint is not None:
+        if not prepared.is_plain:
             return _fit_joint(opened, prepared, inputs, options, near)
         found = solve_plain(prepared.rows, opened.names, options.tol, options.max_iterations, near)
         if isinstance(found, Solution):
@@ -77,12 +77,12 @@ def _fit_joint(
     opened: Opened, prepared: Prepared, inputs: Any, options: Options, near: Mapping[Name, float] | None
 ) -> DebiasedSample:
     known = prepared.known
-    _refuse_largest(options.on_unidentified, known=known is not None)
+    _refuse_largest(options.on_unidentified, known=bool(known))
     verdict = opened.overlap(prepared)
     limits: Any = {"tol": options.tol, "max_iterations": options.max_iterations, "near": near}
     found = solve_joint(prepared.joint, opened.names, known, prepared.values, verdict, **limits)
     fitted = DebiasedSample(opened.held(prepared, found), inputs)
-    if known is not None:
+    if known:
         warn_of_contradiction(fitted.known)
     return fitted
 
@@ -101,10 +101,10 @@ def verdict_of(opened: Opened) -> Verdict:
 
 def _verdict(opened: Opened, prepared: Prepared) -> Verdict:
     verdict, joint = opened.overlap(prepared), prepared.joint
-    if joint is None:
+    if prepared.is_plain:
         return verdict
     sampled = [name for name, size in zip(opened.names, joint.sizes, strict=True) if size > 0]
-    if prepared.known is None:
+    if not prepared.known:
         if len(joint.families) == len(sampled) and verdict.identified:
             return as_identified(verdict, str(unknown_everywhere(sampled, verdict)))
         return verdict

@@ -34,9 +34,9 @@ class Prepared:
     ----------
     rows : Rows or LazyRows
         The rows with their known biases; for biases with parameters, the known factor.
-    joint : Joint, EngineRows or None
-        The same with parameters and known moments; None if there are none.
-    known : Known or None
+    joint : Joint or EngineRows
+        The same with parameters and known moments.
+    known : Known
         What is known.
     values : ndarray of shape (n, m)
         The known functions on the rows.
@@ -49,18 +49,27 @@ class Prepared:
     """
 
     rows: Any
-    joint: Any = None
-    known: Known | None = None
+    joint: Any
+    known: Known = field(default_factory=Known.none)
     values: Floats = field(default_factory=lambda: np.empty((0, 0)))
     directions: Floats = field(default_factory=lambda: np.empty((0, 0)))
     pool: Pool | None = None
     model: EngineModel | None = None
 
+    @classmethod
+    def plain(cls, rows: Rows) -> Prepared:
+        """Return rows without parameters and known values."""
+        return cls(rows, Joint(rows, {}, KnownColumns.none(len(rows))))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there are neither parameters nor known values, so that normalisers are all there is to solve for."""
+        return not self.known and not self.joint.families
+
     @property
     def moving(self) -> dict[int, int]:
         """Known functions that are a bias with parameters, with the position of that bias."""
-        functions = () if self.known is None else self.known.functions
-        families = {} if self.joint is None else self.joint.families
+        functions, families = self.known.functions, self.joint.families
         return {j: h for j, h in enumerate(functions) if isinstance(h, int) and h in families}
 
     def values_at(self, joint: Joint, v: Floats) -> Floats:
@@ -87,13 +96,13 @@ def prepare(pool: Pool, omega: Any, kept: NDArray[np.bool_], known: Any, *, log:
         factors = tuple(bias.known if isinstance(bias, ParametricBias) else bias for bias in pool.biases)
         omega = replace(pool, biases=factors).values()
     if known is None and not parametric:
-        return Prepared(rows_of(pool, omega, kept, log=log))
+        return Prepared.plain(rows_of(pool, omega, kept, log=log))
     if len(pool.names) > MAX_JOINT_BIASES:
         raise too_many_biases(len(pool.names), MAX_JOINT_BIASES)
-    given = None if known is None else as_known(known, pool.names, PoolTable(pool))
+    given = Known.none() if known is None else as_known(known, pool.names, PoolTable(pool))
     pool = _with_levels(pool, parametric, kept, omega)
     families = _families(pool, kept)
-    H = np.empty((int(kept.sum()), 0)) if given is None else values_on(given, pool, omega, log=log)[kept]
+    H = values_on(given, pool, omega, log=log)[kept]
     also = [*H.T, *(column for model in families.values() for column in getattr(model, "z", np.empty((0, 0))).T)]
     opaque = any(isinstance(model, Function) for model in families.values())
     if opaque:  # a function may differ between any two rows
@@ -158,10 +167,8 @@ def _representatives(rows: Rows) -> Integers | None:
     return first
 
 
-def _known_columns(known: Known | None, H: Floats, families: dict[int, Model]) -> tuple[KnownColumns, Floats]:
+def _known_columns(known: Known, H: Floats, families: dict[int, Model]) -> tuple[KnownColumns, Floats]:
     """Return known functions that are linearly independent over the rows, as which combinations of all functions."""
-    if known is None:
-        return KnownColumns.none(len(H)), np.empty((0, 0))
     directions, root, moving = independent(known, H, set(families))
     return KnownColumns(H @ directions, known.values @ directions, root, moving), directions
 

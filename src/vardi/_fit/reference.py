@@ -17,27 +17,25 @@ from vardi.biases._learned import checks_of
 from vardi.errors._texts import show
 
 
-def reference_of(held: Any, states: tuple[int, ...] | None = None) -> Any:
+def reference_of(held: Any, states: tuple[int, ...]) -> Any:
     """Return the rows of the known samples, or of some of them, with the weights of a fit of the known samples alone.
 
     Parameters
     ----------
     held : InMemory
         A fit in which biases were learned.
-    states : tuple of int, optional
-        The places of the known samples to use; all by default.
+    states : tuple of int
+        The places of the known samples to use.
     """
-    whole = held if held.whole is None else held.whole
+    whole = held if held.is_whole else held.whole
     alone = whole.reference
-    everyone = tuple(np.flatnonzero(alone.rows.sizes > 0).tolist())
-    own = alone if states is None or states == everyone else alone.among(states)
-    kept = np.ones(len(whole), bool) if alone.kept is None else alone.kept
-    inside = kept if whole.kept is None else kept[whole.kept]
+    own = alone.of(states)
+    inside = whole.kept.of(alone.kept.mask)
     found = copy.copy(whole)
     for name in ("weights", "probabilities", "masses", "inside", "tangent"):
         found.__dict__.pop(name, None)
-    found.whole, found.states = whole, everyone if states is None else states
-    names = tuple(str(whole.names[k]) for k in found.states)
+    found.whole, found.states = whole, states
+    names = tuple(str(whole.names[k]) for k in states)
     measure = RowsOfReference(own.tangent.measure, whole.tangent.measure, inside, names)
     found.tangent = TangentOfReference(own.tangent, measure, _shared_errors(whole, alone))
     return found
@@ -49,7 +47,7 @@ def _shared_errors(whole: Any, alone: Any) -> Floats:
     Each solution writes the known values as :math:`D'\tau + R\varepsilon` with its own combinations D, where
     :math:`\tau` has covariance C.
     """
-    if whole.joint is None or not whole.joint.coordinates.uncertain:
+    if not whole.joint.coordinates.uncertain:
         return np.zeros((0, 0))
     first, second = (np.linalg.pinv(one.joint.known.root) @ one.prepared.directions.T for one in (whole, alone))
     return np.asarray(first @ whole.prepared.known.covariance @ second.T)
@@ -61,7 +59,7 @@ def check_reference(held: Any, asked: Mapping[str, Any], features: Features) -> 
     Learned ones were fitted to the same rows, which a test of fixed biases cannot account for: it would reject correct
     ones hardly ever, or far too often. ``fit.learned`` judges them, by held-out rows.
     """
-    rows = reference_of(held)
+    rows = reference_of(held, held.reference.states)
     inside, learned = rows.tangent.measure.inside, tuple(checks_of(held.names, held.pool.biases))
     said = f"The bias of {show(learned)} was" if len(learned) == 1 else f"The biases of {show(learned)} were"
     note = f"{said} learned from these rows and has no p-value: fit.learned shows its calibration on held-out rows."

@@ -24,6 +24,7 @@ from vardi._fit.memory import InMemory
 from vardi._fit.prepare import Prepared, counted
 from vardi._inputs.frames import as_frame
 from vardi._inputs.frames.functions import bias_of, is_function
+from vardi._inputs.kept import KeptRows
 from vardi._inputs.pool import Name, Pool
 from vardi._rows.dense import Dense
 from vardi._rows.seen_windows import SeenRows
@@ -99,7 +100,7 @@ class TruncatedRows:
     def prepare(self) -> Prepared:
         """Return the rows to solve: each is a sample of its own."""
         inside = self.inside
-        return Prepared(Intervals(inside, np.arange(len(inside.x)), self.counts, moderate=True))
+        return Prepared.plain(Intervals(inside, np.arange(len(inside.x)), self.counts, moderate=True))
 
     def overlap(self, prepared: Prepared) -> Verdict:
         """Judge whether risk sets join the rows."""
@@ -154,8 +155,9 @@ class InWindows(InMemory):
         log_chance = self._log_chance(self.inner.sizes, np.log(self.through))
         chance = Dense(np.exp(log_chance) / weights[:, None], np.zeros(len(weights), np.int64), opened.counts)
         solution = replace(found.solution, u=np.array([-log_chance]), cut=np.ones(1))
-        kept = None if opened.kept.all() else opened.kept
-        super().__init__(opened.pool, kept, Prepared(chance), replace(found, solution=solution))
+        super().__init__(
+            opened.pool, KeptRows.where(opened.kept), Prepared.plain(chance), replace(found, solution=solution)
+        )
 
     @staticmethod
     def _log_chance(counts: Floats, log_omegas: Floats) -> float:

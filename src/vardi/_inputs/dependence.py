@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vardi._inputs.by_row import in_order
-from vardi._inputs.pool import Name, Pool, no_labels
+from vardi._inputs.kept import KeptRows
 from vardi._types import Floats, Integers
 from vardi.biases._values import as_array, coded, is_missing
 from vardi.errors import MismatchError, MissingValuesError, VardiWarning, number_of_rows, suggest
+from vardi.errors._refusals import no_labels
 from vardi.errors._texts import show
 from vardi.errors._warn import warn
+
+if TYPE_CHECKING:
+    from vardi._inputs.pool import Name, Pool
 
 JUMP = 1.5  # times the usual step between rows of a series, above which a step is a gap
 FEW = 30  # clusters of a sample below which their spread is known only roughly
@@ -23,7 +27,7 @@ FEW = 30  # clusters of a sample below which their spread is known only roughly
 
 @dataclass(frozen=True, eq=False)
 class Dependence:
-    """What was declared, for the rows of a pool in memory.
+    """What was declared, if anything, for the rows of a pool in memory.
 
     Attributes
     ----------
@@ -45,6 +49,16 @@ class Dependence:
     remaining: Floats
     named: Mapping[str, str] = field(default_factory=dict)
 
+    @classmethod
+    def none(cls, K: int) -> Dependence:
+        """Return the value for the independent rows of K samples."""
+        return cls(None, None, None, np.ones(K))
+
+    @property
+    def independent(self) -> bool:
+        """Whether rows do not depend on one another: nothing was declared."""
+        return not self.named
+
     @property
     def words(self) -> str:
         """How rows depend on one another."""
@@ -56,10 +70,10 @@ class Dependence:
         """Whether errors are summed by cluster, series or stratum rather than over rows within whole samples."""
         return self.clusters is not None or self.order is not None or self.strata is not None
 
-    def of(self, rows: NDArray[np.bool_]) -> Dependence:
-        """Return the dependence of some rows."""
+    def of(self, kept: KeptRows) -> Dependence:
+        """Return the dependence of the rows in a fit."""
         clusters, order, strata = (
-            None if codes is None else codes[rows] for codes in (self.clusters, self.order, self.strata)
+            None if codes is None else kept.of(codes) for codes in (self.clusters, self.order, self.strata)
         )
         return Dependence(clusters, order, strata, self.remaining, self.named)
 
@@ -82,13 +96,13 @@ def in_words(named: Mapping[str, str], clusters: int | None, strata: int | None)
     return "; ".join(said)
 
 
-def as_dependence(pool: Pool, clusters: Any, series: Any, strata: Any, population: Any) -> Dependence | None:
-    """Return how rows in memory depend on one another; None if they do not; raise if it is declared wrongly."""
+def as_dependence(pool: Pool, clusters: Any, series: Any, strata: Any, population: Any) -> Dependence:
+    """Return how rows in memory depend on one another; raise if it is declared wrongly."""
     series = None if series is False else series
     given = {"clusters": clusters, "series": series, "strata": strata, "population": population}
     named = {what: value if isinstance(value, str) else "" for what, value in given.items() if value is not None}
     if not named:
-        return None
+        return Dependence.none(len(pool.names))
     refuse_together(named, counted=pool.is_counted)
     codes = None if clusters is None else _numbers_of(labels_of(pool, clusters, "clusters"))
     order = None if series is None else _order(pool, series)

@@ -11,10 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._inputs.by_row import in_order
-from vardi._inputs.pool import Pool, no_labels
+from vardi._inputs.kept import KeptRows
+from vardi._inputs.pool import Pool
 from vardi._types import Floats, Integers
 from vardi.biases._values import as_array, coded, is_missing
 from vardi.errors import MismatchError, MissingValuesError, TooLargeError, number_of_rows, suggest
+from vardi.errors._refusals import no_labels
 from vardi.errors._texts import listed, show
 
 MOST_DOMAINS = 1000  # most domains of one question
@@ -84,11 +86,11 @@ class Grouping:
 def grouping(
     pool: Pool,
     by: By,
-    kept: NDArray[np.bool_] | None,
+    kept: KeptRows,
     counts: Floats,
     *,
     whole: bool = False,
-    states: Collection[int] | None = None,
+    states: Collection[int],
 ) -> Grouping:
     """Return the domains of the rows of a pool that are in a fit.
 
@@ -98,20 +100,19 @@ def grouping(
         The rows.
     by : By
         What defines the domains.
-    kept : ndarray of bool or None
-        Which rows are in the fit; None for all.
+    kept : KeptRows
+        Which rows are in the fit.
     counts : ndarray or None
         The counts of these rows.
     whole : bool
         Whether every combination of values is a domain, not only those that occur.
-    states : collection of int, optional
-        The samples whose rows are kept, which must have the columns; all by default.
+    states : collection of int
+        The samples whose rows are kept, which must have the columns.
     """
-    n = len(pool) if kept is None else int(kept.sum())
-    codes, values = np.zeros(n, np.int64), []
+    codes, values = kept.of(np.zeros(len(pool), np.int64)), []
     for name in by.columns:
         labels, categories = _labels(pool, by, name, states)
-        own, found = _coded(labels if kept is None else labels[kept], categories, counts, name)
+        own, found = _coded(kept.of(labels), categories, counts, name)
         codes = np.where((codes < 0) | (own < 0), -1, codes * len(found) + own)
         values.append(found)
     if whole:
@@ -133,7 +134,7 @@ def bases(keys: Sequence[tuple[Any, ...]], columns: int) -> Integers:
     return np.array([places.setdefault(key[:columns], len(places)) for key in keys])
 
 
-def _labels(pool: Pool, by: By, name: str, states: Collection[int] | None) -> tuple[NDArray[Any], Sequence[Any] | None]:
+def _labels(pool: Pool, by: By, name: str, states: Collection[int]) -> tuple[NDArray[Any], Sequence[Any] | None]:
     """Return each row's value in a column, or its label, and the categories in order if it is categorical."""
     if by.labels is not None and name == by.columns[-1]:
         labels = as_array(in_order(by.labels, pool.frames, "by"), "by")

@@ -10,14 +10,14 @@ from vardi._inputs.dependence import Dependence
 from vardi._types import Integers
 
 
-def dealt_out(source: Integers, depends: Dependence | None, strata: Integers, folds: int, rng: Any) -> Integers:
+def dealt_out(source: Integers, depends: Dependence, strata: Integers, folds: int, rng: Any) -> Integers:
     """Return the fold of each row: rows are dealt out within groups, clusters as a whole, series in stretches.
 
     Parameters
     ----------
     source : ndarray of int
         The sample of each row.
-    depends : Dependence or None
+    depends : Dependence
         How rows depend on one another.
     strata : ndarray of int
         The groups within which rows are dealt out: samples, or classes of them.
@@ -27,13 +27,13 @@ def dealt_out(source: Integers, depends: Dependence | None, strata: Integers, fo
         Shuffles the rows.
     """
     n = len(source)
-    if depends is not None and depends.order is not None:
+    if depends.order is not None:
         order = np.lexsort((depends.order, source))
         sizes = np.bincount(source)
         place = np.empty(n, np.int64)
         place[order] = np.arange(n) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         return np.asarray(place * folds // sizes[source])
-    unit = np.arange(n) if depends is None or depends.clusters is None else depends.clusters
+    unit = np.arange(n) if depends.clusters is None else depends.clusters
     _, first, codes = np.unique(unit, return_index=True, return_inverse=True)
     fold = np.empty(len(first), np.int64)
     fold[np.lexsort((rng.random(len(first)), strata[first]))] = np.arange(len(first)) % folds

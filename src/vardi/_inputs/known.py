@@ -25,13 +25,14 @@ from vardi._inputs.known_numbers import (
     value_of,
     without_sum,
 )
-from vardi._inputs.pool import Name, Pool, no_labels
+from vardi._inputs.pool import Name, Pool
 from vardi._types import Floats
 from vardi.biases import Bias, ExpressionBias, ParametricBias, isin, where
 from vardi.biases._expressions import is_condition
 from vardi.biases._expressions.nodes import Column, IsIn
 from vardi.biases._values import as_numbers, is_missing
 from vardi.errors import ExpressionError, InvalidKnownError, MismatchError, MissingValuesError, number_of_rows, suggest
+from vardi.errors._refusals import no_labels
 from vardi.errors._texts import show
 
 ROUNDING = 1e-5  # how far the sum of a margin's shares may be from 1: printed shares are rounded
@@ -65,6 +66,11 @@ class Known:
     values: Floats
     covariance: Floats
     margins: tuple[tuple[str, slice], ...] = ()
+
+    @classmethod
+    def none(cls) -> Known:
+        """Return the value for nothing known."""
+        return cls((), (), np.empty(0), np.empty((0, 0)))
 
     def __len__(self) -> int:
         return len(self.labels)

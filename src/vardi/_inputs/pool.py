@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._inputs.by_row import as_counts, counts_by_name, in_order, joined, require_counts, require_length
+from vardi._inputs.dependence import Dependence
 from vardi._inputs.frames import Frame, JoinedColumns, as_frame, concat, mixed_columns
 from vardi._inputs.shared_columns import require_shared_columns
 from vardi._machine.memory import require_memory
@@ -44,8 +45,8 @@ class Pool:
         Position in names of each row's sample.
     counts : ndarray
         How many rows each row stands for.
-    dependence : Dependence, EngineDependence or None
-        How rows depend on one another, if they do.
+    dependence : Dependence or EngineDependence
+        How rows depend on one another.
     """
 
     names: tuple[Name, ...]
@@ -53,7 +54,7 @@ class Pool:
     frames: tuple[Frame, ...]
     source: Integers
     counts: Floats
-    dependence: Any = None
+    dependence: Any
 
     def __len__(self) -> int:
         return len(self.source)
@@ -107,12 +108,12 @@ class Pool:
         whole = self.whole()
         return read_only(values) if whole is None else whole.table(values, names)
 
-    def frames_of(self, states: Collection[int] | None) -> list[Frame]:
-        """Return the frames with rows of some samples; None for all."""
-        one = len(self.frames) == 1 or states is None
-        return [frame for k, frame in enumerate(self.frames) if one or k in (states or ())]
+    def frames_of(self, states: Collection[int]) -> list[Frame]:
+        """Return the frames with rows of some samples; of all if none are given."""
+        asked = set(states if states and len(self.frames) > 1 else range(len(self.frames)))
+        return [frame for k, frame in enumerate(self.frames) if k in asked]
 
-    def column(self, name: str, states: Collection[int] | None = None) -> NDArray[Any]:
+    def column(self, name: str, states: Collection[int] = ()) -> NDArray[Any]:
         """Return a column on all rows; given some samples, values on rows of other frames are arbitrary."""
         asked = self.frames_of(states)
         kind = asked[0].column(name).dtype
@@ -241,7 +242,7 @@ def as_pool(samples: Any, biases: Any, *, source: Any = None, counts: Any = None
         counts = joined(counts_by_name(counts, dict(zip(named, frames, strict=True))))
     by_name = {name: in_order(bias, frames, f"The bias of {str(name)!r}") for name, bias in by_name.items()}
     counts = as_counts(in_order(counts, frames, "counts"), frames, len(codes))
-    return _with_rows(Pool(names, as_biases(by_name, names), frames, codes, counts))
+    return _with_rows(Pool(names, as_biases(by_name, names), frames, codes, counts, Dependence.none(len(names))))
 
 
 def _labelled_pool(rows: Any, biases: Any, source: Any, counts: Any) -> Pool:
@@ -259,7 +260,8 @@ def _labelled_pool(rows: Any, biases: Any, source: Any, counts: Any) -> Pool:
     codes = _codes((numbers, values), by_name, column)
     by_name = {name: in_order(bias, (frame,), f"The bias of {str(name)!r}") for name, bias in by_name.items()}
     counts = as_counts(in_order(counts, (frame,), "counts"), (frame,), len(frame))
-    return _with_rows(Pool(tuple(by_name), as_biases(by_name, tuple(by_name)), (frame,), codes, counts))
+    names = tuple(by_name)
+    return _with_rows(Pool(names, as_biases(by_name, names), (frame,), codes, counts, Dependence.none(len(names))))
 
 
 def _with_rows(pool: Pool) -> Pool:
@@ -303,7 +305,7 @@ def matrix_pool(omega: Any, source: Any, counts: Any, names: Iterable[Name] | No
             f"The names {show(names)} are not all different, so they do not tell the columns apart. Rename some."
         )
     codes = labels.astype(np.int64, copy=False)
-    return _with_rows(Pool(names, (), (), codes, as_counts(counts, (), n)))
+    return _with_rows(Pool(names, (), (), codes, as_counts(counts, (), n), Dependence.none(len(names))))
 
 
 def require_biases_for(named: Mapping[Name, Any], by_name: Mapping[Name, Any]) -> None:
@@ -339,11 +341,6 @@ def as_biases(by_name: Mapping[Name, Any], names: Sequence[Name]) -> tuple[Bias,
     return tuple(biases)
 
 
-def no_labels(what: str) -> MismatchError:
-    """Return the error for values that cannot be labels."""
-    return MismatchError(f"{what} holds values that cannot be labels, such as lists. Convert it to text or numbers.")
-
-
 def _codes(labels: tuple[Integers, list[Any]], names: Mapping[Name, Any], column: str) -> Integers:
     """Return the sample of each row, from labels numbered in order of first appearance."""
     codes, values = labels
@@ -368,7 +365,7 @@ def _numbered(source: Any, frame: Frame, column: str) -> tuple[Integers, list[An
         require_length("source", labels, len(frame), "label")
         return coded(labels)
     except TypeError as error:
-        raise no_labels(repr(column)) from error
+        raise refusals.no_labels(repr(column)) from error
 
 
 def _labels(source: Any) -> NDArray[Any]:

@@ -47,6 +47,9 @@ class Kept:
     rows: Integers
     matrix: NDArray[Any]
 
+    def __len__(self) -> int:
+        return len(self.rows)
+
     def within(self, rows: Integers) -> Kept:
         """Return the kept rows among the given positions (increasing), by their places there."""
         place = np.searchsorted(rows, self.rows)
@@ -62,6 +65,9 @@ class Kept:
         row = int(self.rows[i])
         now = block[row - place.start].astype(self.matrix.dtype)
         return None if np.array_equal(now, self.matrix[i]) else row
+
+
+NONE_KEPT = Kept(np.empty(0, np.int64), np.empty((0, 0)))
 
 
 class Blocks(Dense):
@@ -89,7 +95,7 @@ class Blocks(Dense):
         moderate: bool = False,
         positive: bool = False,
         inverse: Integers | None = None,
-        kept: Kept | None = None,
+        kept: Kept = NONE_KEPT,
         reach: Floats | None = None,
     ) -> None:
         super().__init__(matrix, source, counts, log=log, moderate=moderate, positive=positive, inverse=inverse)
@@ -114,7 +120,7 @@ class Blocks(Dense):
 
     def subsample(self, fraction: float, *, least: int) -> Any:
         """Return the rows that are in memory, whatever the fraction, with counts that make them stand for all."""
-        kept = gathered(self.matrix, self.source) if self._kept is None else self._kept
+        kept = self._kept if len(self._kept) else gathered(self.matrix, self.source)
         counts = self.counts[kept.rows]
         rows = Dense(
             kept.matrix, self.source[kept.rows], counts, log=self.log, moderate=self.moderate, positive=self.positive
@@ -125,8 +131,8 @@ class Blocks(Dense):
         """Return some of the rows (positions, increasing), still read in blocks."""
         counts = self.counts[rows]
         part = self.with_rows(self.matrix[rows], self.source[rows], counts)
-        kept = None if self._kept is None else self._kept.within(rows)
-        if kept is not None and (np.bincount(part.source[kept.rows], minlength=len(self.sizes))[part.sizes > 0]).all():
+        kept = self._kept.within(rows)
+        if (np.bincount(part.source[kept.rows], minlength=len(self.sizes))[part.sizes > 0]).all():
             part._kept = kept
         return part
 
@@ -187,7 +193,7 @@ class Blocks(Dense):
 
     def _same_blocks(self) -> Iterator[Block]:
         for place, block in self.matrix.blocks():
-            row = None if self._kept is None else self._kept.differs(place, block)
+            row = self._kept.differs(place, block)
             if row is not None:
                 raise MismatchError(
                     f"Row {row if self.matrix.rows is None else self.matrix.rows[row]} of omega differs from the first "

@@ -19,10 +19,8 @@ from vardi._rows.variance import Spread, Strata, Tilts
 from vardi._types import Floats, Integers
 
 
-def strata_of(source: Integers, sizes: Floats, counts: Floats, tilts: Tilts, dependence: Dependence | None) -> Strata:
+def strata_of(source: Integers, sizes: Floats, counts: Floats, tilts: Tilts, dependence: Dependence) -> Strata:
     """Return the strata over which variances are taken."""
-    if dependence is None:
-        return Strata(source, sizes, counts, tilts)
     if not dependence.in_units:
         return Strata(source, sizes, counts, tilts, dependence.remaining)
     return DependentRows(source, sizes, counts, tilts, dependence)

@@ -47,7 +47,7 @@ class SharedPasses:
     def __init__(self, rows: Dense, u: Floats, functions: Floats) -> None:
         self.rows, self.u, self.functions = rows, u, functions
         self.weights, self.shift = rows.weights(u)
-        self._kept = self._gathered()
+        self._p_at_fit = self._gathered()
 
     def at(self, us: Floats, counts: Floats) -> tuple[Floats, Floats]:
         """Return shares (B, K), and the sums of the weights and of weights times functions (B, 1 + m), in one pass.
@@ -93,15 +93,15 @@ class SharedPasses:
 
         Parts are blocks, or so much of them that what that many draws write for each row stays in the cache.
         """
-        kept = self._kept
+        gathered = self._p_at_fit
 
         def parts(place: slice, P: Floats) -> Result:
             cut = _parts(len(P), P.shape[1] + 2 * draws) if draws else [slice(0, len(P))]
             sums = (function(slice(place.start + one.start, place.start + one.stop), P[one]) for one in cut)
             return functools.reduce(operator.add, sums)
 
-        if kept is not None:
-            return sum_blocks(lambda place: parts(place, kept[place]), *kept.shape)
+        if gathered is not None:
+            return sum_blocks(lambda place: parts(place, gathered[place]), *gathered.shape)
         return self.rows._total(lambda place, values: parts(place, self._p(place, values, scratch)))
 
     def _p(self, place: slice, values: NDArray[Any], scratch: Scratch) -> Floats:
@@ -119,14 +119,14 @@ class SharedPasses:
         rows, scratch = self.rows, Scratch()
         if len(rows) * len(self.u) > KEPT_NUMBERS:
             return None
-        kept = np.empty((len(rows), len(self.u)))
+        found = np.empty((len(rows), len(self.u)))
 
         def block(place: slice, values: NDArray[Any]) -> None:
-            kept[place] = self._p(place, values, scratch)
+            found[place] = self._p(place, values, scratch)
 
         for _ in rows._each(block):
             pass
-        return kept
+        return found
 
 
 def _parts(n: int, width: int) -> list[slice]:

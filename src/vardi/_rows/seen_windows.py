@@ -27,12 +27,12 @@ class SeenRows(WeightedRows):
         The dual point, in the gauge in which weights have mean 1.
     weights : ndarray
         Weight of each row.
-    dependence : Dependence, optional
+    dependence : Dependence
         How rows depend on one another.
     """
 
-    def __init__(self, rows: Intervals, u: Floats, weights: Floats, dependence: Dependence | None = None) -> None:
-        super().__init__(rows, u, weights, rows.source, rows.counts)
+    def __init__(self, rows: Intervals, u: Floats, weights: Floats, dependence: Dependence) -> None:
+        super().__init__(rows, u, weights, rows.source, rows.counts, Dependence.none(len(rows.sizes)))
         self.sizes = np.array([self.n])
         self.strata = strata_of(np.zeros(len(rows), np.int64), self.sizes, rows.counts, self, dependence)
 

@@ -43,40 +43,40 @@ class Counting(Sparse):
 class Thinned(Dense):
     """A dense matrix with its entries that count held separately: while they are few, sums run over them."""
 
-    _kept: tuple[Floats, Counting] | None = None
+    _last_counting: tuple[Floats, Counting] | None = None  # u, and the entries that count there, if they are few
 
     def counting(self, u: Floats) -> Counting | None:
         """Return the entries that count at u; None if these are many, or leave some samples without a link."""
         sampled = self.sizes > 0
-        if self._kept is not None and np.ptp(u[sampled] - self._kept[0][sampled]) <= SLACK:
-            return self._kept[1]
-        self._kept = None
+        if self._last_counting is not None and np.ptp(u[sampled] - self._last_counting[0][sampled]) <= SLACK:
+            return self._last_counting[1]
+        self._last_counting = None
         few = np.unique(np.linspace(0, len(self) - 1, PROBED).astype(np.intp))
         if np.mean(self._counts(u, few, self.matrix[few])) <= MAX_SHARE:
             found = self._thinned(u)
             links = found.reach()[sampled][:, sampled]
             if sparse.csgraph.connected_components(links, directed=False, return_labels=False) == 1:
-                self._kept = u.copy(), found
-        return None if self._kept is None else self._kept[1]
+                self._last_counting = u.copy(), found
+        return None if self._last_counting is None else self._last_counting[1]
 
     @property
     def reading_dominates(self) -> bool:
         """Whether reading the rows costs more than forming their gram."""
-        return self._kept is None and super().reading_dominates
+        return self._last_counting is None and super().reading_dominates
 
     @property
     def additions(self) -> int:
         """How many numbers a sum over the rows adds one after the other; plus one for all that do not count."""
-        return super().additions if self._kept is None else self._kept[1].additions + 1
+        return super().additions if self._last_counting is None else self._last_counting[1].additions + 1
 
     @property
     def exponents(self) -> float:
         """The size of what scaling rounds."""
-        return super().exponents if self._kept is None else self._kept[1].exponents
+        return super().exponents if self._last_counting is None else self._last_counting[1].exponents
 
     def _recount(self) -> None:
         super()._recount()
-        self._kept = None
+        self._last_counting = None
 
     def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums:
         """Return log_mass, shares and gram at u."""
@@ -142,7 +142,7 @@ class Thinned(Dense):
 
     def subsample(self, fraction: float, *, least: int) -> Any:
         """Return evenly spaced rows of every sample that stand for all of it; their entries that count, if few do."""
-        few = self.counting(self._alone if self._kept is None else self._kept[0])
+        few = self.counting(self._alone if self._last_counting is None else self._last_counting[0])
         return super().subsample(fraction, least=least) if few is None else few.subsample(fraction, least=least)
 
     @cached_property

@@ -187,11 +187,11 @@ class Strata:
         sizes: Floats,
         counts: Floats,
         tilts: Tilts,
-        remaining: Floats | None = None,
+        remaining: Floats,
     ) -> None:
         self.source, self.sizes, self.counts, self.tilts = source, sizes, counts, tilts
         self.n = float(sizes.sum())
-        self.remaining = np.ones(len(sizes)) if remaining is None else remaining
+        self.remaining = remaining
 
     def covariance(self, influence: Floats) -> Floats:
         """Return V."""

@@ -67,7 +67,7 @@ class WeightedRows:
         Sample of each row of the pool.
     counts : ndarray or None
         Count of each row of the pool.
-    dependence : Dependence, optional
+    dependence : Dependence
         How rows of the pool depend on one another.
     """
 
@@ -81,7 +81,7 @@ class WeightedRows:
         weights: Floats,
         source: Integers,
         counts: Floats,
-        dependence: Dependence | None = None,
+        dependence: Dependence,
     ) -> None:
         self.rows, self.v, self.row_weights = rows, v, weights
         self.sizes, self.n = rows.sizes, float(rows.sizes.sum())

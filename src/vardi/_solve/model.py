@@ -130,7 +130,7 @@ class JointFit:
 def solve_joint(
     joint: Joint | EngineRows,
     names: Sequence[Name],
-    known: Known | None,
+    known: Known,
     values: Floats,
     verdict: Verdict,
     *,
@@ -146,7 +146,7 @@ def solve_joint(
         The rows, in memory or in an engine; in an engine the solution starts from that of a small part of them.
     names : sequence
         A name for each bias.
-    known : Known or None
+    known : Known
         What is known, for messages.
     values : ndarray of shape (n, m)
         The known functions on the rows, for messages.
@@ -166,21 +166,21 @@ def solve_joint(
 def _solved(
     joint: Joint,
     names: Sequence[Name],
-    known: Known | None,
+    known: Known,
     values: Floats,
     verdict: Verdict,
     tol: float,
     max_iterations: int,
     near: Mapping[Name, float] | None,
 ) -> JointFit:
-    groups = weak_groups(joint.base, verdict) if known is not None else np.where(joint.sizes > 0, 0, -1)
-    if known is None:
+    groups = weak_groups(joint.base, verdict) if known else np.where(joint.sizes > 0, 0, -1)
+    if not known:
         verdict.require()
         if len(joint.families) == int((joint.sizes > 0).sum()):
             raise unknown_everywhere([names[k] for k in joint.families], verdict)
     start, identified = _without_known(joint, names, groups, tol, max_iterations, near)
     held, joining = held_of(joint), None
-    if known is None:
+    if not known:
         walk = _polished(joint, start, held, tol, max_iterations, names)
     else:
         joining = _joining(joint, start, groups, verdict)
@@ -194,7 +194,7 @@ def _solved(
     if joint.families:
         require_identified(joint, walk.at, names)
         warn_of_vague_parameters(joint, walk.at, names)
-    without = start if known is not None and identified else None
+    without = start if known and identified else None
     return JointFit(_solution(joint, walk, groups), without, groups, joining)
 
 

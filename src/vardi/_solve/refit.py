@@ -49,26 +49,6 @@ class Refit:
         return len(self.log_omegas) > 0
 
 
-def refit(
-    rows: Rows,
-    joint: Joint | None,
-    u: Floats,
-    point: Floats,
-    counts: Floats,
-    *,
-    tol: float,
-    may_part: bool,
-    rng: np.random.Generator | None = None,
-) -> Refit:
-    """Solve again for other counts, starting at a solution; known values with an error are redrawn by rng."""
-    if joint is None:
-        return refit_plain(rows.with_counts(counts), u, tol=tol, may_part=may_part)
-    joint = joint.with_counts(counts)
-    if rng is not None and joint.coordinates.uncertain:
-        joint = joint.with_values(joint.means + joint.known.root @ rng.standard_normal(joint.coordinates.uncertain))
-    return refit_joint(joint, point, tol=tol)
-
-
 def refit_plain(rows: Rows, u: Floats, *, tol: float, may_part: bool) -> Refit:
     """Solve for known biases alone."""
     sampled = rows.sizes > 0
@@ -135,13 +115,15 @@ def _scaled(weights: Floats, counts: Floats, log_omegas: Floats) -> Refit:
     return Refit(weights * (counts.sum() / (counts @ weights)), log_omegas)
 
 
-def refit_joint(joint: Joint, v: Floats, *, tol: float) -> Refit:
-    """Solve with parameters and known moments.
+def refit_joint(joint: Joint, v: Floats, *, tol: float, rng: np.random.Generator | None = None) -> Refit:
+    """Solve with parameters and known moments; rng redraws known values that have an error.
 
     The parameters are found by descent: near another solution, steps that only shrink the gradient may end at a point
     that is not a minimum.
     """
     at, held = joint.coordinates, held_of(joint)
+    if rng is not None and at.uncertain:
+        joint = joint.with_values(joint.means + joint.known.root @ rng.standard_normal(at.uncertain))
     if at.known:
         walk = stationary(joint, v, held, tol=tol)
         if not walk.converged:

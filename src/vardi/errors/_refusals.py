@@ -305,3 +305,8 @@ def no_rows_to_learn(sample: object, bias: object) -> InvalidBiasError:
 
 def _nothing_in(lacking: Sequence[object]) -> str:
     return f"{show(lacking)} {'has' if len(lacking) == 1 else 'have'} none at all, so a mean over the rest is biased."
+
+
+def no_labels(what: str) -> MismatchError:
+    """Return the error for values that cannot be labels."""
+    return MismatchError(f"{what} holds values that cannot be labels, such as lists. Convert it to text or numbers.")

@@ -15,6 +15,7 @@ from scipy import sparse
 
 from vardi._fit.averages import Averages
 from vardi._inputs.frames import as_frame
+from vardi._inputs.kept import KeptRows
 from vardi._types import Floats
 from vardi.biases._values import is_missing
 from vardi.errors import MismatchError, MissingValuesError, number_of_rows, suggest
@@ -72,7 +73,7 @@ def as_design(fit: Averages, X: Any, y: Any, missing: Missing) -> Design:
         raise MismatchError("There is no outcome. Give y, or a formula such as 'y ~ x + region' in place of X.")
     native, matrix, names = _features(fit, X, missing)
     outcome = _outcome(fit, y)
-    kept = np.arange(len(fit)) if fit.held.kept is None else np.flatnonzero(fit.held.kept)
+    kept = fit.held.kept.positions
     matrix, outcome = matrix[kept], outcome[kept]
     gaps = {name: ~np.isfinite(column) for name, column in zip(names, matrix.T, strict=True)}
     asked = _asked(fit)
@@ -96,14 +97,14 @@ def recording(fit: Averages, X: Any, y: Any) -> Averages:
     if y is not None and not isinstance(y, str) and np.asarray(y).dtype.kind == "f":
         named.append(np.asarray(y))
     has = fit.held.recorded_by(named, columns)
-    return fit if has is None else fit.among([fit.names[k] for k in has])
+    return fit.among([fit.names[k] for k in has]) if has else fit
 
 
 def _asked(fit: Averages) -> NDArray[np.bool_]:
     """Return which of the fit's rows belong to the samples in question."""
     held = fit.held
     inside = np.ones(len(fit), bool) if held.inside is None else held.inside
-    return np.asarray(inside if held.kept is None else inside[held.kept])
+    return np.asarray(held.kept.of(inside))
 
 
 def _zeroed(
@@ -150,9 +151,9 @@ def _of_formula(fit: Averages, formula: str, y: Any, missing: Missing) -> Design
             "Give the outcome once, on the left of the formula."
         )
     formulaic, pandas = _formulaic()
-    kept = slice(None) if fit.held.kept is None else fit.held.kept
-    columns = {name: values[kept] for name, values in _columns_in(fit, right).items()}
-    outcome = _outcome(fit, left or y)[kept]
+    kept: KeptRows = fit.held.kept
+    columns = {name: kept.of(values) for name, values in _columns_in(fit, right).items()}
+    outcome = kept.of(_outcome(fit, left or y))
     gaps = {name: _gaps(values) for name, values in columns.items()}
     asked = _asked(fit)
     complete, lacking = _complete({**gaps, left or "y": _gaps(outcome)}, asked, missing)
@@ -273,11 +274,8 @@ def _of_pool(fit: Averages, names: Sequence[str], missing: Missing) -> tuple[Any
 def _column(fit: Averages, name: str, missing: Missing = "refuse") -> Floats:
     if missing == "drop" and name in (columns := _columns_in(fit, f"`{name}`")):
         return _matrix([columns[name]], [name])[:, 0]
-    if fit.held.kept is None:
-        return fit.held.values(name)
-    values = np.zeros(len(fit))
-    values[fit.held.kept] = fit.held.values(name)
-    return values
+    kept: KeptRows = fit.held.kept
+    return kept.spread(fit.held.values(name))
 
 
 def _outcome(fit: Averages, y: Any) -> NDArray[Any]:

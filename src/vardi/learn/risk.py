@@ -189,9 +189,7 @@ def _folds(
         fold = dealt_out(fit.held.pool.source, fit.held.dependence, strata, int(cv), rng)
         pairs: Any = ((np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(int(cv)))
     else:
-        depends = fit.held.dependence
-        groups = None if depends is None else depends.clusters
-        pairs = cv.split(X, strata, groups) if hasattr(cv, "split") else cv
+        pairs = cv.split(X, strata, fit.held.dependence.clusters) if hasattr(cv, "split") else cv
     held_out = np.zeros(n, bool)
     for train, test in pairs:
         train, test = np.arange(n)[train], np.arange(n)[test]

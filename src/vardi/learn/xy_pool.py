@@ -67,8 +67,8 @@ def debias_rows(
 
 def with_targets(fit: DebiasedSample, y: Any) -> tuple[Averages, Integers | None]:
     """Return the rows of the samples that have targets, and their places; None if all have."""
-    has = None if y is None or np.ndim(y) != 1 else fit.held.recorded_by([np.asarray(y)])
-    if has is None:
+    has = () if y is None or np.ndim(y) != 1 else fit.held.recorded_by([np.asarray(y)])
+    if not has:
         return fit, None
     return fit.among([fit.names[k] for k in has]), np.flatnonzero(np.isin(fit.held.pool.source, has))
 

@@ -127,7 +127,7 @@ def convergence(
 def _in_time(fit: DebiasedSample) -> tuple[Floats, Floats]:
     """Return the position in time of each row among the frames of its state, and the number of these frames."""
     pool = fit.held.pool
-    order = np.arange(len(pool)) if pool.dependence is None or pool.dependence.order is None else pool.dependence.order
+    order = np.arange(len(pool)) if pool.dependence.order is None else pool.dependence.order
     place, sizes = np.zeros(len(pool)), np.bincount(pool.source, minlength=len(pool.names)).astype(np.float64)
     for k in range(len(pool.names)):
         rows = np.flatnonzero(pool.source == k)

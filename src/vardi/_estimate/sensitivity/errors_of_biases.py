@@ -53,8 +53,7 @@ def as_errors(held: Any, samples: Any, kind: str) -> Errors:
         raise MismatchError(
             f"kind is {kind!r}. Give 'free', where each bias errs on its own, or 'common', where all err alike."
         )
-    asked = range(len(held.names)) if held.states is None else held.states
-    sampled = [held.names[k] for k in asked if held.rows.sizes[k]]
+    sampled = [held.names[k] for k in held.states if held.rows.sizes[k]]
     if samples is None:
         wanted = sampled
     else:

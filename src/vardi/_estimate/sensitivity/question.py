@@ -58,7 +58,7 @@ class Question:
         own = influence if own is None else own
         phi = own.values[:, [0]]
         beside = influence.values[:, [0]] - phi if own is not influence else None
-        if self.held.states is not None:
+        if not self.held.is_whole:
             assert isinstance(target, Mean)
             if not errors.wrong.all():
                 every = [self.held.names[k] for k in self.held.states]
@@ -75,7 +75,7 @@ class Question:
         numbers = len(self.held) * len(errors.wrong)
         if not self.held.in_memory:
             note = "Refits need rows in memory, but these are in their engine."
-        elif self.held.joint is not None:
+        elif not self.held.is_plain:
             note = "Known values and parameters would have to be refitted, so the range is given to first order."
         elif isinstance(target, Mean) and errors.reweighs:
             worst = Reweighed(tangent, target)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import numpy as np
@@ -20,10 +20,12 @@ from vardi._inputs.dependence import (
 )
 from vardi._inputs.engine.aggregates import LENGTH, Aggregate
 from vardi._inputs.engine.part import PREFIX, Change, Part
-from vardi._inputs.engine.pool import LazyPool
 from vardi._inputs.engine.queries import with_place
 from vardi._types import Floats
 from vardi.errors import MismatchError, TooLargeError
+
+if TYPE_CHECKING:
+    from vardi._inputs.engine.pool import LazyPool
 
 MAX_UNITS = 1_000_000  # most units whose sums are held in memory
 SERIES_APART = 2**32  # distance between the numbers of batches of two series
@@ -32,7 +34,7 @@ UNIT, CELL, PLACE = f"{PREFIX}unit", f"{PREFIX}cell", f"{PREFIX}in_time"
 
 @dataclass(frozen=True, eq=False)
 class EngineDependence:
-    """What was declared, by the names of columns.
+    """What was declared, if anything, by the names of columns.
 
     Attributes
     ----------
@@ -49,6 +51,16 @@ class EngineDependence:
     strata: str | None
     remaining: Floats
     named: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def none(cls, K: int) -> EngineDependence:
+        """Return the value for the independent rows of K samples."""
+        return cls(None, None, None, np.ones(K))
+
+    @property
+    def independent(self) -> bool:
+        """Whether rows do not depend on one another: nothing was declared."""
+        return not self.named
 
     @property
     def words(self) -> str:
@@ -81,15 +93,13 @@ class EngineDependence:
         return lambda frame: with_place(frame, PLACE, series, by).with_columns(**columns)
 
 
-def as_engine_dependence(
-    pool: LazyPool, clusters: Any, series: Any, strata: Any, population: Any
-) -> EngineDependence | None:
+def as_engine_dependence(pool: LazyPool, clusters: Any, series: Any, strata: Any, population: Any) -> EngineDependence:
     """Return how rows in an engine depend on one another, after a check by one query for each frame."""
     series = None if series is False else series
     given = {"clusters": clusters, "series": series, "strata": strata, "population": population}
     named = {what: value if isinstance(value, str) else "" for what, value in given.items() if value is not None}
     if not named:
-        return None
+        return EngineDependence.none(len(pool.names))
     refuse_together(named, counted=any(part.counted for part in pool.parts))
     if strata is not None and clusters is None:
         raise MismatchError(

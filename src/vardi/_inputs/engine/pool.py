@@ -12,6 +12,7 @@ import numpy as np
 from vardi._inputs.engine.aggregates import Aggregate
 from vardi._inputs.engine.asking import answering, schema_of
 from vardi._inputs.engine.columns import Declared, as_floats, compiled_bias, expression, missing_values
+from vardi._inputs.engine.dependence import EngineDependence
 from vardi._inputs.engine.distinct import DistinctRows
 from vardi._inputs.engine.expressions import on_frame
 from vardi._inputs.engine.memory import most_cells
@@ -114,7 +115,8 @@ class OpenFrames:
         alone = len(self.names) == 1 or (len(self.parts) == 1 and self.parts[0].label is None)
         found = [_surveyed(part, declared, self.counts, limit, declared.ranged(alone=alone)) for part in self.parts]
         parts = tuple(part for part, _ in found)
-        pool = LazyPool(self.names, self.biases, (), np.empty(0, np.int64), once(0), None, parts, declared, self)
+        dependence = EngineDependence.none(len(self.names))
+        pool = LazyPool(self.names, self.biases, (), np.empty(0, np.int64), once(0), dependence, parts, declared, self)
         return _checked(pool, [one for _, one in found])
 
 

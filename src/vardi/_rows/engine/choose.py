@@ -35,30 +35,39 @@ def few_rows(pool: LazyPool) -> tuple[DistinctRows, bool]:
     return sub.rows, False
 
 
-def as_dense(rows: DistinctRows, K: int) -> Dense:
-    """Return rows with the biases among their columns."""
-    return Dense(np.ascontiguousarray(rows.matrix[:, :K]), rows.source, rows.counts)
+def in_memory(pool: LazyPool, found: DistinctRows, *, is_all: bool) -> Dense:
+    """Return rows with the biases among their columns; with counts that make them stand for all if they are some."""
+    rows = Dense(np.ascontiguousarray(found.matrix[:, : len(pool.names)]), found.source, found.counts)
+    return rows if is_all else rows.standing_for(pool.sizes)
 
 
-def joint_rows(pool: LazyPool, model: EngineModel, found: DistinctRows, *, is_all: bool) -> Joint | EngineRows:
-    """Return rows with parameters and known moments: in memory if these are all distinct rows, else in the engine."""
-    few = _in_memory(pool, model, found)
+def joint_rows(
+    pool: LazyPool, model: EngineModel, found: DistinctRows, few: Dense, *, is_all: bool
+) -> Joint | EngineRows:
+    """Return rows with parameters and known moments: in memory if these are all distinct rows, else in the engine.
+
+    Parameters
+    ----------
+    pool, model : LazyPool, EngineModel
+        The frames, and what is known of them.
+    found, few : DistinctRows, Dense
+        Some rows with all their columns, and the same with their biases, standing for all.
+    is_all : bool
+        Whether these are all distinct rows.
+    """
+    columns, known = list(pool.declared.columns), model.known
+    features = [columns.index(name) for names in pool.declared.features.values() for name in names]
+    values = functions_on(pool, found) @ known.directions if len(known.means) else np.empty((len(found), 0))
+    families = model.families_on(found.matrix[:, features])
+    joint = Joint(few, families, KnownColumns(values, known.means, known.root, known.moving))
     if is_all:
-        return few
-    base = as_dense(found, len(pool.names)).standing_for(pool.sizes)
-    together = replace(model, parts=tuple(united(model.parts)))
-    return EngineRows(together, lambda: Joint(base, few.families, few.known), pool.reach)
+        return joint
+    if len(model.coordinates) > model.coordinates.samples:  # otherwise the rows with their biases alone are summed
+        model = replace(model, parts=tuple(united(model.parts)))
+    return EngineRows(model, lambda: joint, pool.reach)
 
 
 def functions_on(pool: LazyPool, rows: DistinctRows) -> Floats:
     """Return the functions with known means on some rows, of shape (n, M); for a bias its known factor."""
     columns = list(pool.declared.columns)
     return rows.matrix[:, [columns.index(name) for name in pool.declared.function_columns]]
-
-
-def _in_memory(pool: LazyPool, model: EngineModel, rows: DistinctRows) -> Joint:
-    columns, known = list(pool.declared.columns), model.known
-    features = [columns.index(name) for names in pool.declared.features.values() for name in names]
-    values = functions_on(pool, rows) @ known.directions if len(known.means) else np.empty((len(rows), 0))
-    families = model.families_on(rows.matrix[:, features])
-    return Joint(as_dense(rows, len(pool.names)), families, KnownColumns(values, known.means, known.root, known.moving))

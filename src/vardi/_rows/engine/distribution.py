@@ -67,7 +67,7 @@ class EngineDistribution:
         self._asked = function
         if inside is not None:
             self.parts = [part.map(lambda rows: rows.filter(inside)) for part in at.parts]
-        elif at.dependence is None or not at.dependence.in_units:
+        elif not at.dependence.in_units:
             self.parts, (self._asked,) = at.together([function])
 
     @property
@@ -221,9 +221,9 @@ class EngineDistribution:
         b = jacobian.solve(y.coordinates(below.sum(axis=0) - value[:, None] * everywhere.sum(axis=0)))
         beta, beyond = y.slopes(b, value), b[at.coordinates.epsilon]
         V = beyond.T @ beyond / n**2  # the part of known values with an error
-        if at.dependence is not None and at.dependence.in_units:
+        if at.dependence.in_units:
             return V + y.over_units(self, grid, beta, b)
-        remaining = np.ones(len(at.sizes)) if at.dependence is None else at.dependence.remaining
+        remaining = at.dependence.remaining
         first = np.minimum.outer(np.arange(len(grid)), np.arange(len(grid)))
         for k in np.flatnonzero(at.sizes > 0):
             size, inside = at.sizes[k], below[k]

@@ -91,7 +91,6 @@ def sums_in_groups(
     """
     depends = at.dependence
     if lengths is not None:
-        assert depends is not None
         changes = [_in_series(depends.units(part, lengths)) for part in at.parts]
     else:
         changes = _by_column(at.parts, column) if column else _by_chance(at.parts, seed, identity)
@@ -105,7 +104,7 @@ def sums_in_groups(
             sums = [float(row[place]) for place in asked]
             own = dict(zip(likelihood, sums, strict=False))
             found.append(_Group(code, row[GROUP], float(row["rows"]), own, sums[len(likelihood) :]))
-    spans = depends is not None and column is not None and depends.clusters == column
+    spans = column is not None and depends.clusters == column
     if column:
         _require_within_samples(found, names, spans=spans)
     found.sort(key=lambda group: (group.source, str(group.label)))  # engines give groups in any order

@@ -146,7 +146,7 @@ class EngineModel:
         The family of each bias that has one.
     known : EngineKnown
         What is known of the population.
-    dependence : EngineDependence or None
+    dependence : EngineDependence
         How rows depend on one another.
     """
 
@@ -154,7 +154,7 @@ class EngineModel:
     sizes: Floats
     families: Mapping[int, EngineFamily]
     known: EngineKnown
-    dependence: EngineDependence | None = None
+    dependence: EngineDependence
 
     @cached_property
     def places(self) -> dict[int, slice]:

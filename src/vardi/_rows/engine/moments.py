@@ -129,11 +129,11 @@ class EngineMoments:
     @property
     def in_clusters(self) -> bool:
         """Whether rows lie in clusters."""
-        return self.dependence is not None and self.dependence.clusters is not None
+        return self.dependence.clusters is not None
 
     def evenness_of(self, holds: EngineFunction) -> Evenness:
         """Return how evenly the weights are spread over some rows, or clusters of them."""
-        if self.dependence is not None and self.dependence.clusters:
+        if self.dependence.clusters:
             return evenness_over_clusters(self, self.dependence.clusters, holds)
         found, r = Evenness(0.0, 0.0, 0.0), self.point.weight
         parts, (holds,) = self.together([holds])
@@ -161,7 +161,7 @@ class EngineMoments:
             total += [found["beyond"], found["events"], found["rows"]]
             evenness += Evenness(*(float(found[name]) for name in ("mass", "squares", "largest")))
         beyond, events, rows = total.tolist()
-        if not beyond and self.dependence is not None and self.dependence.clusters:
+        if not beyond and self.dependence.clusters:
             evenness = evenness_over_clusters(self, self.dependence.clusters, base)
         return None if beyond else (events, rows - events, evenness)
 
@@ -197,7 +197,7 @@ class EngineMoments:
         in other units. Covariances that are not asked for are NaN: each takes a sum.
         Rows that depend on one another are summed by cluster, or by time.
         """
-        if self.dependence is not None and self.dependence.in_units:
+        if self.dependence.in_units:
             units, sums = self._over_units(influence)
             return units.spread(sums, self.n)
         if self._last is None or self._last[0] is not influence or self._last[3] < joint:
@@ -212,7 +212,7 @@ class EngineMoments:
 
     def tail(self, influence: EngineValues, j: int) -> float:
         """Return the tail index of the influence values of an estimate, with queries for each part."""
-        if self.dependence is not None and self.dependence.in_units:
+        if self.dependence.in_units:
             units, sums = self._over_units(influence)
             return units.tail(sums[:, [j]])
         spread = self.spread(influence, joint=False)
@@ -277,7 +277,7 @@ class EngineMoments:
         products = found.products - size[:, None, None] * mean[:, :, None] * mean[:, None, :]
         squares = np.diagonal(found.products, axis1=1, axis2=2)
         fourths = found.fourths - 4.0 * mean * found.cubes + 6.0 * mean**2 * squares - 3.0 * size[:, None] * mean**4
-        factors = factors_of(sizes) * (1.0 if self.dependence is None else self.dependence.remaining)
+        factors = factors_of(sizes) * self.dependence.remaining
         covariance = np.tensordot(factors / self.n**2, products, axes=1)
         within = np.maximum(np.diagonal(products, axis1=1, axis2=2), 0.0) / self.n**2
         with np.errstate(over="ignore"):

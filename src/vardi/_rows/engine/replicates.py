@@ -56,7 +56,7 @@ class EngineReplicates:
         identity: str | None,
         lengths: list[int] | None = None,
     ) -> None:
-        clusters = None if at.dependence is None else at.dependence.clusters
+        clusters = at.dependence.clusters
         parts = at.parts
         if lengths is not None:
             clusters, parts = UNIT, tuple(_in_batches(at, part, lengths) for part in at.parts)
@@ -197,7 +197,6 @@ class EngineReplicates:
 
 def _in_batches(at: EngineMoments, part: Part, lengths: list[int]) -> Part:
     """Return a part with the batch of each row, numbered separately for each sample."""
-    assert at.dependence is not None
     units = at.dependence.units(part, lengths)
     apart = [part.only(code, nw.lit(code * SERIES_APART)) for code in part.codes.values()]
     batch = total([nw.col(UNIT), *(one.cast(nw.Int64) for one in apart if one is not None)])

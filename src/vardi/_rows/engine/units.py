@@ -54,7 +54,6 @@ def sums_over_units(
 ) -> UnitSums:
     """Query sums of the columns that ``changes`` add, over units and, within them, over the values of a key."""
     dependence = at.dependence
-    assert dependence is not None
     keys = (*dependence.keys, *([] if key is None else [key]))
     found: list[tuple[int, Any, Any, Any, float, list[float]]] = []
     for part, change in zip(at.parts, changes, strict=True):
