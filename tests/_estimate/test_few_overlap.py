@@ -14,7 +14,6 @@ from vardi._rows import thinned
 from vardi._rows.dense import Dense
 from vardi._rows.linear import LinearInfluence
 from vardi._rows.patches import Patches
-from vardi._rows.sparse import Sparse
 from vardi._rows.thinned import Thinned
 from vardi._solve.identify import judge
 
@@ -43,7 +42,6 @@ def along_a_line(shuffled: bool = False, counted: bool = False) -> tuple[vardi.D
 def over_all(fit: vardi.DebiasedSample, monkeypatch: pytest.MonkeyPatch) -> vardi.DebiasedSample:
     """Return the same fit, which from here on sums over all samples."""
     monkeypatch.setattr(Thinned, "entries", lambda rows, u: None)
-    monkeypatch.setattr(Sparse, "across", Dense.across)
     held = fit.held
     again = vardi.debias_matrix(held.rows.matrix, held.source, log=True, counts=held.counts)
     assert_array_equal(again.solution.u, fit.solution.u)

@@ -181,10 +181,6 @@ class Blocks(Dense):
             scaled.offset[rows] = logs.max(axis=1)
         return super()._block(scaled, rows, values, scratch)
 
-    @property
-    def _is_small(self) -> bool:
-        return False
-
     def _each(self, function: Callable[[slice, NDArray[Any]], Result]) -> Iterator[Result]:
         return in_threads(function, self._same_blocks(), len(self.sizes))
 

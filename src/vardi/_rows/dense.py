@@ -18,9 +18,6 @@ from vardi._types import Floats
 
 Result = TypeVar("Result")
 
-MAX_COPIED_NUMBERS = (
-    500_000  # numbers up to which a scaled copy is kept: beyond, exps in each pass cost less than the memory
-)
 LOWEST = -700.0  # log of an omega that is far below the rounding of any sum, and does not underflow
 MIN_GROUPED_SAMPLES = 100  # samples from which rows with the same support are worth grouping
 
@@ -29,11 +26,6 @@ class Dense(Rows):
     """An n x K array, read in blocks: beyond the array itself a pass needs a few blocks of memory and n numbers."""
 
     _reciprocals: tuple[Scaled, Floats, Floats] | None = None
-
-    @property
-    def reading_dominates(self) -> bool:
-        """Whether reading the rows costs more than forming their gram: taking exps does."""
-        return self.log and not self._is_small
 
     def _recount(self) -> None:
         self._reciprocals = None
@@ -240,9 +232,7 @@ class Dense(Rows):
         return reciprocals, scaled.offset
 
     def _block(self, scaled: Scaled, rows: slice, values: NDArray[Any], scratch: Scratch) -> Floats:
-        """Return a block of the scaled matrix, from a copy if there is one, otherwise from the values."""
-        if scaled.matrix is not None:
-            return np.asarray(scaled.matrix[rows])
+        """Return a block of the scaled matrix."""
         if scaled.offset is None:
             plain = np.asarray(values, np.float64)
             return _exp(plain, scratch("A", values.shape)) if self.log else plain
@@ -255,29 +245,16 @@ class Dense(Rows):
     def _plain(self) -> None:
         return None
 
-    def _scale(self, u: Floats) -> Scaled:
-        # Many passes over few logs: then one copy costs less than the exps of each pass.
-        if self._scaled is None and self.log and self._is_small:
-            self._scaled = self._anchored(u)
-        return super()._scale(u)
-
-    @property
-    def _is_small(self) -> bool:
-        return len(self) * len(self.sizes) <= MAX_COPIED_NUMBERS
-
     def _anchored(self, u: Floats) -> Scaled:
-        matrix = np.empty((len(self), len(self.sizes))) if self._is_small else None
         offset, scratch = np.empty(len(self)), Scratch()
 
         def block(rows: slice, values: NDArray[Any]) -> None:
             logs = np.add(self._log(values), u, out=scratch("A", values.shape))
             offset[rows] = _row_maximum(logs)
-            if matrix is not None:
-                np.exp(np.subtract(logs, offset[rows, None], out=logs), out=matrix[rows])
 
         for _ in self._each(block):
             pass
-        return Scaled(matrix, offset, np.where(self.sizes > 0, u, 0.0))
+        return Scaled(None, offset, np.where(self.sizes > 0, u, 0.0))
 
     def _log(self, values: NDArray[Any]) -> Floats:
         values = np.asarray(values, np.float64)

@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from vardi._machine.threads import BLOCK, map_blocks, sum_blocks
@@ -22,7 +21,6 @@ MAX_DENSE_SAMPLES = 2000  # samples up to which overlaps are summed in dense blo
 PAIRWISE = 128  # numbers that NumPy adds one by one before it adds in pairs
 CHEAP = 100.0  # entries of a typical row up to which forming the gram costs less than the products it saves
 FILLED = 2.0  # entries of the gram, relative to those of the rows, up to which its products are cheaper
-SMALL_SIDE = 0.25  # entries of one side of a cut, relative to all, up to which its rows are taken out
 FEW_COLUMNS = 8  # that are summed one after the other, in pairs; more, block by block
 PROBE = 50  # samples from whose links the entries of the gram are estimated
 
@@ -162,22 +160,6 @@ class Sparse(Rows):
         for _ in map_blocks(block, len(self), mixed[0].size):
             pass
         return mixed
-
-    def across(self, u: Floats, side: NDArray[np.bool_]) -> float:
-        """Return sum_i c_i p_iA (1 - p_iA) for the states of a side A, over the rows that the smaller side reaches."""
-        scaled = self._scale(u)
-        if self._by_column is None or self._by_column[0] is not scaled:
-            return super().across(u, side)
-        columns = self._columns(scaled)
-        lengths = np.diff(columns.indptr)
-        smaller = side if lengths[side].sum() <= lengths[~side].sum() else ~side
-        if lengths[smaller].sum() > SMALL_SIDE * columns.nnz:
-            return super().across(u, side)
-        spans = zip(columns.indptr[:-1][smaller], columns.indptr[1:][smaller], strict=True)
-        rows = np.unique(np.concatenate([columns.indices[low:high] for low, high in spans]))
-        mass = scaled.matrix[rows] @ (np.exp(u - scaled.anchor)[:, None] * np.column_stack([smaller, ~smaller]))
-        shares = mass[:, 0] * mass[:, 1] / mass.sum(axis=1) ** 2
-        return float((self.counts[rows] * shares).sum())
 
     def entries(self, u: Floats) -> Any:
         """Return p_ik of every row as a CSR array if rows are short."""

@@ -60,11 +60,6 @@ class Thinned(Dense):
         return None if self._last_counting is None else self._last_counting[1]
 
     @property
-    def reading_dominates(self) -> bool:
-        """Whether reading the rows costs more than forming their gram."""
-        return self._last_counting is None and super().reading_dominates
-
-    @property
     def additions(self) -> int:
         """How many numbers a sum over the rows adds one after the other; plus one for all that do not count."""
         return super().additions if self._last_counting is None else self._last_counting[1].additions + 1
