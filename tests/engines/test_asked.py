@@ -60,7 +60,7 @@ def engine(request):
     ("biases", "first", "later"),
     [
         (EVEN, 5, 5),  # K - 1 shares and K (K - 1) / 2 products; a bias that is 1 tells the scale of the weights
-        (UNEVEN, 5, 5 + K),  # after the first point, the scale and how it moves
+        (UNEVEN, 5, 6),  # after the first point, the scale
     ],
     ids=["one bias is 1", "none is"],
 )

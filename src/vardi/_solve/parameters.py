@@ -98,9 +98,11 @@ def weakness(here: At) -> Weakness:
     """Compare the information on theta with all else unknown to that on each parameter alone."""
     at, J = here.coordinates, here.matrix(here.sums.information)
     theta = np.arange(at.theta.start, at.theta.stop)
-    alone = np.diag(here.sums.information)[theta] - np.diag(here.sums.gram)[theta]
-    if not (alone > 0).all() and not at.known:
-        return Weakness(0.0, (alone <= 0).astype(np.float64))
+    information = np.diag(here.sums.information)[theta]
+    alone = information - np.diag(here.sums.gram)[theta]
+    untold = alone <= 1e-12 * information  # a difference that is only rounding
+    if untold.any() and not at.known:
+        return Weakness(0.0, untold.astype(np.float64))
     scale = here.scale**2
     others = np.setdiff1d(here.free, theta)
     H, B = J[np.ix_(others, others)], J[np.ix_(others, theta)]
@@ -109,7 +111,7 @@ def weakness(here: At) -> Weakness:
     kept = np.abs(values) > 1e-13 * np.abs(values).max(initial=0.0)
     through = vectors[:, kept].T @ (B / root[:, None])
     left = J[np.ix_(theta, theta)] - through.T @ (through / values[kept, None])
-    alone = np.where(alone > 0, alone, scale[theta]) if not at.known else scale[theta]
+    alone = alone if not at.known else scale[theta]
     values, vectors = np.linalg.eigh(left / np.sqrt(alone[:, None] * alone))
     return Weakness(float(values[0]), vectors[:, 0])
 

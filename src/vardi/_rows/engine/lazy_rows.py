@@ -20,63 +20,25 @@ from vardi._types import Floats, Integers
 
 S, R, P = f"{PREFIX}S", f"{PREFIX}r", f"{PREFIX}p_{{}}"
 GRAMS = 100  # products of p up to which their sums come with every pass
-TAYLOR = 1e-14  # relative error up to which sums are extrapolated from a nearby point
 
 
 @dataclass(frozen=True)
-class Point:
-    """The sums of a pass at u, and what follows from them for nearby points.
-
-    Along a step of largest entry d each p changes by a factor of at most e^{2d}, so what a second-order expansion of
-    the objective leaves out of the shares is less than 2 d^2 of each, and a Hessian of an earlier point, a distance
-    ``age`` away, adds less than 4 d age to that.
+class Pass:
+    """The sums of a pass at u; -inf for states that were not sampled.
 
     Attributes
     ----------
     u : ndarray of shape (K,)
-        The point; -inf for states that were not sampled.
-    log_mass, shares, gram
-        As in :class:`~vardi._rows.contract.Sums`; the gram may be that of an earlier point.
+        The point.
+    sums : Sums
+        Its sums, as far as they were asked for.
     inverse : float or None
         sum_i c_i / S_i, the sum of the weights at u, if it was asked for.
-    inverse_shares : ndarray of shape (K,)
-        sum_i c_i p_i / S_i, minus the derivative of ``inverse``.
-    age : float
-        Largest entry of u's change since the gram was computed.
     """
 
     u: Floats
-    log_mass: float | None
-    shares: Floats
-    gram: Floats
+    sums: Sums
     inverse: float | None
-    inverse_shares: Floats
-    age: float
-
-    def reaches(self, u: Floats) -> bool:
-        """Return whether sums at u follow from these with an error no larger than rounding."""
-        if not np.array_equal(np.isfinite(u), np.isfinite(self.u)):
-            return False
-        far = np.abs(self.moved(u)).max()
-        return bool(2 * far**2 + 4 * far * self.age <= TAYLOR)
-
-    def moved(self, u: Floats) -> Floats:
-        """Return u minus the point, 0 for states that were not sampled."""
-        step = np.zeros(len(u))
-        np.subtract(u, self.u, out=step, where=np.isfinite(u))
-        return step
-
-    def sums(self, u: Floats, *, gram: bool) -> Sums:
-        """Return the sums at u."""
-        step = self.moved(u)
-        change = self.shares * step - self.gram @ step
-        log_mass = None if self.log_mass is None else self.log_mass + float(self.shares @ step + change @ step / 2)
-        return Sums(log_mass, self.shares + change, self.gram if gram else None)
-
-    def inverse_at(self, u: Floats) -> float:
-        """Return sum_i c_i / S_i at u, if it was asked for at the point."""
-        assert self.inverse is not None
-        return self.inverse - float(self.inverse_shares @ self.moved(u))
 
 
 class LazyRows:
@@ -121,7 +83,7 @@ class LazyRows:
         self._reach, self._few, self._start = reach, few, start
         even = [(k, value) for k, value in (constants or {}).items() if value > 0 and sizes[k] > 0]
         self._even = max(even, key=lambda one: sizes[one[0]], default=None)
-        self._point: Point | None = None
+        self._last: Pass | None = None
 
     def __len__(self) -> int:
         return int(self.sizes.sum())
@@ -132,15 +94,15 @@ class LazyRows:
         return additions(len(self), self.K)
 
     def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums:
-        """Return log_mass, shares and gram at u: a pass over the rows, unless the last one was near enough."""
-        point = self._point
-        if point is None or not point.reaches(u) or (gram and point.age) or (objective and point.log_mass is None):
-            scale = point is not None and self._even is None  # the first point is hardly ever the last
-            point = self._point = self._pass(u, gram=gram, objective=objective, scale=scale)
-        return point.sums(u, gram=gram or not point.age)
+        """Return log_mass, shares and gram at u: a pass over the rows, unless the last one was there."""
+        last = self._last if self._last is not None and np.array_equal(self._last.u, u) else None
+        if last is None or (gram and last.sums.gram is None) or (objective and last.sums.log_mass is None):
+            scale = self._last is not None and self._even is None  # the first point is hardly ever the last
+            last = self._last = self._pass(u, gram=gram, objective=objective, scale=scale)
+        return last.sums
 
-    def _pass(self, u: Floats, *, gram: bool, objective: bool, scale: bool) -> Point:
-        """Query each part for K - 1 sums, and K (K - 1) / 2 more if these are few or asked for; K more with a scale.
+    def _pass(self, u: Floats, *, gram: bool, objective: bool, scale: bool) -> Pass:
+        """Query each part for K - 1 sums, and K (K - 1) / 2 more if these are few or asked for; one more with a scale.
 
         The p of a row sum to 1, so the largest sample's part in a sum follows from the others, and each square follows
         from the products of different samples. These products are the links between samples: each is summed on its own,
@@ -150,39 +112,34 @@ class LazyRows:
         largest = sampled[np.argmax(self.sizes[sampled])]
         asked = sampled[sampled != largest]
         K = len(asked)
-        fresh = gram or K * (K + 1) // 2 <= GRAMS or self._point is None
-        first, second = (sampled[one] for one in np.triu_indices(len(sampled) if fresh else 0, 1))
-        total = np.zeros(K + len(first) + scale * (1 + K) + objective)
+        gram = gram or K * (K + 1) // 2 <= GRAMS
+        first, second = (sampled[one] for one in np.triu_indices(len(sampled) if gram else 0, 1))
+        total = np.zeros(K + len(first) + scale + objective)
         top = float(u[sampled].max())  # p does not depend on a shift of u, and one factor less is multiplied
         for part in self.parts:
             p = {k: nw.col(P.format(k)) for k in sampled.tolist()}
             counted = {k: part.times_count(one) for k, one in p.items()}
             shares_asked = [counted[k] for k in asked.tolist()]
             terms = [*shares_asked, *(counted[a] * p[b] for a, b in zip(first.tolist(), second.tolist(), strict=True))]
-            terms += [part.times_count(nw.col(R)), *(one * nw.col(R) for one in shares_asked)] if scale else []
+            terms += [part.times_count(nw.col(R))] if scale else []
             terms += [part.times_count(nw.col(S).log())] if objective else []
             total += part.sums(terms, probabilities(u - top))
-        shares, products, scales, logs = np.split(total, np.cumsum([K, len(first), scale * (1 + K)]))
-        scales *= np.exp(-top)
+        shares, products, scales, logs = np.split(total, np.cumsum([K, len(first), scale]))
         log_mass = float(logs[0] + self.sizes.sum() * top) if objective else None
-        inverse = float(scales[0]) if scale else None
-        shares = self._with_largest(shares, asked, largest, self.sizes.sum())
-        inverse_shares = (
-            np.zeros(self.K) if inverse is None else self._with_largest(scales[1:], asked, largest, inverse)
-        )
-        if not fresh and self._point is not None:
-            age = self._point.age + float(np.abs(self._point.moved(u)).max())
-            return Point(u, log_mass, shares, self._point.gram, inverse, inverse_shares, age)
+        inverse = float(scales[0] * np.exp(-top)) if scale else None
+        shares = self._with_largest(shares, asked, largest)
+        if not gram:
+            return Pass(u, Sums(log_mass, shares, None), inverse)
         squares = np.zeros((self.K, self.K))
         squares[first, second] = squares[second, first] = products
         squares[np.diag_indices(self.K)] = shares - squares.sum(axis=1)
-        return Point(u, log_mass, shares, squares, inverse, inverse_shares, 0.0)
+        return Pass(u, Sums(log_mass, shares, squares), inverse)
 
-    def _with_largest(self, found: Floats, asked: Integers, largest: Any, total: float) -> Floats:
-        """Return sums for all states, given that those of the samples add up to a total."""
+    def _with_largest(self, found: Floats, asked: Integers, largest: Any) -> Floats:
+        """Return shares of all states, given that those of the samples add up to the number of rows."""
         sums = np.zeros(self.K)
         sums[asked] = found
-        sums[largest] = total - found.sum()
+        sums[largest] = self.sizes.sum() - found.sum()
         return sums
 
     def log_means(self, u: Floats) -> Floats:
@@ -200,9 +157,10 @@ class LazyRows:
             k, value = self._even
             inverse = self.sums(u, gram=False, objective=False).shares[k] / (value * np.exp(u[k]))
         else:
-            if self._point is None or self._point.inverse is None or not self._point.reaches(u):
-                self._point = self._pass(u, gram=True, objective=False, scale=True)
-            inverse = self._point.inverse_at(u)
+            if self._last is None or self._last.inverse is None or not np.array_equal(self._last.u, u):
+                self._last = self._pass(u, gram=True, objective=False, scale=True)
+            inverse = self._last.inverse
+            assert inverse is not None
         return np.empty(0), float(np.log(inverse / self.sizes.sum()))
 
     def reach(self) -> Floats:
