@@ -18,7 +18,7 @@ from vardi._types import Floats
 
 Result = TypeVar("Result")
 
-LOWEST = -700.0  # log of an omega that is far below the rounding of any sum, and does not underflow
+LOWEST = -700.0  # log of an omega below which it is taken for 0, far below the rounding of any sum
 MIN_GROUPED_SAMPLES = 100  # samples from which rows with the same support are worth grouping
 
 
@@ -282,10 +282,12 @@ def _scaled_to_one(weights: Floats, offset: Floats | None, counts: Floats) -> tu
 
 
 def _exp(logs: Floats, out: Floats) -> Floats:
-    """Return e^logs in ``out``; logs below ``LOWEST`` are raised to it, since exp takes ten times as long there."""
-    if logs.min() < LOWEST:
-        logs = np.maximum(logs, LOWEST, out=out)
-    return np.exp(logs, out=out)
+    """Return e^logs in ``out``, 0 for logs below ``LOWEST``: exp takes ten times as long where it underflows."""
+    if logs.min() >= LOWEST:
+        return np.exp(logs, out=out)
+    counts = logs >= LOWEST
+    np.exp(np.maximum(logs, LOWEST, out=out), out=out)
+    return np.multiply(out, counts, out=out)
 
 
 def _log_mass(reciprocals: Floats, offset: Floats | None, rows: slice, counts: Floats) -> float:

@@ -80,7 +80,8 @@ class Laplacian:
         K = len(self.q)
         if K <= MAX_SPECTRAL_SAMPLES:
             values, vectors = np.linalg.eigh(self._deflated())
-            return float(min(values[0], 1.0)), vectors[:, 0] / self.root
+            side = self._components() if values[0] <= ROUNDING else np.ones(K)  # its vector is any of several then
+            return float(min(values[0], 1.0)), vectors[:, 0] / self.root if (side > 0).all() else side
         start = np.random.default_rng(0).standard_normal(K)
         try:
             if self.is_factored:
