@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-
 import extended
 import numpy as np
 import pytest
@@ -188,27 +186,3 @@ def test_counts_of_draws_start_anew():
     again = rows.with_counts(np.where(source == 0, 1e-6, 1.0))
     assert again._last_counting is None
     assert again.counting(u).matrix.nnz > rows.counting(u).matrix.nnz
-
-
-def test_the_bridge_is_sought_without_another_gram(monkeypatch):
-    """The solve had the gram next to the solution; the rows across its smallest cut are those at the solution."""
-    omega, source = oscillators()
-    fit = vardi.debias_matrix(omega, source, log=True)
-    formed = vardi.debias_matrix(omega, source, log=True)
-    formed.held.tangent.hessian.sums  # noqa: B018 (from now on it is there)
-    copy = pickle.loads(pickle.dumps(fit))
-    grams = []
-    sums = thinned.Counting.sums
-
-    def watched(self, u, *, gram=True, objective=True):
-        grams.append(gram)
-        return sums(self, u, gram=gram, objective=objective)
-
-    monkeypatch.setattr(thinned.Counting, "sums", watched)
-    assert fit.solution._links is not None
-    assert fit.bridge.rows == pytest.approx(formed.bridge.rows, rel=1e-10)
-    assert (fit.bridge.cut, fit.bridge.link) == (formed.bridge.cut, formed.bridge.link)
-    assert not grams
-    assert copy.solution._links is None
-    assert copy.bridge.rows == pytest.approx(fit.bridge.rows, rel=1e-10)
-    assert grams == [True]

@@ -92,17 +92,15 @@ def test_a_weak_link_to_the_largest_sample_keeps_its_digits(engine):
     assert_allclose(sums.shares, p.sum(axis=0), rtol=1e-12)
 
 
-@pytest.mark.parametrize(("many", "written"), [(0.0, "floor"), (1.0, "hash(")], ids=["digits", "own hash"])
-def test_the_hash_that_thins_is_not_written_for_each_label(queries, many, written, monkeypatch):
+def test_the_hash_that_thins_is_not_written_for_each_label(queries):
     """DuckDB writes a column into the condition that reads it, and computes it there as often as it stands."""
-    monkeypatch.setattr(subsample, "MANY_ROWS", many)
     counts = []
     for names in ("abc", "abcdefgh"):
         biases = {name: EVEN.get(name, "x") for name in names}
         queries.clear()
         vardi.debias(ENGINES["duckdb"](drawn(biases)), biases, source="label")
         thinned = next(frame for frame, shape in queries if shape[0] > 100)
-        counts.append(thinned.to_native().explain().count(written))
+        counts.append(thinned.to_native().explain().count("floor"))
     assert counts[0] == counts[1]
     assert counts[0]
 

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import vardi
 from vardi._inputs.engine.codes import CODE
-from vardi._inputs.engine.duckdb import Sign, SignBits, above_zero, as_sign, hash_drawn, with_sql
+from vardi._inputs.engine.duckdb import Sign, SignBits, as_sign, with_sql
 from vardi._rows.engine import subsample
 from vardi.biases._expressions.compile import NarwhalsTarget
 
@@ -53,12 +53,6 @@ def test_a_sign_bit_tells_what_a_comparison_does(number, operator, turned):
 def test_other_conditions_are_compared_by_duckdb(text):
     frame = nw.from_native(relation(pd.DataFrame({"x": [0.5], "y": [1.0], "n": [1]})))
     assert sign_of(text, frame) is None
-
-
-def test_a_bit_is_above_zero_where_all_columns_are():
-    table = pd.DataFrame({"a": [1.0, 0.0, -0.0, -1.0, 5e-324, 1.0], "b c": [1.0, 1.0, 1.0, 1.0, 2.0, 0.0]})
-    found = with_sql(nw.from_native(relation(table)), {"above": above_zero(["a", "b c"])}).collect().to_pandas()
-    assert_array_equal(found["above"].to_numpy().astype(bool), [True, False, False, False, True, False])
 
 
 def test_a_label_that_is_not_listed_is_not_read_as_another():
@@ -110,28 +104,13 @@ def test_missing_values_are_counted(gap):
         vardi.debias(relation(table), {"a": "x <= 0.6", "b": "1"}, source="s")
 
 
-def test_equal_rows_are_drawn_together_and_distinct_ones_at_the_share():
-    values = np.repeat(np.random.default_rng(6).normal(size=20_000), 2)
-    frame = nw.from_native(relation(pd.DataFrame({"x": values, "y": np.sign(values)})))
-    drawn = hash_drawn(frame, ["x", "y"], 0.1).collect().get_column("x").to_numpy()
-    found, times = np.unique(drawn, return_counts=True)
-    assert (times == 2).all()
-    assert abs(len(found) - 2000) < 5 * np.sqrt(20_000 * 0.1 * 0.9)
-    half = (found > np.median(values)).sum()
-    assert abs(half - len(found) / 2) < 5 * np.sqrt(len(found)) / 2
-    assert len(hash_drawn(frame, ["x", "y"], 1.0).collect()) == len(values)
-
-
 @pytest.mark.parametrize("extreme", [1e-12, 1e12])
 def test_a_fit_that_starts_from_a_draw_is_that_of_rows_in_memory(extreme, monkeypatch):
     monkeypatch.setattr(subsample, "ROWS", 200)
-    hashed = []
-    monkeypatch.setattr(subsample, "hash_drawn", lambda *given, **more: hashed.append(1) or hash_drawn(*given, **more))
     rng = np.random.default_rng(2)
     table = pd.DataFrame({"s": np.resize(["a", "b", "c"], 3000), "x": rng.random(3000), "y": rng.random(3000)})
     biases = {"a": "1", "b": "x + 0.1", "c": f"(x + 0.1)**2 * {extreme}"}
     assert_as_in_memory(table, biases)
-    assert hashed
 
 
 @pytest.mark.parametrize(("value", "error"), [(0.0, vardi.ImpossibleRowError), (-0.5, vardi.InvalidBiasError)])

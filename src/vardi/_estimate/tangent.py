@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from vardi._estimate.estimates import ROUNDING, Estimate, Estimates
 from vardi._estimate.intervals import REFUSED, Declared, Law, Share, Student
-from vardi._rows.contract import Coordinates, Evenness, Gram, Means, Sums
+from vardi._rows.contract import Coordinates, Evenness, Means, Sums
 from vardi._rows.variance import Spread
 from vardi._solve.laplacian import Laplacian, restricted
 from vardi._types import Floats, Integers
@@ -79,16 +79,14 @@ class Hessian:
         The dual point.
     groups : ndarray of int, optional
         The group of each sample, where overlap does not join all of them; one group by default.
-    links : Gram, optional
-        The gram at a point close to u, if it was kept.
     """
 
-    def __init__(self, rows: Any, u: Floats, groups: Integers | None = None, links: Gram = None) -> None:
-        self.rows, self.u, self.groups, self._links = rows, u, groups, links
+    def __init__(self, rows: Any, u: Floats, groups: Integers | None = None) -> None:
+        self.rows, self.u, self.groups = rows, u, groups
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what can be computed again: factors and products with a vector cannot be pickled."""
-        return {"rows": self.rows, "u": self.u, "groups": self.groups, "_links": None}
+        return {"rows": self.rows, "u": self.u, "groups": self.groups}
 
     @property
     def sampled(self) -> NDArray[np.bool_]:
@@ -99,15 +97,6 @@ class Hessian:
     def sums(self) -> Sums:
         """Shares and gram at the solution."""
         return self.rows.sums(self.u)
-
-    @property
-    def links(self) -> Gram:
-        """The gram at the solution, or close to it if that was kept and none has been formed since."""
-        return self.sums.gram if self._links is None or "sums" in self.__dict__ else self._links
-
-    def across(self, side: NDArray[np.bool_]) -> float:
-        """Return sum_i c_i p_iA (1 - p_iA) for the states of a side A."""
-        return float(self.rows.across(self.u, side))
 
     @cached_property
     def laplacian(self) -> Laplacian:

@@ -97,7 +97,7 @@ class InMemory(ColumnsInMemory):
     @cached_property
     def tangent(self) -> Tangent:
         """The solution as a map from functions on rows to estimates."""
-        hessian = Hessian(self.rows, self.solution.u, self.groups, self.solution._links)
+        hessian = Hessian(self.rows, self.solution.u, self.groups)
         if self.is_plain:
             measure = WeightedRows(self.rows, self.solution.u, self.row_weights, *self.by_row)
             return Tangent(measure, hessian, hessian, approximate=self.is_learned)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from vardi._estimate.bridge import Bridge, bridge_of
 from vardi._estimate.estimates import Estimate
@@ -129,13 +126,8 @@ class Normalised(Averages):
     @cached_property
     def bridge(self) -> Bridge:
         """The weakest link between the samples: the smallest cut of their overlap."""
-        hessian, solution = self.held.tangent.hessian, self.solution
-        links = hessian.links
-        bridge = bridge_of(links, hessian.sampled, self.held.groups, solution.cut, self.names)
-        if links is not solution._links:
-            return bridge
-        side = np.isin(np.arange(len(self.names)), [self.names.index(name) for name in bridge.cut[0]])
-        return replace(bridge, rows=hessian.across(side))  # at the solution; the cut is that of a point next to it
+        hessian = self.held.tangent.hessian
+        return bridge_of(hessian.sums.gram, hessian.sampled, self.held.groups, self.solution.cut, self.names)
 
     def identify(self) -> Verdict:
         """Return which rows connect the samples; kappa is measured with the debiased weights."""

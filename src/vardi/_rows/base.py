@@ -158,11 +158,6 @@ class Rows(ABC):
         p = self.every(v)
         return p, p
 
-    def across(self, u: Floats, side: NDArray[np.bool_]) -> float:
-        """Return sum_i c_i p_iA (1 - p_iA) for the states of a side A."""
-        first, second = self.mix(u, np.column_stack([side, ~side]).astype(np.float64)).T
-        return float((self.counts * first * second).sum())
-
     def every(self, u: Floats) -> Floats:
         """Return p_ik of every row, of shape (n, K)."""
         return self.mix(u, np.eye(len(self.sizes)))

@@ -94,11 +94,6 @@ class Thinned(Dense):
         few = self.counting(u)
         return super().mix(u, b) if few is None else few.mix(u, b)
 
-    def across(self, u: Floats, side: NDArray[np.bool_]) -> float:
-        """Return sum_i c_i p_iA (1 - p_iA) for the states of a side A."""
-        few = self.counting(u)
-        return super().across(u, side) if few is None else few.across(u, side)
-
     def every(self, u: Floats) -> Floats:
         """Return p_ik of every row."""
         few = self.counting(u)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._machine.threads import single_threaded_blas
-from vardi._rows.contract import Gram, Sums
+from vardi._rows.contract import Sums
 from vardi._solve.identify import connected
 from vardi._solve.laplacian import Laplacian, SingularError, restricted
 from vardi._types import Floats
@@ -30,7 +30,6 @@ RANGE = 1e-6  # largest range of the last step
 REUSED = 5e-3  # how far u may be from where the Hessian was computed
 EXACT = 1e-13  # range of a step below which another is not worth its pass, however cheap
 ROUNDED = 1e-9  # range of a step up to which failing to shrink may be due to rounding
-MIN_LINKED_SAMPLES = 100  # samples from which the gram is worth keeping
 MIN_SERIAL_SAMPLES, MAX_SERIAL_SAMPLES = 8, 1000  # samples between which linear algebra is done in one thread
 LEVELS = 16, 64  # least and most rows for each row of the subsample
 TELLING = 1000  # rows of a subsample for each sample, from which on more of them tell little more
@@ -101,11 +100,6 @@ class Solution:
     cut: Floats
     point: Floats | None = field(default=None, repr=False)
     weights: Floats | None = field(default=None, repr=False)
-    _links: Gram = field(default=None, repr=False)  # the gram of the last Hessian, shared by what comes after
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out the links, which can be computed again."""
-        return {**self.__dict__, "_links": None}
 
     def __repr__(self) -> str:
         state = "converged" if self.converged else "did not converge"
@@ -320,11 +314,4 @@ def _solution(rows: SolvableRows, step: _Step, *, solved: bool) -> Solution:
     resistance, decrement = step.laplacian.largest_resistance(gap), step.laplacian.largest_decrement(step.gradient)
     reach = np.exp(step.age) * np.sqrt(resistance) * (np.sqrt(max(decrement, 0.0)) + rounding)
     certificate = float(-np.log1p(-reach)) if reach < 1 else np.inf
-    links = _links(step) if len(cut) >= MIN_LINKED_SAMPLES else None
-    return Solution(step.u, solved, step.iterations, step.residual, step.range, gap, certificate, cut, _links=links)
-
-
-def _links(step: _Step) -> Gram:
-    """Return the gram that a step was made from, if it was formed close by, and for all biases."""
-    gram = step.laplacian.gram
-    return None if callable(gram) or step.age > REUSED or not np.isfinite(step.u).all() else gram
+    return Solution(step.u, solved, step.iterations, step.residual, step.range, gap, certificate, cut)

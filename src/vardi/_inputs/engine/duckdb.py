@@ -1,4 +1,4 @@
-"""What DuckDB computes faster than the expressions of narwhals: sign bits, masks and hashes, written in its SQL.
+"""What DuckDB computes faster than the expressions of narwhals: sign bits and masks, written in its SQL.
 
 DuckDB compares doubles with care for NaN, which takes it as long as two or three operations on them, while a sign bit
 takes next to nothing; and it groups by an integer of 8 bits without hashing.
@@ -40,19 +40,6 @@ def with_sql(frame: nw.LazyFrame[Any], columns: Mapping[str, str]) -> nw.LazyFra
 def quoted(name: str) -> str:
     """Return the name of a column in SQL."""
     return '"' + name.replace('"', '""') + '"'
-
-
-def above_zero(columns: Sequence[str]) -> str:
-    """Return where all of some columns are above zero, or not a number."""
-    return " AND ".join(f"(NOT signbit({quoted(name)}) AND {quoted(name)}::BOOLEAN)" for name in columns)
-
-
-def hash_drawn(frame: nw.LazyFrame[Any], columns: Sequence[str], share: float) -> nw.LazyFrame[Any]:
-    """Return a share of the rows, drawn by a hash of some columns: equal rows are drawn together or not at all."""
-    hashed = f"hash({', '.join(map(quoted, columns))})"
-    most = min(int(share * 2.0**64), 2**64 - 1)
-    changed: nw.LazyFrame[Any] = nw.from_native(frame.to_native().filter(f"{hashed} <= {most}::UBIGINT"))
-    return changed
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any
 
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from vardi._inputs.engine.aggregates import LENGTH, Aggregate
 from vardi._inputs.engine.codes import Bit, Codes, PackedBits
 from vardi._inputs.engine.columns import compiled_bias, constant_of
-from vardi._inputs.engine.duckdb import Sign, SignBits, above_zero, as_sign, is_duckdb, with_sql
+from vardi._inputs.engine.duckdb import Sign, SignBits, as_sign, is_duckdb
 from vardi._inputs.engine.part import COUNT, PREFIX, Part
 from vardi._inputs.engine.queries import aggregated
 from vardi._types import Floats, Integers
@@ -32,7 +32,6 @@ from vardi.biases._expressions.targets import Kind
 from vardi.errors._refusals import WHOLE
 
 DOUBTFUL = f"{PREFIX}doubtful"
-ABOVE = f"{PREFIX}above"
 FLAGS = 3  # truth values before those of the conditions
 COUNTED = 1  # the status of a positive count
 
@@ -189,20 +188,16 @@ def _has_condition(node: Node, target: NarwhalsTarget) -> bool:
 def _numbers(draft: Draft, ranged: frozenset[str]) -> Survey | None:
     """Group by labels only; query the range of columns that are named or not biases, and sums of the others.
 
-    A bias without a condition is most likely above zero on all rows, as its smallest value shows, or in DuckDB, which
-    takes longer to find that, a count by sign bits. For the others, rows above zero are counted; a number w is finite
-    and not below zero if abs(w) - w is zero, and nothing cancels in a sum of these. Return None if a bias without a
-    condition is not above zero on all rows, if such a sum shows that some bias is below zero or not finite, or if a sum
-    of biases overflows.
+    A bias without a condition is most likely above zero on all rows, as its smallest value shows. For the others, rows
+    above zero are counted; a number w is finite and not below zero if abs(w) - w is zero, and nothing cancels in a sum
+    of these. Return None if a bias without a condition is not above zero on all rows, if such a sum shows that some
+    bias is below zero or not finite, or if a sum of biases overflows.
     """
     biases = list(draft.columns)[: draft.states]
     values = {name: constant_of(draft.columns[name]) for name in biases}
     constants = {name: value for name, value in values.items() if value is not None}
     summed = [name for name in biases if name not in (*constants, *ranged)]
     everywhere = [name for name in summed if not _has_condition(draft.columns[name].node, draft.target)]
-    if everywhere and draft.in_duckdb:
-        signs = {ABOVE: above_zero(everywhere)}
-        draft = replace(draft, part=draft.part.map(lambda frame: with_sql(frame, signs)))
     asked = _ask(draft, [], _number_queries(draft, constants, summed, everywhere), None)
     if not asked.is_doubtful and not _as_expected(asked, summed, everywhere):
         return None
@@ -231,14 +226,10 @@ def _as_expected(asked: _Answer, summed: Sequence[str], everywhere: Sequence[str
     totals = np.array([asked.floats(f"{PREFIX}sum_{name}") for name in summed])
     if not np.isfinite(totals).all():  # a value that is not a number is in the sum, whatever the smallest is said to be
         return False
-    if ABOVE in asked.answer.columns:
-        if (asked.floats(ABOVE) != asked.rows).any():
+    for name in everywhere:
+        least, told = asked.floats(f"{PREFIX}least_{name}"), asked.floats(f"{PREFIX}told_{name}")
+        if not (least[asked.rows > 0] > 0).all() or (told != asked.rows).any():
             return False
-    else:
-        for name in everywhere:
-            least, told = asked.floats(f"{PREFIX}least_{name}"), asked.floats(f"{PREFIX}told_{name}")
-            if not (least[asked.rows > 0] > 0).all() or (told != asked.rows).any():
-                return False
     if len(everywhere) == len(summed):
         return True
     below, told = asked.floats(f"{PREFIX}below"), asked.floats(f"{PREFIX}told")
@@ -256,9 +247,8 @@ def _number_queries(
             continue
         if name in everywhere:
             queries[f"{PREFIX}sum_{name}"] = Aggregate(name)
-            if not draft.in_duckdb:
-                queries[f"{PREFIX}least_{name}"] = Aggregate(name, "min")
-                queries[f"{PREFIX}told_{name}"] = Aggregate(name, "count")
+            queries[f"{PREFIX}least_{name}"] = Aggregate(name, "min")
+            queries[f"{PREFIX}told_{name}"] = Aggregate(name, "count")
             continue
         if name in summed:
             queries[f"{PREFIX}sum_{name}"] = Aggregate(name)
@@ -268,8 +258,6 @@ def _number_queries(
             queries[f"{PREFIX}nan_{name}"] = Aggregate(NarwhalsTarget.is_nan(column).cast(nw.Int64))
         if j < draft.states:
             queries[f"{PREFIX}reach_{name}"] = Aggregate(draft.part.times_count((column > 0).cast(nw.Float64)))
-    if everywhere and draft.in_duckdb:
-        queries[ABOVE] = Aggregate(nw.col(ABOVE).cast(nw.Int64))
     signed = [nw.col(name) for name in summed if name not in everywhere]
     if signed:
         below = reduce(operator.add, (one.abs() - one for one in signed))

@@ -10,7 +10,6 @@ import narwhals as nw
 import numpy as np
 
 from vardi._inputs.engine.distinct import DistinctRows, distinct_rows, first_rows, matrix_of
-from vardi._inputs.engine.duckdb import hash_drawn, is_duckdb
 from vardi._inputs.engine.part import PREFIX, Change, Part
 from vardi._types import Floats, Integers
 from vardi.biases._expressions.targets import literal
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 ROWS = 200_000  # rows of all samples together
 NUMBERS = 4_000_000  # and numbers in them
 FIRST = 2_000  # rows taken from a sample of which none was drawn
-ALIKE = 0.8  # of the largest share, above which all samples of a frame are drawn at that share in DuckDB
-MANY_ROWS = 0.1  # share below which DuckDB draws by its own hash, which takes it half the time
 ENDS = 2  # rows taken at an end of a known function that no drawn row reaches
 FINE = 2.0**30  # steps into which the logs of values are divided
 MIXTURE, SPREAD = f"{PREFIX}mixture", f"{PREFIX}spread"
@@ -47,29 +44,22 @@ class Thinned:
 def thinned(pool: LazyPool) -> Thinned:
     """Draw rows of every sample, with one query for each part.
 
-    A row is drawn if trailing digits of its biases are below the wanted share of its sample, or in large tables of
-    DuckDB a hash of them. So the order of the rows does not matter; equal rows are drawn together or not at all, so
-    distinct rows are drawn at the same rate, from which their number follows.
+    A row is drawn if trailing digits of its biases are below the wanted share of its sample. So the order of the rows
+    does not matter; equal rows are drawn together or not at all, so distinct rows are drawn at the same rate, which
+    tells their number.
     """
     columns, K = list(pool.declared.columns), len(pool.names)
     sampled = pool.lengths > 0
     wanted = min(ROWS, NUMBERS // len(columns)) / sampled.sum()
     with np.errstate(divide="ignore"):
         shares = np.where(sampled, np.minimum(wanted / pool.lengths, 1.0), 0.0)
-    for part in pool.parts:
-        codes = np.array(list(part.codes.values()))
-        if is_duckdb(part.frame) and ALIKE * shares[codes].max() < shares[codes].min() < MANY_ROWS:
-            shares[codes] = shares[codes].max()  # one share for all labels, which are then not compared
     mixture = _mixture(pool)
 
     def drawn(part: Part) -> Change | None:
         thresholds = {label: float(shares[code]) for label, code in part.codes.items()}
         if min(thresholds.values()) >= 1:
             return None
-        most = max(thresholds.values())
-        if is_duckdb(part.frame) and min(thresholds.values()) == most < MANY_ROWS:
-            return partial(hash_drawn, columns=columns, share=most)
-        return partial(_thinned, mixture, most, _by_label(part, thresholds))
+        return partial(_thinned, mixture, max(thresholds.values()), _by_label(part, thresholds))
 
     found = distinct_rows(pool.parts, columns, 2 * ROWS, drawn)
     matrices, sources, counts = [np.empty((0, len(columns)))], [np.empty(0, np.int64)], [np.empty(0)]
