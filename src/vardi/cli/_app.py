@@ -9,7 +9,6 @@ import typer
 from vardi.cli._check import check
 from vardi.cli._demo import demo
 from vardi.cli._fit import fit, report, sample
-from vardi.cli._help import Described
 from vardi.cli._init import init
 
 app = typer.Typer(
@@ -45,25 +44,21 @@ def _main(
 
 app.command(
     "demo",
-    cls=Described,
     short_help="Debias the bundled house prices, from start to finish.",
     epilog=_examples("vardi demo", "vardi demo --output houses"),
 )(demo)
 app.command(
     "init",
-    cls=Described,
     short_help="Write a study file, from questions or options.",
     epilog=_examples("vardi init", "vardi init --source a=a.csv --bias 'a=price <= 22' --source b=b.csv"),
 )(init)
 app.command(
     "check",
-    cls=Described,
     short_help="Check whether the samples can be compared.",
     epilog=_examples("vardi check study.toml", "vardi check study.toml --json"),
 )(check)
 app.command(
     "fit",
-    cls=Described,
     short_help="Print a summary; write weights and a report.",
     epilog=_examples(
         "vardi fit study.toml",
@@ -74,13 +69,11 @@ app.command(
 )(fit)
 app.command(
     "sample",
-    cls=Described,
     short_help="Draw rows by weight.",
     epilog=_examples("vardi sample study.toml -n 1000 --seed 1 -o drawn.parquet"),
 )(sample)
 app.command(
     "report",
-    cls=Described,
     short_help="Write the report, as a web page or a PDF.",
     epilog=_examples("vardi report study.toml", "vardi report study.toml -o report.pdf"),
 )(report)
