@@ -12,8 +12,7 @@ from vardi._estimate.bias_labels import Labels
 from vardi._machine import threads
 from vardi._rows import thinned
 from vardi._rows.dense import Dense
-from vardi._rows.linear import LinearInfluence
-from vardi._rows.patches import Patches
+from vardi._rows.patches import LinearInfluence, Patches
 from vardi._rows.thinned import Thinned
 from vardi._solve.identify import judge
 
@@ -143,19 +142,6 @@ def test_samples_without_limits_are_judged_as_by_their_graph():
         assert (found.reach != wanted.reach).nnz == 0
         assert (found.weakest, found.message, found.groups) == (wanted.weakest, wanted.message, wanted.groups)
         assert found.kappa == pytest.approx(wanted.kappa)
-
-
-def test_overlap_by_kinds_of_rows_is_that_of_rows():
-    rng = np.random.default_rng(1)
-    source = rng.integers(0, 120, 2000)
-    centre = rng.integers(0, 40, 2000)
-    omega = (np.abs(centre[:, None] - np.arange(120) % 40) < 4).astype(float)
-    rows, mass = Dense(omega, source), rng.random(2000)
-    assert rows._supports(mass)[0] is not None
-    assert_allclose(rows.overlap(mass), (omega * mass[:, None]).T @ omega, rtol=1e-12)
-    mixed = (rng.random((2000, 120)) > 0.5).astype(float)
-    assert Dense(mixed, source)._supports(mass)[0] is None
-    assert_allclose(Dense(mixed, source).overlap(mass), (mixed * mass[:, None]).T @ mixed, rtol=1e-12)
 
 
 def test_information_of_weights_of_both_signs_is_that_of_rows():

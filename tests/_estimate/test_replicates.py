@@ -14,8 +14,7 @@ from scipy.stats import chisquare, kstest, poisson
 import vardi
 from vardi._estimate import replicates
 from vardi._estimate.replicates import _MemoryRows
-from vardi._rows.hashing import hashed_numbers
-from vardi._rows.multipliers import Multipliers
+from vardi._rows.multipliers import Multipliers, hashed_numbers
 
 PARTS = {
     "none": ("x", None),

@@ -9,8 +9,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import vardi
-from vardi._inputs.engine.codes import CODE
-from vardi._inputs.engine.duckdb import Sign, SignBits, as_sign, with_sql
+from vardi._inputs.engine.codes import CODE, Sign, SignBits, as_sign, with_sql
 from vardi._rows.engine import subsample
 from vardi.biases._expressions.compile import NarwhalsTarget
 

@@ -15,7 +15,7 @@ from scipy import sparse
 
 from vardi._estimate.tangent import Influence, Tangent
 from vardi._machine.threads import map_blocks
-from vardi._rows.linear import LinearInfluence
+from vardi._rows.patches import LinearInfluence
 from vardi._types import Floats
 
 CLOSE = 1e-6  # relative difference of sums of squares below which it has lost too many digits

@@ -25,8 +25,7 @@ from vardi._estimate.resampling import effective_rows
 from vardi._inputs.engine.dependence import SERIES_APART
 from vardi._machine.memory import require_memory
 from vardi._rows.engine.replicates import EngineReplicates
-from vardi._rows.hashing import hashed_numbers
-from vardi._rows.multipliers import Multipliers, ReplicateKind, names_of
+from vardi._rows.multipliers import Multipliers, ReplicateKind, hashed_numbers, names_of
 from vardi._rows.series import batch_lengths
 from vardi._types import Floats, Integers, once
 from vardi.errors import MismatchError, WeakOverlapWarning

@@ -18,8 +18,7 @@ from vardi._estimate.resampling import effective_rows
 from vardi._estimate.sensitivity.errors_of_biases import Errors
 from vardi._estimate.tangent import Hessian, Influence, Tangent
 from vardi._fit.capabilities import refusal
-from vardi._fit.engine_columns import EngineColumns
-from vardi._fit.engine_functions import bias_at, known_functions, moved_mean
+from vardi._fit.engine_columns import EngineColumns, bias_at, known_functions, moved_mean
 from vardi._fit.engine_parts import EngineParts
 from vardi._fit.held import ONLY_KNOWN, Held
 from vardi._fit.new_rows import weigh

@@ -18,8 +18,7 @@ from vardi._fit.parts import MemoryParts
 from vardi._inputs.engine.part import PREFIX, Part, with_columns
 from vardi._inputs.frames.functions import is_function
 from vardi._inputs.pool import Name
-from vardi._rows.engine.binned import values_in_bins, weights_in_bins
-from vardi._rows.engine.categories import rows_by_text
+from vardi._rows.engine.binned import rows_by_text, values_in_bins, weights_in_bins
 from vardi._rows.engine.moments import DEVIATION, EngineMoments
 from vardi._rows.engine.weights import weights_by_sample
 from vardi._rows.shares import Shares, shares_of

@@ -16,7 +16,7 @@ from vardi._fit.pipeline import Opened, Options, fit
 from vardi._fit.sample import DebiasedSample
 from vardi._inputs.dependence import as_dependence
 from vardi._inputs.frames import as_frame, concat
-from vardi._inputs.frames.lazy import any_lazy
+from vardi._inputs.frames.frame import any_lazy
 from vardi._inputs.pool import Name, as_named, as_pool, matrix_pool
 from vardi._inputs.shared_units import warn_of_shared_units
 from vardi._rows import Windows

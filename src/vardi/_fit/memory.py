@@ -358,7 +358,7 @@ class InMemory(ColumnsInMemory):
 
     def slopes(self, influence: Influence, errors: Errors) -> Floats:
         """Return how far estimates move at worst, per unit of log Gamma."""
-        from vardi._estimate.sensitivity.linear import slopes
+        from vardi._estimate.sensitivity.worst import slopes
 
         return slopes(self.tangent.measure, influence, errors)
 

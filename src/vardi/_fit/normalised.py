@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from vardi._estimate.bridge import Bridge, bridge_of
-from vardi._estimate.estimates import Estimate
+from vardi._estimate.estimates import ROUNDING, Estimate
+from vardi._estimate.intervals import Declared, Law, Student
 from vardi._estimate.reliability import warn_of_doubt, warn_of_few_bridging
+from vardi._estimate.tangent import Influence, estimates_with
 from vardi._fit.averages import Averages
 from vardi._fit.known import check_known, joined
-from vardi._fit.normalisers import log_normalisers, log_ratio
 from vardi._inputs.pool import Name
 from vardi._solve.identify import Verdict
 from vardi._types import Floats
-from vardi.biases import Bias
+from vardi.biases import Bias, ExpressionBias
 from vardi.biases._learned import LearnedCheck, checks_of
 from vardi.errors import MismatchError, suggest
 from vardi.errors._texts import show
@@ -132,3 +135,34 @@ class Normalised(Averages):
     def identify(self) -> Verdict:
         """Return which rows connect the samples; kappa is measured with the debiased weights."""
         return self.bridge.within(joined(self.held))
+
+
+def log_normalisers(held: Any, level: float) -> list[Estimate]:
+    """Return the log of each normaliser; of a bias that reads no column it is declared, and so is one that is known."""
+    influence = held.bias_influence()
+    spread = influence.spread(joint=False)
+    stderr, laws = spread.stderr, list[Law](influence.laws(spread))
+    for k, error in enumerate(stderr.tolist()):
+        if error <= ROUNDING:
+            bias = held.pool.biases[k] if held.pool.biases else None
+            is_constant = isinstance(bias, ExpressionBias) and not bias.columns
+            fixed = is_constant or held.joint.coordinates.known
+            laws[k], stderr[k] = Declared() if fixed else Student(held.tangent.n - 1.0), 0.0
+    return list(estimates_with(held.log_omegas, influence, spread.covariance, stderr, laws, level))
+
+
+def log_ratio(held: Any, k: int, l: int, level: float) -> Estimate:
+    """Return log(Omega_k / Omega_l), with its error unless too few rows join the two."""
+    value = float(held.log_omegas[k] - held.log_omegas[l])
+    return Estimate.from_influence(value, _influence(held, k, l), level)
+
+
+def _influence(held: Any, k: int, l: int) -> Influence:
+    """Return the influence on a difference of log normalisers; for samples through u alone, whatever their scale."""
+    contrast = np.zeros((len(held.names), 1))
+    contrast[k] += 1.0
+    contrast[l] -= 1.0
+    if held.is_plain and k != l and held.rows.sizes[[k, l]].all():
+        found: Influence = held.tangent.of_coordinates(-contrast, held.nothing(1))
+        return found
+    return held.bias_influence() @ contrast

@@ -22,13 +22,14 @@ from vardi._estimate.tangent import Hessian, Influence, Tangent
 from vardi._fit.capabilities import Holder, refusal
 from vardi._fit.memory import InMemory
 from vardi._fit.prepare import Prepared, counted
+from vardi._inputs.dependence import Dependence
 from vardi._inputs.frames import as_frame
 from vardi._inputs.frames.functions import bias_of, is_function
 from vardi._inputs.kept import KeptRows
 from vardi._inputs.pool import Name, Pool
 from vardi._rows.dense import Dense
-from vardi._rows.seen_windows import SeenRows
-from vardi._rows.weighted import Weighed
+from vardi._rows.dependent import strata_of
+from vardi._rows.weighted import Weighed, WeightedRows
 from vardi._rows.windows import Intervals, Windows
 from vardi._solve.identify import Verdict, judge
 from vardi._solve.model import JointFit
@@ -366,3 +367,32 @@ def _require_inside(
             sample=str(pool.names[0]),
             rows=bad[:LISTED],
         )
+
+
+class SeenRows(WeightedRows):
+    """Rows at a solution, each in its window, presented as one sample.
+
+    Parameters
+    ----------
+    rows : Intervals
+        A sample for each row.
+    u : ndarray
+        The dual point, in the gauge in which weights have mean 1.
+    weights : ndarray
+        Weight of each row.
+    dependence : Dependence
+        How rows depend on one another.
+    """
+
+    def __init__(self, rows: Intervals, u: Floats, weights: Floats, dependence: Dependence) -> None:
+        super().__init__(rows, u, weights, rows.source, rows.counts, Dependence.none(len(rows.sizes)))
+        self.sizes = np.array([self.n])
+        self.strata = strata_of(np.zeros(len(rows), np.int64), self.sizes, rows.counts, self, dependence)
+
+    def influence(self, functions: Floats | Weighed, eta: Floats, b: Floats) -> Floats:
+        """Return phi_i - b_i for every row: its influence minus the expectation given its window."""
+        return super().influence(functions, eta, b) - b
+
+    def along_rows(self, influence: Floats, b: Floats) -> Floats:
+        """Return r_i (f_i - eta) of influence values."""
+        return influence + b - self.mix(b)

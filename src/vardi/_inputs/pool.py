@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 from vardi._inputs.by_row import as_counts, counts_by_name, in_order, joined, require_counts, require_length
 from vardi._inputs.dependence import Dependence
 from vardi._inputs.frames import Frame, JoinedColumns, as_frame, concat, mixed_columns
-from vardi._inputs.shared_columns import require_shared_columns
 from vardi._machine.memory import require_memory
 from vardi._machine.threads import map_blocks
 from vardi._types import Floats, Integers
-from vardi.biases import Bias, ExpressionBias, ProductBias, ValuesBias, as_bias
+from vardi.biases import Bias, ExpressionBias, LearnedBias, ProductBias, ValuesBias, as_bias
 from vardi.biases._expressions import is_condition
 from vardi.biases._values import as_array, coded, is_missing, read_only
 from vardi.errors import EmptySampleError, InvalidBiasError, MismatchError, suggest
@@ -25,7 +24,6 @@ from vardi.errors import _refusals as refusals
 from vardi.errors._texts import LISTED, show
 
 Name = Hashable
-
 NEAREST = 300  # samples up to which all pairs are compared to find the nearest
 
 
@@ -388,3 +386,16 @@ def _product(factors: Sequence[NDArray[Any]]) -> NDArray[Any]:
     if len(factors) == 1:
         return factors[0]
     return np.asarray(np.prod([np.asarray(factor, np.float64) for factor in factors], axis=0))
+
+
+def require_shared_columns(
+    biases: Sequence[Bias], names: Sequence[Hashable], columns: Mapping[Any, Sequence[str]]
+) -> None:
+    """Refuse a bias that reads a column which some of several samples have and others lack."""
+    for name, bias in zip(names, biases, strict=True):
+        for column in bias.columns:
+            lacks = [sample for sample, own in columns.items() if column not in own]
+            if 0 < len(lacks) < len(columns):
+                shared = [one for one in next(iter(columns.values())) if all(one in own for own in columns.values())]
+                said = refusals.learned_of_some if isinstance(bias, LearnedBias) else refusals.bias_of_some
+                raise said(name, bias, column, lacks, shared)

@@ -64,6 +64,8 @@ class Rows(ABC):
         If equal rows were collapsed into counts: the row here for each row of the pool.
     """
 
+    reading_dominates = False  # whether reading the rows costs more than forming their gram
+
     def __init__(
         self,
         matrix: Any,
@@ -84,11 +86,6 @@ class Rows(ABC):
 
     def __len__(self) -> int:
         return len(self.source)
-
-    @property
-    def reading_dominates(self) -> bool:
-        """Whether reading the rows costs more than forming their gram."""
-        return False
 
     @property
     def additions(self) -> int:

@@ -26,7 +26,6 @@ from vardi.errors import MismatchError, NeedsRowsError
 GATHERED = 2**26  # numbers kept from the first pass to start from: half a gigabyte
 FRACTION = 1 / 16  # share of the rows kept, within that limit
 LEAST = 100  # rows of each sample kept at least, within that limit
-MIN_WIDE_SAMPLES = 1000  # samples above which the gram of a block costs more than reading it and taking its exps
 ANSWER = 2**27  # numbers that one answer may hold: a gigabyte
 
 Result = TypeVar("Result")
@@ -85,6 +84,8 @@ class Blocks(Dense):
         What ``reach`` returns, if it is known.
     """
 
+    reading_dominates = True
+
     def __init__(
         self,
         matrix: Reader,
@@ -100,11 +101,6 @@ class Blocks(Dense):
     ) -> None:
         super().__init__(matrix, source, counts, log=log, moderate=moderate, positive=positive, inverse=inverse)
         self._kept, self._reach = kept, reach
-
-    @property
-    def reading_dominates(self) -> bool:
-        """Whether reading the rows costs more than forming their gram."""
-        return len(self.sizes) < MIN_WIDE_SAMPLES
 
     def reach(self) -> Floats:
         """Return the K x K counts of rows of sample l (columns) that bias k (rows) could have drawn."""

@@ -19,7 +19,6 @@ from vardi._types import Floats
 Result = TypeVar("Result")
 
 LOWEST = -700.0  # log of an omega below which it is taken for 0, far below the rounding of any sum
-MIN_GROUPED_SAMPLES = 100  # samples from which rows with the same support are worth grouping
 
 
 class Dense(Rows):
@@ -170,27 +169,11 @@ class Dense(Rows):
         if self.positive:
             return np.full((len(self.sizes), len(self.sizes)), mass.sum())
 
-        kinds, masses = self._supports(mass) if len(self.sizes) >= MIN_GROUPED_SAMPLES else (None, mass)
-
         def block(rows: slice, values: NDArray[Any]) -> Floats:
             positive = self._positive(values)
-            return np.asarray((positive * masses[rows, None]).T @ positive)
+            return np.asarray((positive * mass[rows, None]).T @ positive)
 
-        if kinds is None:
-            return np.asarray(self._total(block))
-        positive = kinds.astype(np.float64)
-        return np.asarray((positive * masses[:, None]).T @ positive)
-
-    def _supports(self, mass: Floats) -> tuple[NDArray[np.bool_] | None, Floats]:
-        """Return which biases could have drawn each kind of row, and their masses; None if most rows differ in that."""
-        K = len(self.sizes)
-        packed = np.concatenate(list(self._each(lambda rows, values: np.packbits(self._positive(values) > 0, axis=1))))
-        keys = packed.view(np.dtype((np.void, packed.shape[1])))[:, 0]
-        _, first, kind = np.unique(keys, return_index=True, return_inverse=True)
-        if 4 * len(first) > len(self):
-            return None, mass
-        masses = np.bincount(kind, mass).astype(np.float64)
-        return np.unpackbits(packed[first], axis=1, count=K).astype(bool), masses
+        return np.asarray(self._total(block))
 
     def log_omega(self) -> Floats:
         """Return log omega as one matrix."""

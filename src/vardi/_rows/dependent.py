@@ -11,7 +11,7 @@ from vardi._machine.memory import require_memory
 from vardi._machine.threads import map_blocks
 from vardi._rows.contract import Evenness
 from vardi._rows.grouping import membership, sums_by_code
-from vardi._rows.linear import LinearInfluence
+from vardi._rows.patches import LinearInfluence
 from vardi._rows.series import batch_lengths, rows_a_value
 from vardi._rows.steps import StepInfluence
 from vardi._rows.units import Units

@@ -23,16 +23,15 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import numpy as np
 import scipy
 
-from vardi._rows.hashing import PRIME
 from vardi._types import Floats, Integers
 
 SMALL = 30  # units of a sample up to which exponential multipliers are spread a little more: beyond, it would be 3%
 FEWEST = 0.1  # least value of g - 2: of two units one has nearly all, and a third cannot be distinguished
-
 Number = TypeVar("Number", bound=Any)  # an array of floats, or a narwhals expression
 ReplicateKind: TypeAlias = Literal["bayesian", "rows", "jackknife"]
-
 MOST_FACTOR = 2**20  # so that l + a r is exact, and its remainder modulo P has 32 bits
+PRIME = 67_108_859  # the largest prime below 2^26, so squares are whole numbers below 2^53
+ROUNDS = 8
 
 
 @dataclass(frozen=True)
@@ -113,3 +112,25 @@ def _of_counts(kind: ReplicateKind, uniform: Floats, counts: Floats) -> Floats:
         below = np.maximum(above - 1.0, 0.0)
         found = np.where(scipy.special.pdtr(below, counts) >= uniform, below, above)  # the root may be off by rounding
     return np.asarray(found / np.where(counts > 0, counts, 1.0))
+
+
+def constants(seed: Any, *key: int, rounds: int = ROUNDS) -> list[int]:
+    """Return the constants that the rounds of a hash add, different for each key."""
+    state = np.random.SeedSequence(seed, spawn_key=key).generate_state(rounds)
+    found: list[int] = (state % PRIME).tolist()
+    return found
+
+
+def feistel(left: Number, right: Number, constant: int) -> tuple[Number, Number]:
+    """Return a round of a Feistel network: (l, r) -> (r, l + (r + constant)^2), all modulo the prime."""
+    moved = (right + constant) % PRIME
+    return right, (left + moved * moved) % PRIME
+
+
+def hashed_numbers(numbers: Integers, seed: Any, place: int) -> tuple[Integers, Integers]:
+    """Return the two halves of the hash of whole numbers, each below the prime."""
+    size = np.abs(numbers)
+    left, right = size % PRIME, (size // PRIME * 2 + (numbers < 0)) % PRIME
+    for constant in constants(seed, place):
+        left, right = feistel(left, right, constant)
+    return left, right

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from vardi._machine.threads import sum_blocks
 from vardi._rows.contract import Coordinates, Evenness
 from vardi._rows.grouping import NARROW, largest_of_columns, sums_by_sample
-from vardi._rows.linear import LinearInfluence
+from vardi._rows.patches import LinearInfluence
 from vardi._rows.steps import StepInfluence
 from vardi._types import Floats, Integers
 

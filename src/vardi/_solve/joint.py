@@ -19,6 +19,7 @@ import scipy
 from numpy.typing import NDArray
 
 from vardi._rows.contract import Coordinates, JointSums
+from vardi._solve.newton import EXACT, PATIENCE
 from vardi._types import Floats
 
 RANK = 1e-11  # relative size of an eigenvalue of J above which a direction counts
@@ -30,9 +31,7 @@ REACH = 10.0  # largest change of a difference of u in one step
 FAR = 40.0  # size of such a parameter beyond which the search is lost
 SCORE, ENOUGH = 1e-9, 1e-5  # the gradient in its standard errors: what is sought, and what is accepted
 SETTLED = 1e-6  # length of the last step
-EXACT = 1e-13  # length of a step below which another is not worth its pass, if passes are cheap
 STUCK = 10  # steps that do not halve the gradient after which known values are approached in stages
-PATIENCE = 5  # steps without progress after which only rounding is left
 CLOSE = 1.0 / 1024  # share of the way to the known values below which shorter stages are not tried
 
 

@@ -31,8 +31,7 @@ from vardi.biases._expressions.nodes import Column, Node, is_condition
 from vardi.errors import ExpressionError, InvalidBiasError, MismatchError, suggest
 from vardi.study._data import Data, Engine
 from vardi.study._engines import first_text, require_header, require_rows, schema
-from vardi.study._locate import Key
-from vardi.study._problems import Problems
+from vardi.study._locate import Key, Problems
 from vardi.study.schema import DEPENDS, Biases, shown
 
 _POLARS = nw.Implementation.POLARS  # holds rows in memory, too

@@ -11,8 +11,7 @@ from vardi.errors import StudyError
 from vardi.study._columns import Columns
 from vardi.study._data import FORMATS, choose_engine, suggest_file
 from vardi.study._engines import first_line, with_codes
-from vardi.study._locate import key_lines
-from vardi.study._problems import Problems, study_error
+from vardi.study._locate import Problems, key_lines, study_error
 from vardi.study._study import Study
 from vardi.study.schema import Declared
 

@@ -9,8 +9,7 @@ from typing import Any
 from vardi.errors import suggest
 from vardi.study._data import ENGINES, FORMATS, Data, RefusedPath, find_files, identity, is_pattern
 from vardi.study._engines import require_table
-from vardi.study._locate import Key
-from vardi.study._problems import Problems, printable
+from vardi.study._locate import Key, Problems, printable
 
 DEPENDS = ("clusters", "series", "strata")
 KEYS = ("title", "sources", "pool", "biases", "states", "variables", "engine", "known", *DEPENDS, "population")

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import narwhals as nw
 import numpy as np
 
-from vardi._inputs.engine.aggregates import Aggregate
+from vardi._inputs.engine.aggregates import LENGTH, Aggregate
 from vardi._inputs.engine.asking import answering, schema_of
 from vardi._inputs.engine.columns import Declared, as_floats, compiled_bias, expression, missing_values
 from vardi._inputs.engine.dependence import EngineDependence
 from vardi._inputs.engine.distinct import DistinctRows
 from vardi._inputs.engine.expressions import on_frame
-from vardi._inputs.engine.memory import most_cells
 from vardi._inputs.engine.part import COUNT, PREFIX, Change, Part
-from vardi._inputs.engine.queries import as_lazy
+from vardi._inputs.engine.queries import aggregated, as_lazy
 from vardi._inputs.engine.survey import COUNTED, Draft, Survey, in_part, survey
-from vardi._inputs.engine.table import EngineTable
 from vardi._inputs.frames.names import require_read_as_names
-from vardi._inputs.pool import Name, Pool, as_biases, as_named, require_biases_for
-from vardi._inputs.shared_columns import require_shared_columns
+from vardi._inputs.pool import Name, Pool, as_biases, as_named, require_biases_for, require_shared_columns
+from vardi._machine.memory import available_memory
 from vardi._types import Floats, once
 from vardi.biases import Bias, ExpressionBias
 from vardi.biases._expressions.compile import NarwhalsTarget, require_columns
@@ -44,6 +43,8 @@ from vardi.errors._refusals import (
 from vardi.errors._texts import show
 
 MOST_VALUES = 10_000  # most distinct values of a column that are brought into memory
+FRACTION = 0.25  # of available memory, since the engine and the user's own data need some too
+COPIES = 6  # of a cell's numbers: the engine's table, its result, our matrix, its scaled copy, and two in transit
 
 
 def as_lazy_pool(
@@ -379,3 +380,42 @@ def _require_own(sizes: Floats, reach: Floats, names: Sequence[Name]) -> None:
     if len(impossible):
         k = int(impossible[0])
         raise impossible_rows(names[k], sizes[k] - reach[k, k])
+
+
+class EngineTable:
+    """What known values need of rows, answered by an engine.
+
+    Parameters
+    ----------
+    parts : sequence of Part
+        The frames.
+    """
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self._parts, self._schemas = parts, [part.schema for part in parts]
+        self.columns = tuple(name for name in self._schemas[0] if all(name in schema for schema in self._schemas))
+
+    def counts(self, column: str) -> Mapping[Any, int]:
+        """Return how many rows have each value of a column."""
+        found: Counter[Any] = Counter()
+        for part in self._parts:
+            counted = part.ask(lambda frame: aggregated(frame, [column], {f"{PREFIX}n": LENGTH}))
+            found.update(dict(zip(counted.get_column(column).to_list(), counted.get_column(f"{PREFIX}n"), strict=True)))
+        return found
+
+    def kind(self, column: str) -> Literal["number", "condition", "other"]:
+        """Return whether a column holds numbers, truth values, or something that has no mean."""
+        kinds = [schema[column] for schema in self._schemas]
+        if all(kind == nw.Boolean for kind in kinds):
+            return "condition"
+        return "number" if all(kind.is_numeric() or kind == nw.Boolean for kind in kinds) else "other"
+
+
+def most_cells(columns: int) -> int:
+    """Return how many distinct rows, with this many columns, are brought into memory at most.
+
+    A quarter of the memory available now, over what a cell needs: 8 bytes for each column, its count, its label and its
+    hash, six times, since the engine's table, its answer, our matrix and its scaled copy coexist. With 16 GB available
+    and three columns that is 14 million.
+    """
+    return max(int(FRACTION * available_memory() / (8 * (columns + 3) * COPIES)), 1)

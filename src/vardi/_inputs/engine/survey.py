@@ -19,9 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._inputs.engine.aggregates import LENGTH, Aggregate
-from vardi._inputs.engine.codes import Bit, Codes, PackedBits
+from vardi._inputs.engine.codes import Bit, Codes, PackedBits, Sign, SignBits, as_sign, is_duckdb
 from vardi._inputs.engine.columns import compiled_bias, constant_of
-from vardi._inputs.engine.duckdb import Sign, SignBits, as_sign, is_duckdb
 from vardi._inputs.engine.part import COUNT, PREFIX, Part
 from vardi._inputs.engine.queries import aggregated
 from vardi._types import Floats, Integers

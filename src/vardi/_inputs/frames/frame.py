@@ -23,7 +23,6 @@ from vardi.errors import InvalidBiasError, MismatchError, VardiError, number_of_
 
 MAX_NUMPY_ROWS = 10_000
 """Up to this many rows NumPy is done before another library has begun; pandas computes with NumPy anyway."""
-
 ACCEPTED = "a NumPy array, or a frame of pandas, Polars, PyArrow or another library that narwhals supports"
 
 
@@ -418,3 +417,20 @@ def _is_reordered(series: Any, rows: Any) -> bool:
     """Return whether a function of the rows returned a series whose index is that of other rows."""
     index, own = index_of(series), index_of(rows)
     return index is not None and own is not None and belongs_elsewhere(index, own)
+
+
+def any_lazy(samples: Any) -> bool:
+    """Return whether any of the samples is a lazy frame of an engine."""
+    if isinstance(samples, Mapping):
+        samples = list(samples.values())
+    rows = samples if isinstance(samples, list | tuple) else [samples]
+    return any(_is_lazy(one) for one in rows)
+
+
+def _is_lazy(rows: Any) -> bool:
+    if isinstance(rows, np.ndarray):
+        return False
+    try:
+        return isinstance(nw.from_native(rows, pass_through=True, allow_series=True), nw.LazyFrame)
+    except nw.exceptions.DuplicateError:  # as_frame raises our own error for it
+        return False

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import narwhals as nw
@@ -18,8 +20,8 @@ from vardi._types import Floats, Integers
 FINE = 400  # bins per factor of e in the weight
 LEAST = 800  # minus the log of a weight smaller than any other
 BINS = 1000  # of a column, on either side of its centre
-
 BIN, COUNTS, MASS, VALUE = (f"{PREFIX}{name}" for name in ("bin", "counts", "mass", "value"))
+ROWS = f"{PREFIX}rows"
 
 
 def weights_in_bins(at: EngineMoments) -> tuple[Floats, Integers, Floats]:
@@ -66,3 +68,23 @@ def _asked(
 
     rows = part.ask(query).rows(named=True)
     return [(part.codes[row[label]] if label else next(iter(part.codes.values())), row) for row in rows]
+
+
+def rows_by_text(parts: Sequence[Part], column: str, most: int) -> dict[str | None, float] | None:
+    """Return how many rows have each text, or None for missing, with a query for each part.
+
+    Return None if a column has more texts than ``most``: then it names units rather than categories.
+    """
+    found: dict[str | None, float] = defaultdict(float)
+    for part in parts:
+        asked = part.ask(partial(_grouped, part, column, most))
+        for text, rows in zip(asked[column].to_list(), asked[ROWS].to_list(), strict=True):
+            found[text] += float(rows)
+        if len(found) > most:
+            return None
+    return dict(found)
+
+
+def _grouped(part: Part, column: str, most: int, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    text = frame.with_columns(nw.col(column).cast(nw.String))
+    return aggregated(text, [column], {ROWS: part.rows}, most + 1)

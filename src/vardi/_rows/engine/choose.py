@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vardi._inputs.engine.distinct import DistinctRows, distinct_rows
-from vardi._inputs.engine.memory import most_cells
+from vardi._inputs.engine.pool import most_cells
 from vardi._rows.dense import Dense
 from vardi._rows.engine.joint import EngineRows
 from vardi._rows.engine.model import EngineModel

@@ -14,9 +14,9 @@ import numpy as np
 from vardi._inputs.engine.aggregates import LENGTH
 from vardi._inputs.engine.asking import answering
 from vardi._inputs.engine.part import PREFIX, Change, Part
+from vardi._rows.engine.distribution import first_reaching
 from vardi._rows.engine.hashing import hashed, uniform
 from vardi._rows.engine.moments import EngineMoments
-from vardi._rows.engine.search import first_reaching
 from vardi.biases._expressions.targets import literal
 from vardi.errors import MismatchError
 

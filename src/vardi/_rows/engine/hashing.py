@@ -8,7 +8,7 @@ import narwhals as nw
 
 from vardi._inputs.engine.part import PREFIX, Change, Part
 from vardi._inputs.engine.queries import with_rank
-from vardi._rows.hashing import PRIME, constants, feistel
+from vardi._rows.multipliers import PRIME, constants, feistel
 from vardi.errors import MismatchError
 from vardi.errors._refusals import needs_rows
 
