@@ -11,7 +11,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import vardi
-from vardi._inputs.engine import memory
+from vardi._inputs.engine import pool
 from vardi._inputs.engine.asking import answering
 from vardi._rows.dense import Dense
 from vardi._rows.engine import subsample
@@ -396,11 +396,11 @@ def test_a_gram_is_formed_only_where_it_is_asked_for_or_small(engine, monkeypatc
 
 class TestMemory:
     def test_distinct_rows_are_as_many_as_memory_holds(self, monkeypatch):
-        monkeypatch.setattr(memory, "available_memory", lambda: 16 * 10**9)
-        assert memory.most_cells(3) == 13_888_888
-        assert memory.most_cells(100) == 16 * 10**9 // 4 // (8 * 103 * 6)
-        monkeypatch.setattr(memory, "available_memory", lambda: 0)
-        assert memory.most_cells(3) == 1
+        monkeypatch.setattr(pool, "available_memory", lambda: 16 * 10**9)
+        assert pool.most_cells(3) == 13_888_888
+        assert pool.most_cells(100) == 16 * 10**9 // 4 // (8 * 103 * 6)
+        monkeypatch.setattr(pool, "available_memory", lambda: 0)
+        assert pool.most_cells(3) == 1
 
     def test_more_distinct_rows_than_memory_holds_stay_in_the_engine(self, engine, monkeypatch):
         for module in ("_inputs.engine.pool", "_rows.engine.choose"):

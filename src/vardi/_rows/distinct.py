@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +52,7 @@ def distinct(source: Integers, biases: Any, zero: float = 0.0) -> Distinct | Non
         if len(shown) * WORTHWHILE > len(probe):
             return None
     if (found := indicator_kinds(source, indicators)) is not None:
-        return Distinct(*found)
+        return found
     first = probe[shown]
     keys, order = np.unique(_project(source[first], _take(biases, first)), return_index=True)  # 0.0 and -0.0: one kind
     first, between = first[order], (keys[1:] + keys[:-1]) / 2.0
@@ -160,14 +160,6 @@ def _bits(column: NDArray[Any]) -> NDArray[np.uint64]:
     return bits ^ (bits >> np.uint64(32))  # low bits of round numbers are zero: products would stay in the top
 
 
-class Kinds(NamedTuple):
-    """A row of each kind, the kind of each row, and how many rows are of each."""
-
-    first: Integers
-    inverse: NDArray[Any]
-    tallies: Integers
-
-
 class Indicators:
     """Biases that are each zero or a constant, as a boolean for each row and bias.
 
@@ -204,7 +196,7 @@ class Indicators:
         return positive if np.array_equal(positive, part != self.zero) else None
 
 
-def indicator_kinds(source: Integers, indicators: Indicators) -> Kinds | None:
+def indicator_kinds(source: Integers, indicators: Indicators) -> Distinct | None:
     """Find the distinct rows of labels and indicators of at most eight biases; None for more, or for other values.
 
     Row i has the code s_i 2^K + sum_k 2^k 1{omega_ik > 0}, computed from the row's bytes, one machine word, by a
@@ -230,7 +222,7 @@ def indicator_kinds(source: Integers, indicators: Indicators) -> Kinds | None:
         counts.append(tally)
     tallies = np.sum(counts, axis=0)
     first = _first_rows(codes, np.array(counts), blocks(n, K))
-    return Kinds(first, _compacted(codes, tallies > 0), tallies[tallies > 0])
+    return Distinct(first, _compacted(codes, tallies > 0), tallies[tallies > 0])
 
 
 def _patterns(positive: NDArray[np.bool_]) -> NDArray[np.uint8]:
