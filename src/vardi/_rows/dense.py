@@ -18,7 +18,7 @@ from vardi._types import Floats
 
 Result = TypeVar("Result")
 
-LOWEST = -700.0  # log of an omega below which it is taken for 0, far below the rounding of any sum
+LOWEST = -700.0  # logs are raised to it in sums, of whose rounding e^-700 is far below
 
 
 class Dense(Rows):
@@ -265,12 +265,10 @@ def _scaled_to_one(weights: Floats, offset: Floats | None, counts: Floats) -> tu
 
 
 def _exp(logs: Floats, out: Floats) -> Floats:
-    """Return e^logs in ``out``, 0 for logs below ``LOWEST``: exp takes ten times as long where it underflows."""
-    if logs.min() >= LOWEST:
-        return np.exp(logs, out=out)
-    counts = logs >= LOWEST
-    np.exp(np.maximum(logs, LOWEST, out=out), out=out)
-    return np.multiply(out, counts, out=out)
+    """Return e^logs in ``out``, of at least e^LOWEST: exp takes ten times as long where it underflows."""
+    if logs.min() < LOWEST:
+        logs = np.maximum(logs, LOWEST, out=out)
+    return np.exp(logs, out=out)
 
 
 def _log_mass(reciprocals: Floats, offset: Floats | None, rows: slice, counts: Floats) -> float:

@@ -18,7 +18,8 @@ NARROW = 16  # columns up to which one after the other is reduced: rows at once 
 
 def sizes_of(source: Integers, K: int, counts: Floats) -> Floats:
     """Return n_k, the (counted) number of rows of each sample."""
-    return np.bincount(source, counts, minlength=K).astype(np.float64)
+    own = counts if counts.strides[0] else None  # ones in no memory would be written out first
+    return np.bincount(source, own, minlength=K).astype(np.float64)
 
 
 def mean_over_counts(values: Floats, counts: Floats) -> float:

@@ -37,6 +37,7 @@ LEAST = 100  # rows of each sample that a subsample should have
 PATIENCE = 5  # steps without progress after which only rounding is left
 NOISE = 1e10  # range of a step from which on it is the rounding of a Hessian that is singular
 LOST = 1000  # self-consistent steps from points with a singular Hessian
+LOST_SHARE = 1e-200  # rows in all below which sums of exps no longer tell how many, and sums of logs do
 FAR = 1e-3  # share of the rows a sample should have below which Newton's model is unreliable
 MAX_DIRECT_NUMBERS = 200_000  # numbers up to which a subsample does not pay off
 MIN_COSTLY_NUMBERS = 5_000_000  # numbers from which a pass costs too much to go beyond the tolerance
@@ -260,7 +261,7 @@ def _consistent(rows: SolvableRows, u: Floats, sums: Sums) -> Floats:
     """Return the dual point at which each sample, taken alone, would have its own number of rows."""
     sampled = rows.sizes > 0
     shares = sums.shares[sampled]
-    log_shares = np.log(shares) if shares.all() else (rows.log_means(u) + u)[sampled]
+    log_shares = np.log(shares) if shares.min() > LOST_SHARE else (rows.log_means(u) + u)[sampled]
     u = u.copy()
     u[sampled] += np.log(rows.sizes[sampled]) - log_shares
     return u
