@@ -128,7 +128,7 @@ def rows_of(pool: Pool, omega: Any, kept: NDArray[np.bool_], *, log: bool, also:
 
 def counted(pool: Pool) -> NDArray[np.bool_]:
     """Return which rows of a pool count."""
-    return pool.counts > 0
+    return pool.counts > 0 if pool.is_counted else np.ones(len(pool), bool)
 
 
 def require_told(pool: Pool, sizes: NDArray[Any]) -> None:

@@ -15,7 +15,7 @@ from vardi._inputs.dependence import Dependence
 from vardi._inputs.frames import Frame, JoinedColumns, as_frame, concat, mixed_columns
 from vardi._machine.memory import require_memory
 from vardi._machine.threads import map_blocks
-from vardi._types import Floats, Integers
+from vardi._types import Floats, Integers, are_once
 from vardi.biases import Bias, ExpressionBias, LearnedBias, ProductBias, ValuesBias, as_bias
 from vardi.biases._expressions import is_condition
 from vardi.biases._values import as_array, coded, is_missing, read_only
@@ -60,7 +60,7 @@ class Pool:
     @cached_property
     def is_counted(self) -> bool:
         """Whether some row stands for any number of rows but one."""
-        return bool((self.counts != 1.0).any())
+        return not are_once(self.counts)
 
     def values(self) -> list[NDArray[Any]]:
         """Return the values of each bias on all rows."""

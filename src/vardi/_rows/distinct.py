@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._machine.threads import blocks, map_blocks
-from vardi._types import Floats, Integers
+from vardi._types import Floats, Integers, are_once
 
 PROBE = 2048  # rows looked at before all are
 LONGER = 16  # times as many are looked at if biases may be indicators
@@ -28,7 +28,7 @@ class Distinct:
 
     def counts(self, counts: Floats) -> Floats:
         """Return how many rows of the pool each distinct row stands for."""
-        if self.tallies is not None and (counts == 1.0).all():
+        if self.tallies is not None and are_once(counts):
             return self.tallies.astype(np.float64)
         return np.bincount(self.inverse, counts, minlength=len(self.first)).astype(np.float64)
 

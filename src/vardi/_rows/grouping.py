@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from vardi._machine.threads import sum_blocks
-from vardi._types import Floats, Integers
+from vardi._types import Floats, Integers, are_once
 
 FIRST = 100  # values that are looked at before all others
 MANY, MOST_WHOLE = 10_000, 2**16  # rows, and whole numbers from the least to the largest, that are counted
@@ -18,8 +18,7 @@ NARROW = 16  # columns up to which one after the other is reduced: rows at once 
 
 def sizes_of(source: Integers, K: int, counts: Floats) -> Floats:
     """Return n_k, the (counted) number of rows of each sample."""
-    own = counts if counts.strides[0] else None  # ones in no memory would be written out first
-    return np.bincount(source, own, minlength=K).astype(np.float64)
+    return np.bincount(source, None if are_once(counts) else counts, minlength=K).astype(np.float64)
 
 
 def mean_over_counts(values: Floats, counts: Floats) -> float:
