@@ -211,9 +211,11 @@ def indicator_kinds(source: Integers, indicators: Indicators) -> Distinct | None
         positive = indicators.positive(rows)
         if positive is None:
             return None
-        np.left_shift(source[rows], K, out=codes[rows], casting="unsafe")
-        codes[rows] |= _patterns(positive)
-        return np.bincount(codes[rows], minlength=K << K)
+        own = codes[rows]
+        own[:] = source[rows]
+        own <<= own.dtype.type(K)
+        own |= _patterns(positive)
+        return np.bincount(own, minlength=K << K)
 
     counts = []
     for tally in map_blocks(block, n, K):
