@@ -171,21 +171,17 @@ class _Start:
 
 def _warm_start(rows: SolvableRows) -> _Start:
     """Return u from a subsample of the rows, solved to well below its statistical error, and the Hessian there."""
-    smaller = None if is_cheap(rows) else _smaller(rows)
-    if smaller is None or not connected(smaller.reach(), smaller.sizes):
+    if is_cheap(rows):
+        return _Start(rows.start())
+    fraction = float(np.clip(TELLING * len(rows.sizes) / len(rows), 1.0 / LEVELS[1], 1.0 / LEVELS[0]))
+    smaller = rows.subsample(fraction, least=LEAST)
+    if len(smaller) > len(rows) / 4 or not connected(smaller.reach(), smaller.sizes):
         return _Start(rows.start())
     error = 0.01 * smaller.sizes.sum() / len(smaller)  # the counts of a subsample are those of all rows
     for step in _steps(smaller, _Start(smaller.start())):
         if step.decrement < error or step.iterations == 20:
             break
     return _Start(rows.start()) if step.singular else _Start(step.u + step.delta, step.laplacian)
-
-
-def _smaller(rows: SolvableRows) -> SolvableRows | None:
-    """Return a subsample that costs little compared with all rows."""
-    fraction = float(np.clip(TELLING * len(rows.sizes) / len(rows), 1.0 / LEVELS[1], 1.0 / LEVELS[0]))
-    smaller = rows.subsample(fraction, least=LEAST)
-    return smaller if len(smaller) <= len(rows) / 4 else None
 
 
 @dataclass(frozen=True)
