@@ -35,7 +35,11 @@ DEPENDENT: tuple[Depends, ...] = ("clusters", "series")
 MATRICES: tuple[Holder, ...] = ("sparse", "windows", "blocks")
 TRUNCATED: tuple[Holder, ...] = ("truncated rows",)
 ENGINE: tuple[Holder, ...] = ("engine",)
+DISTINCT: tuple[Holder, ...] = ("distinct rows",)
+IN_PLACE: tuple[Holder, ...] = (*ENGINE, *DISTINCT)
+KNOWN: tuple[Part, ...] = ("known values", "both")
 ESTIMATED: tuple[Part, ...] = ("parameters", "both")
+JOINT: tuple[Part, ...] = ("known values", *ESTIMATED)
 LEARNED: tuple[Part, ...] = ("learned",)
 
 QUESTIONS = {
@@ -66,21 +70,46 @@ QUESTIONS = {
     "account": "summary, diagnostics, report",
 }
 
-PASSES = {  # over rows that stay in their engine, for each step of a fit and for its means: at least and at most
-    "read the files into memory": (1, 1),
-    "check that every line is complete": (1, 1),
-    "find the categories": (1, 1),
-    "check, and count the rows by conditions": (1, 1),
-    "check": (1, 1),
-    "draw some rows to start from": (1, 1),
-    "scale the columns of parameters": (1, 1),
-    "see which samples overlap": (1, 1),
-    "solve": (2, 4),
-    "solve with known values or parameters": (2, 6),
-    "solve without known values": (2, 6),
-    "compare with known values": (4, 4),
-    "means of the variables": (3, 3),
-}
+
+@dataclass(frozen=True)
+class Step:
+    """A kind of query that a fit of a study makes.
+
+    Attributes
+    ----------
+    what : str
+        Its purpose.
+    passes : tuple of int
+        How many passes over the rows it takes, at least and at most.
+    holders, parts : tuple
+        Which fits take it; those with all parts by default. Distinct rows are counted by an engine here.
+    reads : str
+        What it reads, and how often it is taken: one of what ``vardi.study.plan`` tells apart.
+    """
+
+    what: str
+    passes: tuple[int, int]
+    holders: tuple[Holder, ...]
+    parts: tuple[Part, ...] = PARTS
+    reads: Literal["files", "lines", "categories", "fit", "biases", "variables"] = "fit"
+
+
+STEPS = (
+    Step("read the files into memory", (1, 1), ("rows in memory",), reads="files"),
+    Step("check that every line is complete", (1, 1), IN_PLACE, reads="lines"),
+    Step("find the categories", (1, 1), IN_PLACE, reads="categories"),
+    Step("check, and count the rows by conditions", (1, 1), DISTINCT),
+    Step("check", (1, 1), ENGINE),
+    Step("draw some rows to start from", (1, 1), ENGINE),
+    Step("scale the columns of parameters", (1, 1), ENGINE, ESTIMATED),
+    Step("see which samples overlap", (1, 1), ENGINE, JOINT),
+    Step("solve", (2, 4), ENGINE, ("none",), "biases"),
+    Step("solve with known values or parameters", (2, 6), ENGINE, JOINT),
+    Step("solve without known values", (2, 6), ENGINE, KNOWN),
+    Step("compare with known values", (4, 4), ENGINE, KNOWN),
+    Step("compare with known values", (1, 1), DISTINCT, KNOWN),
+    Step("means of the variables", (3, 3), IN_PLACE, reads="variables"),
+)
 
 
 @dataclass(frozen=True)

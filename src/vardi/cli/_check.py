@@ -72,12 +72,13 @@ def _show_plan(study: Study, *, as_json: bool) -> None:
     """Show the queries of a fit, without reading a row."""
     from rich.text import Text
 
-    from vardi.cli._plan import plan_json, plan_lines
+    from vardi.cli._summary import plan_lines
     from vardi.study import plan
 
     found = plan(study)
     if as_json:
-        show_json({"study": str(study.path), "title": study.title, **plan_json(found)})
+        told = {**asdict(found), "passes": found.passes, "bytes": found.size}
+        show_json({"study": str(study.path), "title": study.title, **told})
     else:
         show(Text(study.title, "bold"), *plan_lines(found))
 

@@ -1,4 +1,4 @@
-"""The account of a fit as tables for people and as JSON for machines."""
+"""The account of a fit, and its plan, as tables for people and as JSON for machines."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from rich.console import RenderableType
+from rich.filesize import decimal
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -17,10 +18,11 @@ from vardi._facts.links import sampled_gram, weakest_links
 from vardi._facts.numbers import plain, with_error
 from vardi._facts.summary import sample_cells, summarize, variable_cells
 from vardi._fit.sample import DebiasedSample
+from vardi._rows.engine.subsample import ROWS
 from vardi._solve.identify import Verdict
 from vardi.cli._console import DETAILS_OF_KNOWN
 from vardi.errors._texts import SHOWN, more
-from vardi.study import OpenStudy
+from vardi.study import OpenStudy, Plan
 
 
 def study_account(opened: OpenStudy, fit: DebiasedSample) -> Account:
@@ -95,6 +97,30 @@ def known_table(known: KnownCheck) -> Table:
     """Return each known value beside its estimate from the samples."""
     rows = [(line.label, known_text(line), estimated_text(line)) for line in known.lines]
     return _table("mean of", "known>", "by the samples>", rows=rows, most=len(rows))
+
+
+def plan_lines(plan: Plan) -> list[RenderableType]:
+    """Return the queries of a fit as a sentence and a table."""
+    rows = "" if plan.rows is None else f"{plan.rows:,} rows, "
+    where = "in memory" if plan.engine == "memory" else f"left in place and queried by {plan.engine}"
+    read = "" if plan.size is None else f", {decimal(plan.size)} read at most"
+    told = f"{rows}{where}: {_ends(plan.passes)} {'pass' if plan.passes[1] == 1 else 'passes'} over the rows{read}."
+    if plan.frames > 1:
+        told += f" A pass is one query for each of {plan.frames} frames."
+    if plan.engine != "memory":
+        drawn = any(query.what.startswith("draw") for query in plan.queries)
+        told += f" Only sums come back{f', and up to {ROWS:,} rows to start from' if drawn else ''}."
+    queries = [
+        (one.what, _ends(one.passes), ", ".join(one.columns) or "–", "–" if one.size is None else decimal(one.size))
+        for one in plan.queries
+    ]
+    table = _table("query", "passes>", "columns", "read in a pass>", rows=queries, most=len(queries))
+    return [Text(told), Text(), table]
+
+
+def _ends(passes: tuple[int, int]) -> str:
+    least, most = passes
+    return str(least) if least == most else f"{least} to {most}"
 
 
 def account_json(opened: OpenStudy, found: Account) -> dict[str, Any]:

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any
 
 import narwhals as nw
 
-from vardi._fit.capabilities import PASSES
-from vardi._inputs.engine.survey import conditions_in
-from vardi.biases import ExpressionBias, ParametricBias, as_bias
+from vardi._fit.capabilities import PARTS, STEPS, Holder
+from vardi._inputs.engine.columns import Declared
+from vardi._inputs.engine.survey import conditions_of
+from vardi.biases import Bias, ParametricBias, as_bias, isin, proportional_to
+from vardi.biases._expressions.cells import Cells
 from vardi.biases._expressions.compile import NarwhalsTarget
 from vardi.study._data import Data
 from vardi.study._engines import package, reading, schema
 from vardi.study._study import Study
-
-Columns: TypeAlias = tuple[str, ...]
-Sizes: TypeAlias = Mapping[str, int] | int | None
-"""Bytes of a file: by column where it is Parquet, as a whole where it is text, None where only the engine knows."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +38,7 @@ class Query:
 
     what: str
     passes: tuple[int, int]
-    columns: Columns
+    columns: tuple[str, ...]
     size: int | None
 
 
@@ -68,13 +66,13 @@ class Plan:
     @property
     def passes(self) -> tuple[int, int]:
         """Passes over the rows in all, at least and at most."""
-        least, most = (sum(query.passes[end] for query in self.queries) for end in (0, 1))
-        return least, most
+        return sum(query.passes[0] for query in self.queries), sum(query.passes[1] for query in self.queries)
 
     @property
     def size(self) -> int | None:
         """Bytes that are read in all, at most; None where only the engine knows."""
-        return _summed(None if query.size is None else query.passes[1] * query.size for query in self.queries)
+        sizes = [query.passes[1] * query.size for query in self.queries if query.size is not None]
+        return sum(sizes) if sizes else None
 
 
 def plan(study: Study) -> Plan:
@@ -91,84 +89,62 @@ def plan(study: Study) -> Plan:
         The queries in their order, with passes, columns and bytes. Biases with few distinct values take fewer passes;
         if something is wrong, more are made to find out what.
     """
-    contents = [_contents(data) for data in study.data]
-    queries = []
-    for what, columns in _steps(study):
-        size = _summed(_read(sizes, columns) for _, sizes in contents)
-        queries.append(Query(what, PASSES[what], columns, size))
-    return Plan(study.engine, len(study.data), _summed(rows for rows, _ in contents), tuple(queries))
-
-
-def _steps(study: Study) -> list[tuple[str, Columns]]:
-    """Return the steps of a fit in their order, and what they read."""
     schemas = [schema(data, study.engine) for data in study.data]
-    if study.engine == "memory":
-        return [("read the files into memory", _unique(name for one in schemas for name in one))]
-    biases = [as_bias(text) for text in study.biases.values()]
-    keys = [key for key in study.known if key not in study.biases]
-    margins = [key for key in keys if key in schemas[0]]
-    read = [*biases, *(as_bias(key) for key in keys if key not in margins)]
-    counts = [data.counts for data in study.data]
-    columns = _unique((*(name for bias in read for name in bias.columns), *margins, study.label, *counts))
-    families = [bias.family for bias in biases if isinstance(bias, ParametricBias)]
-    target = NarwhalsTarget(nw.Schema(schemas[0]))
-    parts = [part for bias in read for part in getattr(bias, "factors", (bias,))]
-    are_conditions = (
-        isinstance(part, ExpressionBias) and conditions_in(part.node, target) is not None for part in parts
-    )
-    steps: list[str] = []
-    if all(are_conditions) and all(isinstance(study.known[key], Mapping) for key in margins):
-        steps.append("check, and count the rows by conditions")
-    else:
-        steps += ["find the categories" for family in families for _ in getattr(family, "groups", ())]
-        steps += ["check", "draw some rows to start from"]
-        if any(getattr(family, "terms", ()) for family in families):
-            steps.append("scale the columns of parameters")
-        joint = families or study.known
-        steps += ["see which samples overlap", "solve with known values or parameters"] if joint else ["solve"]
-        if study.known:
-            steps += ["solve without known values", "compare with known values"]
-    unlabelled = tuple(name for name in columns if name != study.label)
-    asked = [(step, unlabelled if step == "solve" else columns) for step in steps]
-    if study.engine == "polars" and any(data.format == "csv" for data in study.data):
-        asked.insert(0, ("check that every line is complete", ()))
-    if study.variables:
-        named = (name for text in study.variables for name in as_bias(text).columns)
-        asked.append(("means of the variables", _unique((*columns, *named))))
-    return asked
+    known = {key: given for key, given in study.known.items() if key not in study.biases}
+    functions = [_function(key, given, schemas[0]) for key, given in known.items()]
+    declared = Declared(tuple(study.biases), tuple(map(as_bias, study.biases.values())), tuple(functions))
+    holder: Holder = "rows in memory"
+    if study.engine != "memory":
+        conditions = conditions_of(declared.columns.values(), NarwhalsTarget(schemas[0]))
+        holder = "engine" if conditions is None else "distinct rows"
+    part = PARTS[bool(study.known) + 2 * bool(declared.features)]
+    families = [bias.family for bias in declared.biases if isinstance(bias, ParametricBias)]
+    categories = [group for family in families if isinstance(family, Cells) for group in family.groups]
+    margins = [key for key, given in known.items() if isinstance(given, Mapping)]
+    read = [name for bias in (*declared.biases, *functions) for name in bias.columns]
+    read += [data.counts for data in study.data if data.counts is not None]
+    labelled = [*read, *([] if study.label is None else [study.label])]
+    named = [name for text in study.variables for name in as_bias(text).columns]
+    in_lines = study.engine == "polars" and any(data.format == "csv" for data in study.data)
+    reads: dict[str, list[list[str]]] = {  # the columns of a query, for each time that it is made
+        "files": [[name for one in schemas for name in one]],
+        "lines": [[]] if in_lines else [],
+        "categories": [labelled for _ in (*categories, *margins)],
+        "fit": [labelled],
+        "biases": [read],
+        "variables": [[*labelled, *named]] if study.variables else [],
+    }
+    rows, sizes = _contents(study.data)
+    queries = []
+    for step in STEPS:
+        for names in reads[step.reads] if holder in step.holders and part in step.parts else []:
+            columns = tuple(dict.fromkeys(names))
+            size = None if sizes is None else sum(sizes[name] for name in (None, *columns))
+            queries.append(Query(step.what, step.passes, columns, size))
+    return Plan(study.engine, len(study.data), rows, tuple(queries))
 
 
-def _contents(data: Data) -> tuple[int | None, Sizes]:
-    """Return the number of rows, if the files record it, and how many bytes they hold."""
-    if data.format == "duckdb":
-        return None, None
-    if data.format != "parquet":
-        return None, sum(path.stat().st_size for path in data.files)
-    parquet, rows, sizes = package("pyarrow.parquet"), 0, Counter[str]()
-    with reading(data):
-        for path in data.files:
-            about = parquet.read_metadata(path)
-            rows += about.num_rows
-            for group in map(about.row_group, range(about.num_row_groups)):
-                for column in map(group.column, range(group.num_columns)):
-                    sizes[column.path_in_schema.split(".")[0]] += column.total_compressed_size
-    return rows, sizes
+def _function(key: str, given: Any, columns: nw.Schema) -> Bias:
+    """Return what a known value reads of the rows: of a margin, conditions."""
+    if isinstance(given, Mapping):
+        return isin(key, given)
+    return proportional_to(key) if key in columns else as_bias(key)
 
 
-def _read(sizes: Sizes, columns: Columns) -> int | None:
-    """Return how many bytes a pass over some columns reads; a text file is read whole."""
-    return sum(sizes.get(name, 0) for name in columns) if isinstance(sizes, Mapping) else sizes
+def _contents(data: Sequence[Data]) -> tuple[int | None, Counter[str | None] | None]:
+    """Return how many rows the files hold, and how many bytes in each column, or in None if every query reads them.
 
-
-def _summed(numbers: Iterable[int | None]) -> int | None:
-    """Return a sum; None if a term is unknown."""
-    total = 0
-    for number in numbers:
-        if number is None:
-            return None
-        total += number
-    return total
-
-
-def _unique(names: Iterable[str | None]) -> Columns:
-    return tuple(dict.fromkeys(name for name in names if name is not None))
+    Rows are known of Parquet only; bytes are None if only the engine knows.
+    """
+    formats, rows, sizes = {one.format for one in data}, 0, Counter[str | None]()
+    for one in data:
+        if one.format != "parquet":
+            sizes[None] += sum(path.stat().st_size for path in one.files)
+            continue
+        with reading(one):
+            found = [package("pyarrow.parquet").read_metadata(path) for path in one.files]
+        rows += sum(about.num_rows for about in found)
+        groups = [about.row_group(j) for about in found for j in range(about.num_row_groups)]
+        for column in (group.column(j) for group in groups for j in range(group.num_columns)):
+            sizes[column.path_in_schema.split(".")[0]] += column.total_compressed_size
+    return rows if formats == {"parquet"} else None, None if "duckdb" in formats else sizes

@@ -9,7 +9,7 @@ caller runs more queries, to find out what.
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any
@@ -24,7 +24,7 @@ from vardi._inputs.engine.columns import compiled_bias, constant_of
 from vardi._inputs.engine.part import COUNT, PREFIX, Part
 from vardi._inputs.engine.queries import aggregated
 from vardi._types import Floats, Integers
-from vardi.biases import ExpressionBias
+from vardi.biases import Bias, ExpressionBias
 from vardi.biases._expressions.compile import NarwhalsTarget
 from vardi.biases._expressions.nodes import Column, Constant, Node, children, is_condition
 from vardi.biases._expressions.targets import Kind
@@ -122,7 +122,7 @@ class Survey:
 
 def survey(draft: Draft, limit: int) -> Survey:
     """Query the groups of a frame: its distinct rows, if biases are conditions and there are few enough."""
-    conditions = _conditions(draft)
+    conditions = conditions_of(draft.columns.values(), draft.target)
     found = None if conditions is None else _cells(draft, conditions, limit)
     found = _numbers(draft, draft.ranged) if found is None else found
     found = _numbers(draft, frozenset(draft.columns)) if found is None else found
@@ -130,18 +130,18 @@ def survey(draft: Draft, limit: int) -> Survey:
     return found
 
 
-def _conditions(draft: Draft) -> tuple[Node, ...] | None:
-    """Return the conditions that all columns are made of, each once; None if one reads numbers as well."""
+def conditions_of(biases: Iterable[Bias], target: NarwhalsTarget) -> tuple[Node, ...] | None:
+    """Return the conditions that all biases are made of, each once; None if one reads numbers as well."""
     found: dict[Node, None] = {}
-    for bias in draft.columns.values():
-        below = conditions_in(bias.node, draft.target)
+    for bias in biases:
+        below = _conditions_in(bias.node, target) if isinstance(bias, ExpressionBias) else None
         if below is None:
             return None
         found |= dict.fromkeys(below)
     return tuple(found)
 
 
-def conditions_in(node: Node, target: NarwhalsTarget) -> tuple[Node, ...] | None:
+def _conditions_in(node: Node, target: NarwhalsTarget) -> tuple[Node, ...] | None:
     """Return the conditions that an expression is made of; None if it reads numbers as well."""
     if isinstance(node, Constant):
         return ()
@@ -151,7 +151,7 @@ def conditions_in(node: Node, target: NarwhalsTarget) -> tuple[Node, ...] | None
         return None
     found: list[Node] = []
     for child in children(node):
-        below = conditions_in(child, target)
+        below = _conditions_in(child, target)
         if below is None:
             return None
         found += below
