@@ -16,7 +16,9 @@ from vardi.cli._app import app
 
 NUMBERS = {"plain": "1", "seen": "x", "square": "x ** 2"}
 CONDITIONS = {"plain": "1", "seen": "x > 0", "square": "x <= 90 or y > 0"}
+PARAMETERS = {**CONDITIONS, "square": "steps(x, [2, 4])"}
 KNOWN = '[known]\n"x > 2" = 0.57\n'
+SHARE = '[known]\n"x > 2" = [0.7, 0.2]\n'
 
 
 @pytest.fixture
@@ -56,7 +58,9 @@ def answers(monkeypatch):
 
 
 @pytest.mark.parametrize("engine", ["polars", "duckdb"])
-@pytest.mark.parametrize(("biases", "more"), [(NUMBERS, ""), (CONDITIONS, ""), (NUMBERS, KNOWN)])
+@pytest.mark.parametrize(
+    ("biases", "more"), [(NUMBERS, ""), (CONDITIONS, ""), (PARAMETERS, ""), (NUMBERS, KNOWN), (CONDITIONS, SHARE)]
+)
 def test_a_fit_asks_what_was_planned(written, answers, monkeypatch, engine, biases, more):
     monkeypatch.setattr(subsample, "ROWS", 300)
     study = studies.read(written(biases, engine, more=more))

@@ -13,7 +13,6 @@ from vardi._fit.capabilities import PARTS, STEPS, Holder
 from vardi._inputs.engine.columns import Declared
 from vardi._inputs.engine.survey import conditions_of
 from vardi.biases import Bias, ParametricBias, as_bias, isin, proportional_to
-from vardi.biases._expressions.cells import Cells
 from vardi.biases._expressions.compile import NarwhalsTarget
 from vardi.study._data import Data
 from vardi.study._engines import package, reading, schema
@@ -99,19 +98,18 @@ def plan(study: Study) -> Plan:
         holder = "engine" if conditions is None else "distinct rows"
     part = PARTS[bool(study.known) + 2 * bool(declared.features)]
     families = [bias.family for bias in declared.biases if isinstance(bias, ParametricBias)]
-    categories = [group for family in families if isinstance(family, Cells) for group in family.groups]
+    groups = [group for family in families for group in getattr(family, "groups", ())]
     margins = [key for key, given in known.items() if isinstance(given, Mapping)]
     read = [name for bias in (*declared.biases, *functions) for name in bias.columns]
-    read += [data.counts for data in study.data if data.counts is not None]
-    labelled = [*read, *([] if study.label is None else [study.label])]
+    counts = [data.counts for data in study.data if data.counts is not None]
+    labelled = [*read, *([] if study.label is None else [study.label]), *counts]
     named = [name for text in study.variables for name in as_bias(text).columns]
-    in_lines = study.engine == "polars" and any(data.format == "csv" for data in study.data)
     reads: dict[str, list[list[str]]] = {  # the columns of a query, for each time that it is made
         "files": [[name for one in schemas for name in one]],
-        "lines": [[]] if in_lines else [],
-        "categories": [labelled for _ in (*categories, *margins)],
+        "lines": [[]] if study.engine == "polars" and any(data.format == "csv" for data in study.data) else [],
+        "categories": [labelled for _ in (*groups, *margins)],
         "fit": [labelled],
-        "biases": [read],
+        "biases": [[*read, *counts]],
         "variables": [[*labelled, *named]] if study.variables else [],
     }
     rows, sizes = _contents(study.data)
