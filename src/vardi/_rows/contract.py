@@ -121,6 +121,12 @@ class JointSums:
     information: Floats
     positive: bool
 
+    @classmethod
+    def nowhere(cls, d: int) -> JointSums:
+        """Return the sums where some S is not above zero."""
+        none, all_none = np.full(d, np.nan), np.full((d, d), np.nan)
+        return cls(np.nan, np.nan, none, all_none, none, all_none, all_none, positive=False)
+
     def __add__(self, other: JointSums) -> JointSums:
         return JointSums(
             self.inverse + other.inverse,

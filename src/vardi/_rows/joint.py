@@ -17,10 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._rows.base import Rows
-from vardi._rows.contract import Coordinates, Gram, JointSums
+from vardi._rows.columns import ArrayBlock, ArrayColumns, Probabilities
+from vardi._rows.contract import Coordinates, JointSums
 from vardi._rows.dense import Dense
 from vardi._rows.families import Model
 from vardi._rows.grouping import mean_over_counts
+from vardi._rows.likelihood import joint_sums, likelihood
 from vardi._types import Floats, Integers
 
 MODERATE = 200.0  # log omega up to which omega itself is held
@@ -157,7 +159,7 @@ class Joint:
 
     def omega(self, v: Floats, k: int) -> Floats:
         """Return a bias with parameters on the rows, on the user's scale."""
-        return np.asarray(np.exp(self.at(v)._log_omega(k)))
+        return self.at(v).users_bias(k)
 
     def mean_gradients(self, v: Floats) -> Floats:
         """Return the mean of the gradient of log omega_k under the fitted law of sample k, of shape (d, K)."""
@@ -166,7 +168,7 @@ class Joint:
         means = np.zeros((len(at), at.samples))
         for k, t in point.gradients.items():
             place, theta = self.places[k], point.theta[self.places[k]]
-            mean = (counts * point._share(k)) @ t / self.sizes[k] + self.families[k].offset_gradient(theta)
+            mean = (counts * point.share(k)) @ t / self.sizes[k] + self.families[k].offset_gradient(theta)
             means[at.theta, k][place] = mean
         return means
 
@@ -306,11 +308,12 @@ class At:
         """x_i without its part in u, of shape (n, p + m + r)."""
         at, joint = self.joint.coordinates, self.joint
         Z = np.empty((len(joint), len(at) - at.samples), order="F")
-        r = self.scale / self.s
+        r = self.weight
         for k, t in self.gradients.items():
-            Z[:, joint.places[k]] = self._share(k)[:, None] * t
+            Z[:, joint.places[k]] = self.share(k)[:, None] * t
         for j, k in joint.known.moving.items():
-            Z[:, joint.places[k]] += (r * self.mu[j] * self._moving(j))[:, None] * self._users_gradient(k)
+            moved = self.gradients[k] + self.users_slope(k)
+            Z[:, joint.places[k]] += (r * self.mu[j] * self.users_bias(k))[:, None] * moved
         Z[:, at.parameters : at.parameters + at.known] = self.g * r[:, None]
         Z[:, at.parameters + at.known :] = -r[:, None] * (joint.known.root.T @ self.mu)
         return Z
@@ -337,55 +340,67 @@ class At:
     def sums(self, *, objective: bool = True) -> JointSums:
         """Return all sums; without the objective ``log_mass`` is NaN."""
         joint, at = self.joint, self.joint.coordinates
-        d, K = len(at), at.samples
         if not self.positive:
-            none, nowhere = np.full((d, d), np.nan), np.full(d, np.nan)
-            return JointSums(np.nan, np.nan, nowhere, none, nowhere, none, none, False)
-        counts = joint.counts
-        r, Z = self.scale / self.s, self.beside
-        inverse = float(counts @ r)
-        log_mass = np.nan
-        if objective:
-            log_own = sum((self._own_logs(k) for k in joint.families), start=0.0)
-            log_mass = -float(counts @ self.log_weights) - log_own
-        x = np.concatenate([self.rows.project(self.u, self.ratio), counts @ Z])
-        corner = self.rows.with_counts(counts * self.ratio**2).sums(self.u, objective=False).gram
-        beside = np.vstack([self.rows.project(self.u, Z * self.ratio[:, None]), (Z * counts[:, None]).T @ Z])
-        own = np.zeros(d)
-        gram = np.empty((d, d))
-        gram[:K, :K] = _array(corner, K)
-        gram[:, K:] = beside
-        gram[K:, :K] = beside[:K].T
-        information, bend = np.zeros((d, d)), np.zeros((d, d))
-        information[:, K:] = self._moved(inverse)
-        information[np.arange(K), np.arange(K)] = x[:K]
-        for k, t in self.gradients.items():
-            place = slice(K + joint.places[k].start, K + joint.places[k].stop)
-            mine = counts * (joint.source == k)
-            share = counts * self._share(k)
-            own[place] = mine @ t
-            information[k, place] = information[place, k] = share @ t
-            information[place, place] = (t * share[:, None]).T @ t
-            bend[place, place] = joint.families[k].curvature(self.theta[joint.places[k]], share - mine)
-        for j, k in joint.known.moving.items():
-            place = slice(K + joint.places[k].start, K + joint.places[k].stop)
-            row, t = K + at.parameters + j, self._users_gradient(k)
-            moved = counts * r * self._moving(j)
-            information[row, place] = information[place, row] = moved @ t
-            bend[place, place] += self.mu[j] * ((t * moved[:, None]).T @ t)
-            bend[place, place] += joint.families[k].curvature(self.theta[joint.places[k]], self.mu[j] * moved)
-        return JointSums(inverse, log_mass, x, gram, own, information + bend, information, True)
+            return JointSums.nowhere(len(at))
+        sums = likelihood(ArrayBlock(joint.counts, joint.source), self, at, objective=objective)
+        return joint_sums(sums, self, at, self.mu, joint.known.root)
 
-    def _moved(self, inverse: float) -> Floats:
-        """Return the curvature between mu and epsilon, the shifts of known values, in the columns other than u."""
-        at = self.joint.coordinates
-        moved = np.zeros((len(at), len(at) - at.samples))
-        mu, epsilon = (slice(part.start - at.samples, part.stop - at.samples) for part in (at.mu, at.epsilon))
-        moved[at.mu, epsilon] = -self.joint.known.root * inverse
-        moved[at.epsilon, mu] = moved[at.mu, epsilon].T
-        return moved
+    @property
+    def weight(self) -> Floats:
+        """1 / S."""
+        return self.scale / self.s
 
-    def _share(self, k: int) -> Floats:
+    @property
+    def log_mass(self) -> Floats:
+        """Log S."""
+        return -self.log_weights
+
+    @property
+    def probabilities(self) -> Probabilities:
+        """The part of x in u."""
+        return Probabilities(self.rows, self.u, self.ratio)
+
+    @property
+    def others(self) -> ArrayColumns:
+        """The parts of x in theta and mu."""
+        return ArrayColumns(self.beside[:, : self.joint.coordinates.parameters + self.joint.coordinates.known])
+
+    @property
+    def weight_of_epsilon(self) -> Floats:
+        """The part of x in epsilon, in multiples of 1 / S."""
+        return -self.joint.known.root.T @ self.mu
+
+    @property
+    def moving(self) -> Mapping[int, int]:
+        """Known moments that are the mean of a bias with parameters, with the position of that bias."""
+        return self.joint.known.moving
+
+    @property
+    def places(self) -> Mapping[int, slice]:
+        """The place in theta of each bias's parameters."""
+        return self.joint.places
+
+    def users_bias(self, k: int) -> Floats:
+        """Return omega_k at theta, on the user's scale."""
+        return np.asarray(np.exp(self._log_omega(k)))
+
+    def log_family(self, k: int) -> Floats:
+        """Return the log of the part of omega_k that has parameters, on the scale of theta."""
+        return self.joint.families[k].log_omega(self.theta[self.joint.places[k]])
+
+    def gradient(self, k: int) -> ArrayColumns:
+        """Return t_k."""
+        return ArrayColumns(self.gradients[k])
+
+    def users_slope(self, k: int) -> Floats:
+        """Return what to add to t_k on the user's scale."""
+        return self.joint.families[k].offset_gradient(self.theta[self.joint.places[k]])
+
+    def bend(self, block: ArrayBlock, k: int, weights: Floats) -> Floats:
+        """Return the weighted sum of the second derivatives of log omega_k in theta."""
+        return self.joint.families[k].curvature(self.theta[self.joint.places[k]], block.counts * weights)
+
+    def share(self, k: int) -> Floats:
         """Return p_ik of every row."""
         unit = np.zeros(len(self.u))
         unit[k] = 1.0
@@ -395,25 +410,3 @@ class At:
         """Return the log of bias k with its parameters, on the user's scale."""
         theta, model = self.theta[self.joint.places[k]], self.joint.families[k]
         return self.joint.logs[:, k] + model.log_omega(theta) + model.offset(theta)
-
-    def _moving(self, j: int) -> Floats:
-        """Return h_j, a bias with parameters."""
-        return np.exp(self._log_omega(self.joint.known.moving[j]))
-
-    def _users_gradient(self, k: int) -> Floats:
-        """Return the gradient of log omega_k in theta, on the user's scale."""
-        theta, model = self.theta[self.joint.places[k]], self.joint.families[k]
-        return self.gradients[k] + model.offset_gradient(theta)
-
-    def _own_logs(self, k: int) -> float:
-        """Return the sum over the rows of sample k of log omega_k, on the scale of theta."""
-        mine = np.flatnonzero(self.joint.source == k)
-        logs = self.joint.families[k].log_omega(self.theta[self.joint.places[k]])[mine]
-        return float(self.joint.counts[mine] @ logs)
-
-
-def _array(gram: Gram, K: int) -> Floats:
-    """Return a gram as an array."""
-    if callable(gram):
-        return np.column_stack([gram(e) for e in np.eye(K)])
-    return gram if isinstance(gram, np.ndarray) else np.asarray(gram.toarray())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import narwhals as nw
@@ -13,6 +13,7 @@ from vardi._inputs.engine.dependence import UNIT
 from vardi._inputs.engine.part import PREFIX, Change, Part
 from vardi._inputs.pool import Name
 from vardi._rows.contract import JointSums, Moments
+from vardi._rows.engine.expressions import PendingSums
 from vardi._rows.engine.functions import EngineFunction
 from vardi._rows.engine.hashing import LEFT, hashed
 from vardi._rows.engine.joint import EngineRows
@@ -36,8 +37,8 @@ class GroupSums:
         The rows at the point.
     rows : EngineRows
         The same rows, as the solver uses them.
-    keys : tuple
-        The names of the sums of the likelihood; those of functions follow them.
+    asked : mapping
+        What the first sums answer, those of the likelihood; those of functions follow them.
     labels : list
         The label of each group.
     source, counts : ndarray of shape (G,)
@@ -50,7 +51,7 @@ class GroupSums:
 
     at: EngineMoments
     rows: EngineRows
-    keys: tuple[Hashable, ...]
+    asked: Mapping[Hashable, PendingSums]
     labels: list[object]
     source: Integers
     counts: Floats
@@ -59,9 +60,8 @@ class GroupSums:
 
     def drawn(self, times: Floats) -> tuple[JointSums, Moments]:
         """Return the sums of the likelihood, and the moments of the functions, with group g counted times_g times."""
-        total = times @ self.totals
-        likelihood = dict(zip(self.keys, total.tolist(), strict=False))
-        return self.rows.placed(self.at.point, likelihood, objective=False), self.at.placed(total[len(self.keys) :])
+        total, ends = times @ self.totals, sum(len(one.places) for one in self.asked.values())
+        return self.rows.placed(self.at.point, self.asked, total[:ends]), self.at.placed(total[ends:])
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +71,7 @@ class _Group:
     source: int
     label: object
     count: float
-    likelihood: dict[Hashable, float]
-    moments: list[float]
+    sums: list[float]
 
 
 def sums_in_groups(
@@ -97,23 +96,20 @@ def sums_in_groups(
     rows = EngineRows(at.model, lambda: NotImplemented)
     found: list[_Group] = []
     for part, change in zip(at.parts, changes, strict=True):
-        likelihood, counted = rows.terms(at.point, part, objective=False, own=True)
+        block, asked = rows.asked(part, at.point, objective=False)
         moments, values = at.terms(part, functions, np.zeros(len(functions)))
-        asked = {str(place): Aggregate(term) for place, term in enumerate([*likelihood.values(), *moments])}
-        for code, row in part.by_sample({**asked, "rows": part.rows}, at.point, counted, values, change, key=GROUP):
-            sums = [float(row[place]) for place in asked]
-            own = dict(zip(likelihood, sums, strict=False))
-            found.append(_Group(code, row[GROUP], float(row["rows"]), own, sums[len(likelihood) :]))
+        terms = {str(place): Aggregate(term) for place, term in enumerate([*block.terms, *moments])}
+        for code, row in part.by_sample({**terms, "rows": part.rows}, at.point, values, change, key=GROUP):
+            found.append(_Group(code, row[GROUP], float(row["rows"]), [float(row[place]) for place in terms]))
     spans = column is not None and depends.clusters == column
     if column:
         _require_within_samples(found, names, spans=spans)
     found.sort(key=lambda group: (group.source, str(group.label)))  # engines give groups in any order
-    keys = tuple(dict.fromkeys(key for group in found for key in group.likelihood))  # some occur in one sample only
-    totals = np.array([[*(group.likelihood.get(key, 0.0) for key in keys), *group.moments] for group in found])
+    totals = np.array([group.sums for group in found])
     source, counts = np.array([group.source for group in found]), np.array([group.count for group in found])
     places: dict[object, int] = {}
     unit = [places.setdefault(group.label if spans else place, len(places)) for place, group in enumerate(found)]
-    return GroupSums(at, rows, keys, [group.label for group in found], source, counts, totals, np.array(unit))
+    return GroupSums(at, rows, asked, [group.label for group in found], source, counts, totals, np.array(unit))
 
 
 def _in_series(units: Change) -> Change:

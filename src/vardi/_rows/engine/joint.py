@@ -5,24 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeAlias
 
 import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
 from vardi._inputs.engine.aggregates import Aggregate
-from vardi._inputs.engine.part import Change, Part, with_columns
+from vardi._inputs.engine.part import Part
 from vardi._rows.contract import Coordinates, JointSums
 from vardi._rows.dense import Dense
+from vardi._rows.engine.expressions import ExpressionBlock, PendingSums, answers
 from vardi._rows.engine.lazy_rows import LazyRows
 from vardi._rows.engine.model import EngineFamily, EngineKnown, EngineModel
-from vardi._rows.engine.point import FITTED, REFUSED, REST, EnginePoint, parts_at
+from vardi._rows.engine.point import REFUSED, EnginePoint, parts_at
 from vardi._rows.joint import Joint
+from vardi._rows.likelihood import joint_sums, likelihood
 from vardi._types import Floats, Integers
 
-Terms: TypeAlias = dict[Hashable, nw.Expr]
-COUNTED = "__vardi_counted_{}"
 GROUP = "__vardi_group_{}"
 SAME = 1e-12  # relative error up to which two points count as equal up to a change of gauge
 
@@ -163,10 +162,7 @@ class EngineRows:
     def with_values(self, means: Floats) -> EngineRows:
         """Return the same rows with other known values."""
         model = replace(self.model, known=replace(self.model.known, means=means))
-        rows = EngineRows(model, lambda: self.few.with_values(means), self._reach)
-        if "_own_features" in self.__dict__:
-            rows.__dict__["_own_features"] = self._own_features
-        return rows
+        return EngineRows(model, lambda: self.few.with_values(means), self._reach)
 
     def shift(self, theta: Floats) -> Floats:
         """Return the offset of log omega on the user's scale, for each bias."""
@@ -206,81 +202,28 @@ class EngineRows:
         return sums
 
     def _asked(self, point: EnginePoint, *, objective: bool) -> JointSums:
-        total: dict[Hashable, float] = {}
+        found = []
         for part in self.model.parts:
-            terms, counted = self.terms(point, part, objective=objective)
-            for key, value in zip(terms, part.sums(list(terms.values()), point, counted), strict=True):
-                total[key] = total.get(key, 0.0) + float(value)
-        return self.placed(point, total, objective=objective)
+            block, asked = self.asked(part, point, objective=objective)
+            refused = [nw.col(REFUSED)] if self.coordinates.known else []
+            found.append(part.sums([*block.terms, *refused], point))
+        total = np.sum(found, axis=0)
+        return self.placed(point, asked, total[: len(block.terms)], refused=float(total[len(block.terms) :].sum()))
 
-    def placed(self, point: EnginePoint, total: Mapping[Hashable, float], *, objective: bool) -> JointSums:
+    def asked(
+        self, part: Part, point: EnginePoint, *, objective: bool
+    ) -> tuple[ExpressionBlock, dict[Hashable, PendingSums]]:
+        """Return the terms to sum over a part, and what they answer: the same for every part."""
+        block = ExpressionBlock(part)
+        return block, likelihood(block, point, self.coordinates, objective=objective)
+
+    def placed(
+        self, point: EnginePoint, asked: Mapping[Hashable, PendingSums], total: Floats, *, refused: float = 0.0
+    ) -> JointSums:
         """Return the totals of the terms as sums, each in its place; linear in the totals."""
-        return _Found(self, point, total).sums(objective=objective)
-
-    def terms(
-        self, point: EnginePoint, part: Part, *, objective: bool, own: bool = False
-    ) -> tuple[Terms, Change | None]:
-        """Return the terms to sum over a part, and the columns that they need besides those of the point.
-
-        Sums over the own rows of a family that is linear in its parameters are queried once, unless ``own``.
-        """
-        asked = point.active[point.active != largest(self.sizes)].tolist()
-        x = {i: point.x(i) for i in asked}
-        counted = {i: nw.col(COUNTED.format(i)) for i in asked} if part.counted else x
-        columns = {COUNTED.format(i): part.times_count(x[i]) for i in asked} if part.counted else {}
-        terms: Terms = {"inverse": part.times_count(point.weight)}
-        terms |= {("x", i): counted[i] for i in asked}
-        terms |= {("gram", i, j): counted[i] * x[j] for i in asked for j in asked if i <= j}
-        if self.coordinates.uncertain:
-            terms["squares"] = part.times_count(point.weight * point.weight)
-            terms |= {("inverse", i): counted[i] * point.weight for i in asked}
-        if self.coordinates.known:
-            terms["refused"] = nw.col(REFUSED)
-        if objective:
-            terms["log_mass"] = part.times_count(point.mass.log())
-        for k in self.families:
-            terms |= self._terms_of_family(point, part, k, objective=objective)
-            if own and not self.families[k].curved:
-                mine = {("own", k, j): part.only(k, part.times_count(z)) for j, z in enumerate(point.gradient(k))}
-                terms |= {key: term for key, term in mine.items() if term is not None}
-        return terms, with_columns(columns)
-
-    def _terms_of_family(self, point: EnginePoint, part: Part, k: int, *, objective: bool) -> Terms:
-        r"""Return the sums of :math:`\omega_k/S` times t, tt' and t', and those of t and t' over own rows."""
-        family, ratio = self.families[k], part.times_count(point.ratio(k))
-        t, z = point.gradient(k), [nw.col(name) for name in family.columns]
-        terms: Terms = {}
-        if k in self.model.known.moving.values():
-            terms |= {("t", k, a): ratio * one for a, one in enumerate(t)}
-        if not family.curved:
-            return terms | {("tt", k, a, b): ratio * z[a] * z[b] for a in range(len(z)) for b in range(a, len(z))}
-        rest, fitted = nw.col(REST.format(k)), nw.col(FITTED.format(k))
-        terms |= {("tt", k, a, b): ratio * t[a] * t[b] for a in range(len(t)) for b in range(a, len(t))}
-        one = [nw.lit(1.0), *z]
-        bent = {(a, b): rest * fitted * one[a] * one[b] for a in range(len(one)) for b in range(a, len(one))}
-        terms |= {("bend", k, a, b): ratio * term for (a, b), term in bent.items()}
-        own: Terms = {("own", k, a): part.times_count(term) for a, term in enumerate(t)}
-        own |= {("own bend", k, a, b): part.times_count(term) for (a, b), term in bent.items()}
-        if objective:
-            own[("own log", k)] = part.times_count(fitted.log())
-        mine = {key: part.only(k, term) for key, term in own.items()}
-        return terms | {key: term for key, term in mine.items() if term is not None}
-
-    @cached_property
-    def _own_features(self) -> dict[int, Floats]:
-        """The sum of the features of each family over the rows of its own sample: t, where log omega is linear."""
-        linear = {k: family for k, family in self.families.items() if not family.curved}
-        found = {k: np.zeros(len(family.columns)) for k, family in linear.items()}
-        for part in self.model.parts:
-            mine = {
-                (k, j): part.only(k, part.times_count(nw.col(name)))
-                for k, family in linear.items()
-                for j, name in enumerate(family.columns)
-            }
-            asked = {place: term for place, term in mine.items() if term is not None}
-            for (k, j), value in zip(asked, part.sums(list(asked.values())), strict=True):
-                found[k][j] += value
-        return found
+        if refused or not np.isfinite(total).all():
+            return JointSums.nowhere(len(self.coordinates))
+        return joint_sums(answers(asked, total), point, self.coordinates, point.mu, self.root)
 
 
 def _with_members(part: Part, groups: Integers, names: Sequence[str]) -> Part:
@@ -295,107 +238,3 @@ def _with_members(part: Part, groups: Integers, names: Sequence[str]) -> Part:
 def largest(sizes: Floats) -> int:
     """Return the sample whose sums follow from those of the others."""
     return int(np.argmax(sizes))
-
-
-class _Found:
-    r"""The answers of all parts of a pool, assembled into sums.
-
-    By :math:`\sum_l p_{il} + \mu'(g_i - R\varepsilon)/S_i = 1` the sums of the largest sample follow from the others'.
-    """
-
-    def __init__(self, rows: EngineRows, point: EnginePoint, total: Mapping[Hashable, float]) -> None:
-        self.rows, self.point, self.total = rows, point, total
-        self.at, self.K = rows.coordinates, rows.coordinates.samples
-
-    def sums(self, *, objective: bool) -> JointSums:
-        """Return all sums."""
-        d = len(self.at)
-        finite = np.isfinite(list(self.total.values())).all()
-        if self.total.get("refused", 0.0) or not finite:
-            empty = np.full((d, d), np.nan)
-            return JointSums(np.nan, np.nan, empty[0], empty, empty[0], empty, empty, False)
-        x, gram, inverse = self._moments()
-        information, bend, own = np.zeros((d, d)), np.zeros((d, d)), np.zeros(d)
-        information[np.arange(self.K), np.arange(self.K)] = x[: self.K]
-        log_own = 0.0
-        for k, place in self.rows.places.items():
-            where = slice(self.K + place.start, self.K + place.stop)
-            own[where], of_own = self._own(k)
-            log_own += of_own
-            self._of_family(k, where, x, information, bend)
-        information[self.at.mu, self.at.epsilon] = -self.rows.model.known.root * inverse
-        information[self.at.epsilon, self.at.mu] = information[self.at.mu, self.at.epsilon].T
-        log_mass = self.total["log_mass"] - log_own if objective else np.nan
-        return JointSums(inverse, log_mass, x, gram, own, information + bend, information, True)
-
-    def _moments(self) -> tuple[Floats, Floats, float]:
-        d, total, at, n = len(self.at), self.total, self.at, self.rows.model.n
-        asked: Integers = self.point.active[self.point.active != largest(self.rows.sizes)]
-        held, mu = largest(self.rows.sizes), self.point.mu
-        x, gram, inverse = np.zeros(d), np.zeros((d, d)), float(total["inverse"])
-        x[asked] = [total["x", i] for i in asked.tolist()]
-        for i in asked.tolist():
-            for j in asked[asked >= i].tolist():
-                gram[i, j] = gram[j, i] = total["gram", i, j]
-        # The others' share of 1: 1'p + mu'y for all samples except the largest.
-        rest = np.zeros(d)
-        rest[: self.K], rest[at.mu] = 1.0, mu
-        rest[held] = 0.0
-        x[held] = n - rest @ x
-        gram[held] = gram[:, held] = x - gram @ rest
-        gram[held, held] = x[held] - rest @ gram[held]
-        if at.uncertain:
-            over = np.zeros(d)
-            over[asked] = [total["inverse", i] for i in asked.tolist()]
-            over[held] = inverse - rest @ over
-            weight = self.point.weight_of_epsilon
-            x[at.epsilon] = weight * inverse
-            gram[:, at.epsilon] = np.outer(over, weight)
-            gram[at.epsilon] = gram[:, at.epsilon].T
-            gram[at.epsilon, at.epsilon] = np.outer(weight, weight) * total["squares"]
-        return x, gram, inverse
-
-    def _own(self, k: int) -> tuple[Floats, float]:
-        """Return the sums of t_k, and of log omega_k without its known factor, over the rows of sample k."""
-        p = len(self.rows.families[k].names)
-        asked = ("own", k, 0) in self.total
-        own = np.array([self.total["own", k, a] for a in range(p)]) if asked else self.rows._own_features[k]
-        if not self.rows.families[k].curved:
-            return own, float(own @ self.point.theta[self.rows.places[k]])
-        return own, float(self.total.get(("own log", k), 0.0))
-
-    def _of_family(self, k: int, where: slice, x: Floats, information: Floats, bend: Floats) -> None:
-        r"""Add the contributions of the parameters of bias k.
-
-        With :math:`w = \omega_k/S`; a moment that is the mean of the bias has :math:`e^o\omega_k`, on the user's scale,
-        with gradient :math:`t + o'`.
-        """
-        model, point = self.rows.model, self.point
-        tt, scale = self._square("tt", k), float(np.exp(point.u[k]))
-        theta = point.theta[self.rows.places[k]]
-        moving = [j for j, state in model.known.moving.items() if state == k]
-        p = len(theta)
-        t = np.array([self.total["t", k, a] for a in range(p)]) if moving else x[where] / scale
-        information[k, where] = information[where, k] = scale * t
-        information[where, where] = scale * tt
-        curved = self.rows.families[k].curved
-        bent = -self._square("bend", k) if curved else np.zeros((p, p))
-        bend[where, where] = scale * bent
-        if curved:
-            bend[where, where] += self._square("own bend", k)
-        ratio, slope = float(x[k]) / scale, model.families[k].offset_gradient(theta)
-        for j in moving:
-            factor = float(np.exp(model.families[k].offset(theta)))
-            row, mu = self.at.mu.start + j, float(point.mu[j])
-            moved = t + ratio * slope
-            information[row, where] = information[where, row] = factor * moved
-            outer = tt + np.outer(t, slope) + np.outer(slope, t) + ratio * np.outer(slope, slope)
-            bend[where, where] += mu * factor * (outer + bent)
-
-    def _square(self, what: str, k: int) -> Floats:
-        p = len(self.rows.families[k].names)
-        square = np.zeros((p, p))
-        for a in range(p):
-            for b in range(a, p):
-                square[a, b] = square[b, a] = self.total[what, k, a, b]
-        return square

@@ -9,6 +9,7 @@ Every step is its own column, so what occurs in many sums is computed once for e
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -17,6 +18,7 @@ import narwhals as nw
 import numpy as np
 
 from vardi._inputs.engine.part import OMEGA, PREFIX, Change, Part
+from vardi._rows.engine.expressions import ExpressionBlock, ExpressionColumns, PendingSums
 from vardi._rows.engine.model import EngineFamily, EngineKnown, EngineModel, omega_column
 from vardi._types import Floats, Integers
 
@@ -95,13 +97,62 @@ class EnginePoint:
         """Return omega_k / S of a bias with parameters."""
         return nw.col(RATIO.format(k))
 
-    def gradient(self, k: int) -> list[nw.Expr]:
+    @property
+    def log_mass(self) -> nw.Expr:
+        """Log S."""
+        return nw.col(MASS).log()
+
+    @property
+    def probabilities(self) -> ExpressionColumns:
+        """The part of x in u; states without rows have none."""
+        return ExpressionColumns({k: self.x(k) for k in self.sampled.tolist()}, self.model.coordinates.samples)
+
+    @property
+    def others(self) -> ExpressionColumns:
+        """The parts of x in theta and mu."""
+        at = self.model.coordinates
+        return ExpressionColumns.of(*(self.x(i) for i in range(at.samples, at.epsilon.start)))
+
+    @property
+    def moving(self) -> Mapping[int, int]:
+        """Known moments that are the mean of a bias with parameters, with the position of that bias."""
+        return self.model.known.moving
+
+    @property
+    def places(self) -> Mapping[int, slice]:
+        """The place in theta of each bias's parameters."""
+        return self.model.places
+
+    def share(self, k: int) -> nw.Expr:
+        """Return p_k."""
+        return self.x(k)
+
+    def log_family(self, k: int) -> nw.Expr:
+        """Return the log of the part of omega_k that has parameters, on the scale of theta."""
+        is_curved = self.model.families[k].curved
+        return nw.col(FITTED.format(k)).log() if is_curved else nw.col(PREDICTOR.format(k))
+
+    def gradient(self, k: int) -> ExpressionColumns:
         """Return t_k = grad log omega_k, for each parameter of bias k."""
+        columns = self._features(k)
+        return columns.times(nw.col(REST.format(k))) if self.model.families[k].curved else columns
+
+    def users_slope(self, k: int) -> Floats:
+        """Return what to add to t_k on the user's scale."""
+        return self.model.families[k].offset_gradient(self.theta[self.model.places[k]])
+
+    def bend(self, block: ExpressionBlock, k: int, weights: nw.Expr) -> PendingSums:
+        """Ask for the weighted sum of the second derivatives of log omega_k in theta."""
+        columns = self._features(k)
+        if not self.model.families[k].curved:
+            return PendingSums((columns.width, columns.width), ())
+        return block.square(columns, weights * nw.col(REST.format(k)) * nw.col(FITTED.format(k)) * -1.0)
+
+    def _features(self, k: int) -> ExpressionColumns:
+        """Return what the parameters of a bias multiply."""
         family = self.model.families[k]
-        if not family.curved:
-            return [nw.col(name) for name in family.columns]
-        rest = nw.col(REST.format(k))
-        return [rest, *(rest * nw.col(name) for name in family.columns)]
+        columns = [nw.col(name) for name in family.columns]
+        return ExpressionColumns.of(nw.lit(1.0), *columns) if family.curved else ExpressionColumns.of(*columns)
 
     @cached_property
     def weight_of_epsilon(self) -> Floats:
@@ -116,7 +167,7 @@ class EnginePoint:
             used = np.flatnonzero(slopes).tolist()
             if not used:
                 continue
-            gradient = self.gradient(k)
+            gradient = self.gradient(k).terms
             terms = [gradient[j] * float(slopes[j]) for j in used]
             mine = part.only(k, sum(terms[1:], start=terms[0]))
             if mine is not None:
