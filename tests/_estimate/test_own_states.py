@@ -9,7 +9,7 @@ from oracle import design
 
 import vardi
 from vardi._fit.memory import InMemory
-from vardi._fit.normalised import log_normalisers
+from vardi._fit.normalisers import log_normalisers
 
 
 def answers(fit: vardi.DebiasedSample) -> tuple:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -20,7 +19,7 @@ from vardi._estimate.tangent import Hessian, Influence, Tangent
 from vardi._fit.capabilities import refusal
 from vardi._fit.engine_columns import EngineColumns, bias_at, known_functions, moved_mean
 from vardi._fit.engine_parts import EngineParts
-from vardi._fit.held import ONLY_KNOWN, Held
+from vardi._fit.held import ONLY_KNOWN, Held, SomeSamples
 from vardi._fit.new_rows import weigh
 from vardi._fit.prepare import Prepared
 from vardi._inputs.domains import By, bases, in_domains
@@ -68,12 +67,14 @@ class InEngine(Held):
         equal rows were collapsed, and otherwise in the engine.
     found : JointFit
         The solution.
+    some : SomeSamples or None
+        The samples in question; all by default.
     """
 
     in_memory = False
 
-    def __init__(self, pool: LazyPool, prepared: Prepared, found: JointFit) -> None:
-        super().__init__(pool, prepared, found)
+    def __init__(self, pool: LazyPool, prepared: Prepared, found: JointFit, some: SomeSamples | None = None) -> None:
+        super().__init__(pool, prepared, found, some)
         assert prepared.model is not None
         self.model = prepared.model
         self.collapsed = hasattr(prepared.rows, "matrix")  # equal rows were collapsed, and are in memory
@@ -83,11 +84,13 @@ class InEngine(Held):
     @cached_property
     def measure(self) -> EngineMoments:
         """The frames at the solution."""
-        return EngineMoments(self.model, self.point)
+        return EngineMoments(self.model, self.point) if self.some is None else self.some.tangent.measure
 
     @cached_property
     def tangent(self) -> Tangent:
         """The solution as a map from functions on rows to estimates."""
+        if self.some is not None:
+            return self.some.tangent
         if self.is_plain:
             hessian = Hessian(self.rows, self.solution.u, self.groups)
             return Tangent(self.measure, hessian, hessian)
@@ -127,12 +130,8 @@ class InEngine(Held):
             frames[None] if None in frames else {self.names[k]: frame for k, frame in frames.items() if k is not None}
         )
 
-    @cached_property
-    def log_omegas(self) -> Floats:
-        """The log of each normaliser."""
-        sizes, u = self.rows.sizes, self.solution.u
-        if sizes.all():
-            return np.log(sizes / sizes.sum()) - u
+    def log_means(self) -> Floats:
+        """Return the log of the mean of each bias over the population, sampled or not."""
         with np.errstate(divide="ignore"):
             return np.log(self.measure.mean(self.bias_functions()))
 
@@ -169,16 +168,13 @@ class InEngine(Held):
     def among(self, states: tuple[int, ...]) -> InEngine:
         """Return the same solution with the rows of some samples only."""
         self.require_joined_by_overlap()
-        whole = self if self.is_whole else self.whole
+        whole = self.whole
         measure = EngineAmong(whole.measure, states, tuple(str(self.names[k]) for k in states))
         if uncovered := measure.uncovered():
             said = listed(f"{number_of_rows(count)} of {name!r}" for name, count in uncovered.items())
             raise not_covered([self.names[k] for k in states], said, next(iter(uncovered)), ())
-        held = copy.copy(whole)
-        held.__dict__.pop("_compiled", None)
-        held.whole, held.states, held.measure, held.log_omegas = whole, states, measure, whole.log_omegas
-        held.tangent = Tangent(measure, whole.tangent.jacobian, whole.tangent.hessian)
-        return held
+        tangent = Tangent(measure, whole.tangent.jacobian, whole.tangent.hessian)
+        return InEngine(whole.pool, whole.prepared, whole.found, SomeSamples(whole, states, tangent))
 
     def recorded_by(self, asked: Sequence[Any], columns: Sequence[str] = ()) -> tuple[int, ...]:
         """Return the samples that have recorded some functions and columns; empty if all have, or none.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from vardi._estimate.tangent import Tangent
 from vardi._fit.prepare import Prepared
 from vardi._inputs.pool import Name, Pool
 from vardi._rows.dense import Dense
@@ -24,6 +26,25 @@ ONLY_KNOWN = (
 )
 
 
+@dataclass(frozen=True, eq=False)
+class SomeSamples:
+    """Some samples of a fit, with weights of their own.
+
+    Attributes
+    ----------
+    whole : InMemory or InEngine
+        The fit of all samples.
+    states : tuple of int
+        Their places in it.
+    tangent : Tangent
+        The solution as a map from functions on their rows to estimates.
+    """
+
+    whole: Held
+    states: tuple[int, ...]
+    tangent: Tangent
+
+
 class Held:
     """Rows with their weights: the base of :class:`InMemory` and :class:`InEngine`.
 
@@ -35,20 +56,20 @@ class Held:
         What was solved.
     found : JointFit
         The solution, the point that the samples alone give, and the groups that known values join.
+    some : SomeSamples or None
+        The samples in question; all by default.
     """
 
     apart = "too few of their rows join the samples"  # why a draw of rows has no fit
 
-    def __init__(self, pool: Pool, prepared: Prepared, found: JointFit) -> None:
+    def __init__(self, pool: Pool, prepared: Prepared, found: JointFit, some: SomeSamples | None = None) -> None:
         self.pool: Any = pool if prepared.pool is None else prepared.pool
-        self.prepared, self.solution = prepared, found.solution
+        self.prepared, self.found, self.solution, self.some = prepared, found, found.solution, some
         self.alone, self.groups, self.joining = found.alone, found.groups, found.joining
         self.joint: Any = prepared.joint
         self.names: tuple[Name, ...] = pool.names
         self.rows: Any = prepared.rows
 
-    whole: Any = None  # the fit of all samples, if this one is of some
-    log_omegas: Any  # the log of each normaliser
     reference: Any = None  # with learned biases: the fit of the samples whose biases are known
     tangent: Any  # the solution as a map from functions to estimates with errors
     dependence: Any  # how rows depend on one another
@@ -59,12 +80,31 @@ class Held:
     @property
     def is_whole(self) -> bool:
         """Whether all samples are in question, not some of them."""
-        return self.whole is None
+        return self.some is None
+
+    @property
+    def whole(self) -> Any:
+        """The fit of all samples: this one itself, if it is not of some."""
+        return self if self.some is None else self.some.whole
 
     @cached_property
     def states(self) -> tuple[int, ...]:
         """The samples in question."""
+        if self.some is not None:
+            return self.some.states
         return tuple(np.flatnonzero(self.rows.sizes > 0).tolist())
+
+    @cached_property
+    def log_omegas(self) -> Floats:
+        """The log of each normaliser."""
+        sizes: Floats = self.rows.sizes
+        if sizes.all():
+            return np.log(sizes / sizes.sum()) - self.solution.u
+        return self.log_means() if self.some is None else self.some.whole.log_omegas
+
+    def log_means(self) -> Floats:
+        """Return the log of the mean of each bias over the population, sampled or not."""
+        raise NotImplementedError
 
     @property
     def is_learned(self) -> bool:
@@ -114,9 +154,10 @@ class Held:
         """Return the fit with the rows of some samples only, made once; this one itself if none are given."""
         if not states or states == self.states:
             return self
-        if states not in self._of_samples:
-            self._of_samples[states] = self.among(states)
-        return self._of_samples[states]
+        made = self.whole._of_samples
+        if states not in made:
+            made[states] = self.among(states)
+        return made[states]
 
     def recorded_by(self, asked: Sequence[Any], columns: Sequence[str] = ()) -> tuple[int, ...]:
         """Return the samples that have recorded some functions and columns; empty if all have, or none."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from vardi._estimate.own_states import OwnStates
 from vardi._estimate.tangent import Hessian, Influence, Tangent
 from vardi._fit.capabilities import refusal
 from vardi._fit.columns import ColumnsInMemory
-from vardi._fit.held import ONLY_KNOWN
+from vardi._fit.held import ONLY_KNOWN, SomeSamples
 from vardi._fit.prepare import Prepared
 from vardi._inputs.dependence import Dependence
 from vardi._inputs.domains import By, Grouping, bases, grouping, in_domains
@@ -61,17 +60,30 @@ class InMemory(ColumnsInMemory):
         What was solved.
     found : JointFit
         The solution.
+    reference : InMemory or None
+        With learned biases: the fit of the samples whose biases are known.
+    some : SomeSamples or None
+        The samples in question; all by default.
     """
 
     in_memory = True
     collapsed = True
 
-    def __init__(self, pool: Pool, kept: KeptRows, prepared: Prepared, found: JointFit) -> None:
-        super().__init__(pool, prepared, found)
-        self.kept = kept
+    def __init__(
+        self,
+        pool: Pool,
+        kept: KeptRows,
+        prepared: Prepared,
+        found: JointFit,
+        reference: InMemory | None = None,
+        some: SomeSamples | None = None,
+    ) -> None:
+        super().__init__(pool, prepared, found, some)
+        self.kept, self.reference = kept, reference
         self.rows: Rows = self.joint.rows_at(self.theta)
-        assert found.solution.weights is not None
-        self.row_weights: Floats = found.solution.weights
+        weights = found.solution.weights if some is None else some.tangent.measure.row_weights
+        assert weights is not None
+        self.row_weights: Floats = weights
 
     @cached_property
     def source(self) -> Integers:
@@ -97,6 +109,8 @@ class InMemory(ColumnsInMemory):
     @cached_property
     def tangent(self) -> Tangent:
         """The solution as a map from functions on rows to estimates."""
+        if self.some is not None:
+            return self.some.tangent
         hessian = Hessian(self.rows, self.solution.u, self.groups)
         if self.is_plain:
             measure = WeightedRows(self.rows, self.solution.u, self.row_weights, *self.by_row)
@@ -110,18 +124,18 @@ class InMemory(ColumnsInMemory):
         from vardi._rows.among import RowsAmong
 
         self.require_joined_by_overlap()
-        whole = self if self.is_whole else self.whole
+        whole = self.whole
         measure = RowsAmong(whole.tangent.measure, states, tuple(str(self.names[k]) for k in states))
         if measure.uncovered.any():
             rows = np.flatnonzero(measure.rows.spread(measure.uncovered))
             raise self._not_covered(self.kept.positions[rows], states)
-        held = copy.copy(whole)
-        for name in ("weights", "probabilities", "masses", "inside", "tangent", "_own_states"):
-            held.__dict__.pop(name, None)  # cached for all samples
-        held.whole, held.states, held.row_weights = whole, states, measure.row_weights
-        held.log_omegas = whole.log_omegas
-        held.tangent = Tangent(measure, whole.tangent.jacobian, whole.tangent.hessian, approximate=self.is_learned)
-        return held
+        tangent = Tangent(measure, whole.tangent.jacobian, whole.tangent.hessian, approximate=self.is_learned)
+        return whole.with_rows_of(states, tangent)
+
+    def with_rows_of(self, states: tuple[int, ...], tangent: Tangent) -> InMemory:
+        """Return the same solution with the rows of some samples only, and their weights."""
+        some = SomeSamples(self, states, tangent)
+        return InMemory(self.pool, self.kept, self.prepared, self.found, self.reference, some)
 
     def _not_covered(self, rows: Integers, states: tuple[int, ...]) -> ImpossibleRowError:
         """Return the error for some samples, given the rows of the pool that none of them could have drawn."""
@@ -157,14 +171,10 @@ class InMemory(ColumnsInMemory):
         """Return columns of numbers, one for each row, in the user's library."""
         return self.pool.table(values, names)
 
-    @cached_property
-    def log_omegas(self) -> Floats:
-        """The log of each normaliser."""
-        sizes, u = self.rows.sizes, self.solution.u
-        if sizes.all():
-            return np.log(sizes / sizes.sum()) - u
+    def log_means(self) -> Floats:
+        """Return the log of the mean of each bias over the population, sampled or not."""
         if self.is_plain:  # Omega_k = sum_i pi_i omega_k(z_i) holds for every k, sampled or not
-            return self.rows.log_means(u) - np.log(sizes.sum())
+            return self.rows.log_means(self.solution.u) - np.log(self.rows.sizes.sum())
         return self.rows.log_weighted_means(self.row_weights)
 
     @cached_property

@@ -82,6 +82,4 @@ class MemoryRows:
 
     def held(self, prepared: Prepared, found: JointFit) -> InMemory:
         """Return the rows with their weights."""
-        held = InMemory(self.pool, KeptRows.where(self.kept), prepared, found)
-        held.reference = self.reference
-        return held
+        return InMemory(self.pool, KeptRows.where(self.kept), prepared, found, self.reference)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -27,18 +26,12 @@ def reference_of(held: Any, states: tuple[int, ...]) -> Any:
     states : tuple of int
         The places of the known samples to use.
     """
-    whole = held if held.is_whole else held.whole
-    alone = whole.reference
+    whole, alone = held.whole, held.whole.reference
     own = alone.of(states)
     inside = whole.kept.of(alone.kept.mask)
-    found = copy.copy(whole)
-    for name in ("weights", "probabilities", "masses", "inside", "tangent"):
-        found.__dict__.pop(name, None)
-    found.whole, found.states = whole, states
     names = tuple(str(whole.names[k]) for k in states)
     measure = RowsOfReference(own.tangent.measure, whole.tangent.measure, inside, names)
-    found.tangent = TangentOfReference(own.tangent, measure, _shared_errors(whole, alone))
-    return found
+    return whole.with_rows_of(states, TangentOfReference(own.tangent, measure, _shared_errors(whole, alone)))
 
 
 def _shared_errors(whole: Any, alone: Any) -> Floats:

@@ -10,23 +10,31 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vardi._estimate.reliability import Trust, warn_of_few_bridging
+from vardi._estimate.bridge import Bridge, bridge_of
+from vardi._estimate.estimates import Estimate
+from vardi._estimate.reliability import Trust, warn_of_doubt, warn_of_few_bridging
 from vardi._estimate.sensitivity.factors import GAMMAS
-from vardi._fit.averages import AUTO
-from vardi._fit.normalised import Normalised
+from vardi._fit.known import check_known, joined
+from vardi._fit.normalisers import log_normalisers, log_ratio
+from vardi._fit.weighted import AUTO, WeightedSample
 from vardi._inputs.domains import By
 from vardi._inputs.frames.functions import is_function, name_of
 from vardi._inputs.given import Biases, Function, Functions, Labels, Samples
 from vardi._inputs.pool import Name
 from vardi._machine.atomic_write import require_writable, whole_file
+from vardi._solve.identify import Verdict
+from vardi._types import Floats
+from vardi.biases import Bias
+from vardi.biases._learned import LearnedCheck, checks_of
 from vardi.biases._window import columns_to_test
-from vardi.errors import MismatchError, number_of_rows
-from vardi.errors._texts import listed
+from vardi.errors import MismatchError, number_of_rows, suggest
+from vardi.errors._texts import listed, show
 
 if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked for
     from vardi._estimate.bias_check import BiasCheck, Features
     from vardi._estimate.bootstrap import Bootstrap
     from vardi._estimate.bounds import Bounds
+    from vardi._estimate.known_check import KnownCheck
     from vardi._estimate.likelihood_ratio import LikelihoodRatio
     from vardi._estimate.refits import Progress
     from vardi._estimate.resampling import Kind
@@ -37,7 +45,7 @@ if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked 
     from vardi._rows.multipliers import ReplicateKind
 
 
-class DebiasedSample(Normalised):
+class DebiasedSample(WeightedSample):
     r"""The pool with a weight for each row: what :func:`vardi.debias` returns.
 
     Attributes
@@ -51,6 +59,113 @@ class DebiasedSample(Normalised):
     def __init__(self, held: Any, inputs: Any) -> None:
         super().__init__(held)
         self._inputs = inputs  # the arguments of the call that made it
+
+    @cached_property
+    def known(self) -> KnownCheck | None:
+        """What is known of the population next to what the samples imply about it; None if nothing was given.
+
+        With learned biases only the samples whose biases are known are compared: the test cannot account for learning.
+        """
+        return check_known(self.held.reference or self.held)
+
+    @cached_property
+    def parameters(self) -> dict[Name, dict[str, Estimate]]:
+        """The parameters of each bias that has any, with their errors; empty if all biases are known."""
+        from vardi._fit.parameters import estimates
+
+        return estimates(self.held)
+
+    @property
+    def estimated_biases(self) -> dict[Name, Bias]:
+        """The biases that have parameters, with these fixed at their estimates."""
+        from vardi._fit.parameters import fixed_biases
+
+        return fixed_biases(self.held)
+
+    @property
+    def learned(self) -> dict[Name, LearnedCheck]:
+        """How each learned bias was learned, with a table of calibration; empty if none was."""
+        return checks_of(self.names, self.held.pool.biases)
+
+    def normalisers(self, level: float = 0.95) -> dict[Name, Estimate]:
+        r"""Return each :math:`\Omega_k` with its error; intervals are made on the log scale."""
+        return {name: estimate.exp() for name, estimate in self.log_normalisers(level).items()}
+
+    def log_normalisers(self, level: float = 0.95) -> dict[Name, Estimate]:
+        r"""Return each :math:`\log\Omega_k` with its error, relative to the population.
+
+        The difference of two is, in physics, (minus) a difference of free energies, and carries its error along.
+
+        Examples
+        --------
+        >>> import warnings
+        >>> import vardi
+        >>> design = vardi.datasets.harmonic_oscillators(states=3, rows_per_state=500, seed=0)
+        >>> fit = vardi.debias_matrix(design.omega, design.source, log=True)
+        >>> with warnings.catch_warnings(action="ignore"):  # the flat reference is far from every state: never mind
+        ...     log_omegas = fit.log_normalisers()
+        >>> print(log_omegas["1"] - log_omegas["0"])
+        -0.230 ± 0.035 (95%: -0.299 to -0.161)
+        """
+        found = dict(zip(self.names, log_normalisers(self.held, level), strict=True))
+        called = [f"the normaliser of {str(name)!r}" for name in found]
+        warn_of_doubt(self.names, called, [estimate.law for estimate in found.values()])
+        return found
+
+    def log_ratio(self, name: Name, other: Name, level: float = 0.95) -> Estimate:
+        r"""Return :math:`\log(\Omega_k / \Omega_l)` with its error: in physics, the free energy of l minus that of k.
+
+        Where too few rows join the two, no error can be given, and the printed estimate says so.
+
+        Parameters
+        ----------
+        name, other : names
+            Two samples or states.
+        level : float
+            Coverage of the interval.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import vardi
+        >>> rng = np.random.default_rng(0)
+        >>> runs = {"left": rng.normal(-1.4, 1, 300), "right": rng.normal(1.4, 1, 300)}
+        >>> fit = vardi.debias(runs, {"left": "exp(-1.4 * x)", "right": "exp(1.4 * x)"})
+        >>> print(fit.log_ratio("right", "left"))
+        0.06 ± 0.14 (95%: -0.22 to 0.35)
+        """
+        k, l = (self.place_of(one) for one in (name, other))
+        found = log_ratio(self.held, k, l, level)
+        warn_of_doubt(self.names, [f"the log ratio of {str(name)!r} and {str(other)!r}"], [found.law])
+        return found
+
+    def place_of(self, name: Name) -> int:
+        """Return the place of a sample or state in ``names``; raise if there is none of this name."""
+        if name not in self.names:
+            raise MismatchError(
+                f"The fit has no bias {name!r}. Its biases are {show(self.names)}.{suggest(name, self.names)}"
+            )
+        return self.names.index(name)
+
+    def log_omega_covariance(self) -> Floats:
+        r"""Return the covariance of the log normalisers, relative to the population.
+
+        The variance of :math:`\log\Omega_k - \log\Omega_l` is ``C[k, k] + C[l, l] - 2 * C[k, l]``: the squared error
+        that MBAR gives for a difference of free energies. A warning says where few rows compare the samples.
+        """
+        covariance = self.held.log_omega_covariance()  # which forms the gram that tells the bridge
+        warn_of_few_bridging(self.bridge, "The covariance rests")
+        return covariance
+
+    @cached_property
+    def bridge(self) -> Bridge:
+        """The weakest link between the samples: the smallest cut of their overlap."""
+        hessian = self.held.tangent.hessian
+        return bridge_of(hessian.sums.gram, hessian.sampled, self.held.groups, self.solution.cut, self.names)
+
+    def identify(self) -> Verdict:
+        """Return which rows connect the samples; kappa is measured with the debiased weights."""
+        return self.bridge.within(joined(self.held))
 
     @cached_property
     def trust(self) -> Trust:

@@ -1,24 +1,39 @@
-"""The pool with its weights, the normalisers behind them, and draws by weight."""
+"""WeightedSample: rows with a weight for each, and what it estimates of their columns."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from vardi._inputs.given import Table
+from vardi._estimate.cdf import DebiasedCdf
+from vardi._estimate.estimates import Estimate, Estimates
+from vardi._estimate.reliability import warn_of_doubt
+from vardi._fit.capabilities import refusal
+from vardi._inputs.domains import By
+from vardi._inputs.frames.functions import is_function, name_of
+from vardi._inputs.given import Domain, Function, Functions, Size, Table
+from vardi._inputs.known_numbers import value_of
 from vardi._inputs.pool import Name
 from vardi._solve.newton import Solution
-from vardi.errors import MismatchError
+from vardi.errors import KnownOfAllWarning, MismatchError, suggest
+from vardi.errors._texts import show
+from vardi.errors._warn import warn
 
 if TYPE_CHECKING:
+    from vardi._estimate.domains import ByDomain, Domains
     from vardi._estimate.draws import Method
     from vardi._facts.parts import Parts
+    from vardi._fit.assisted import Assisted
+
+AUTO = "auto"  # a model assists means only if a bias was learned
 
 
-class Weighted:
-    """Rows with a weight for each; :class:`DebiasedSample` answers questions with them."""
+class WeightedSample:
+    """Rows of some samples with a weight for each: what :meth:`DebiasedSample.among` returns."""
 
     def __init__(self, held: Any) -> None:
         self.held = held  # rows with their weights, in memory or in an engine
@@ -162,3 +177,451 @@ class Weighted:
     def parts(self) -> Parts:
         """What accounts of the fit need of the holder of its rows; see :mod:`vardi._facts.parts`."""
         return self.held.parts(self)
+
+    def among(self, samples: Name | Sequence[Name]) -> WeightedSample:
+        r"""Return the rows of some samples with weights of their own, for columns that only these have recorded.
+
+        Normalisers and parameters are those of all samples; the weights are
+        :math:`1 / \sum_{l \in A} \lambda_l\omega_l(z_i) / \Omega_l`, with mean 1 over the pool, and 0 on the rows of
+        other samples. The weights of all samples, restricted to the rows of some, would represent the part of the
+        population that these carry.
+
+        Parameters
+        ----------
+        samples : str or sequence of str
+            Names of samples that together cover the population: each row of the pool could have been drawn by one.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import pandas as pd
+        >>> import vardi
+        >>> rng = np.random.default_rng(0)
+        >>> panel = pd.DataFrame({"age": rng.uniform(20, 80, 300)})
+        >>> panel["spent"] = 2.0 * panel["age"] + rng.normal(0, 10, 300)
+        >>> web = pd.DataFrame({"age": 20 + 60 * rng.beta(1, 2, 900)})  # the younger, the likelier; did not ask
+        >>> fit = vardi.debias({"panel": panel, "web": web}, {"panel": 1, "web": "80 - age"})
+        >>> print(fit.expectation("spent"))
+        104.9 ± 2.1 (95%: 100.7 to 109.1; from 'panel')
+        >>> fit.among("panel").weights.groupby(np.repeat(["panel", "web"], [300, 900])).mean()
+        panel    4.0
+        web      0.0
+        Name: weight, dtype: float64
+        """
+        return self._of_states(self._places(samples))
+
+    def _places(self, samples: Name | Sequence[Name]) -> tuple[int, ...]:
+        names = [samples] if isinstance(samples, str) or not isinstance(samples, Sequence) else list(samples)
+        there = [name for name, size in self.sizes.items() if size > 0]
+        unknown = [name for name in names if name not in there]
+        if unknown or not names:
+            raise MismatchError(
+                f"No sample {unknown[0]!r} has rows in the fit. The samples are {show(there)}."
+                f"{suggest(unknown[0], there)}"
+                if unknown
+                else f"among= names no sample. The samples are {show(there)}: name those whose rows to use."
+            )
+        return tuple(k for k, name in enumerate(self.names) if name in names)
+
+    def _of_states(self, states: tuple[int, ...], *, told: bool = True) -> WeightedSample:
+        if len(states) == int((self.held.rows.sizes > 0).sum()):
+            return self
+        fit = WeightedSample(self.held.of(states))
+        if told and self.held.tangent.measure.coordinates.known:
+            names = show([self.names[k] for k in states])
+            said = (
+                f"The weights of {names} alone do not meet the known values: only those of all samples together do. "
+                "For a mean that uses the known values, give assisted_by= a model of the column."
+            )
+            warn(KnownOfAllWarning(said))
+        return fit
+
+    def _asked(
+        self, among: Name | Sequence[Name] | None, values: Sequence[Any], by: By | None = None, *, alone: bool = True
+    ) -> WeightedSample:
+        """Return the rows of those chosen samples that have recorded the values; warn of known values if ``alone``."""
+        fit = self if among is None else self._of_states(self._places(among), told=alone)
+        has = fit.held.recorded_by(values, () if by is None or by.labels is not None else by.columns)
+        return fit._of_states(has, told=alone)._asked(None, values, by, alone=alone) if has else fit
+
+    @overload
+    def expectation(
+        self,
+        values: Function,
+        level: float = ...,
+        *,
+        by: None = None,
+        among: Any = ...,
+        assisted_by: Any = ...,
+        columns: Sequence[str] | None = ...,
+    ) -> Estimate: ...
+    @overload
+    def expectation(
+        self,
+        values: Function,
+        level: float = ...,
+        *,
+        by: Domain,
+        among: Any = ...,
+        assisted_by: Any = ...,
+        columns: Sequence[str] | None = ...,
+    ) -> Domains: ...
+    def expectation(
+        self,
+        values: Function,
+        level: float = 0.95,
+        *,
+        by: Domain | None = None,
+        among: Name | Sequence[Name] | None = None,
+        assisted_by: Any = AUTO,
+        columns: Sequence[str] | None = None,
+    ) -> Estimate | Domains:
+        r"""Return the mean of something over the population, :math:`E_P f = \sum_i \pi_i f(z_i)`, with its error.
+
+        Parameters
+        ----------
+        values : str, expression or array
+            A column, an expression of columns (``"price > 30"`` is a share), a Polars or narwhals expression, or a
+            value for each row of the pool.
+        level : float
+            Coverage of the interval.
+        by : str, list of str, or array, optional
+            A column whose values define domains of the population; several columns, which are crossed; or a label
+            for each row of the pool.
+        among : sequence of str, optional
+            Samples whose rows it is estimated from, with weights of their own (see :meth:`among`). By default all that
+            have recorded the column: one that lacks it, or in which all values are missing, still helps the
+            normalisers, and the estimate says which samples it is from.
+        assisted_by : scikit-learn regressor or classifier, "auto" or None
+            A model of the values, cross-fitted in five folds within samples: the estimate is its mean over all samples
+            and what it misses on average in those that have the column, with an error that holds whether the model is
+            right or not. Classifiers need values of 0 and 1. With learned biases its mean is taken over the
+            samples whose biases are known, and the estimate is right if the model or what was learned is (doubly
+            robust). By default, "auto", a model is used only if a bias was learned: gradient boosting on the columns
+            that biases were learned from or read. With None there is no model, and errors are then approximate.
+        columns : sequence of str, optional
+            What the model sees: columns that all samples have. By default all numeric columns that they have.
+
+        Returns
+        -------
+        Estimate, or Domains with ``by``
+            Its error includes that of the normalisers. Differences and ratios of estimates carry theirs along. The mean
+            in a domain is the ratio :math:`E_P[f\,1_g] / E_P[1_g]`, with the error of that ratio.
+
+        Examples
+        --------
+        >>> import vardi
+        >>> design = vardi.datasets.house_prices(seed=0)
+        >>> fit = vardi.debias(design.samples, design.biases)
+        >>> print(fit.expectation("MEDV"))
+        23.22 ± 0.97 (95%: 21.27 to 25.17)
+        >>> print(fit.expectation("MEDV * (RM > 6)") / fit.expectation("RM > 6"))  # of houses with many rooms
+        25.8 ± 1.2 (95%: 23.4 to 28.2)
+        """
+        told = By.of(by)
+        fit, model = self._assisted(among, values, told, assisted_by, columns)
+        if by is not None:
+            return fit._in_domains(values, told, "mean", level, model=model)
+        if model is None:
+            return fit._means(fit.held.functions(values), [values], level)[0]
+        found = model.mean(fit.held, values, level)
+        warn_of_doubt(self.names, [f"the mean of {_called(values)!r}"], [found.law])
+        return found
+
+    def _assisted(
+        self,
+        among: Name | Sequence[Name] | None,
+        values: Any,
+        by: By,
+        assisted_by: Any,
+        columns: Sequence[str] | None,
+    ) -> tuple[WeightedSample, Assisted | None]:
+        """Return the rows that a mean is made from, and the model that assists it, if any."""
+        is_default = isinstance(assisted_by, str) and assisted_by == AUTO
+        if assisted_by is None or (is_default and not self.held.is_learned):
+            if columns is not None:
+                raise MismatchError(
+                    "columns= chooses what a model sees, but there is no model. Give assisted_by=, a regressor or "
+                    "classifier."
+                )
+            return self._asked(among, [values], by), None
+        if not self.held.in_memory or not self.held.pool.frames:
+            raise refusal("assisted means", "blocks" if self.held.in_memory else "engine")
+        from vardi._fit.assisted import Assisted
+
+        fit = self._asked(among, [values], by, alone=False)
+        model = Assisted(self.held, None if is_default else assisted_by, columns)
+        if not self.held.is_learned:
+            return fit, model
+        told = model.told_by_reference(fit.held, values, by, chosen=among is not None)
+        return (fit, model) if told is None else (WeightedSample(told), None if is_default else model)
+
+    def expectations(self, matrix: Functions, level: float = 0.95, *, among: Any = None) -> Estimates:
+        """Return the means of several functions over the population, with their covariance.
+
+        Parameters
+        ----------
+        matrix : array of shape (n, m), column, expression (text, Polars or narwhals), or list of these two
+            The functions.
+        level : float
+            Coverage of each interval.
+        among : sequence of str, optional
+            As for ``expectation``; by default the samples that have recorded all of the functions.
+        """
+        matrix = [matrix] if is_function(matrix) else matrix
+        named = matrix if isinstance(matrix, list | tuple) and any(map(is_function, matrix)) else ()
+        fit = self._asked(among, named or [matrix])
+        return fit._means(fit.held.matrix(matrix), named, level)
+
+    def proportions(
+        self, column: Domain, level: float = 0.95, *, by: Domain | None = None, among: Any = None
+    ) -> Domains:
+        r"""Return the share of each value of a column in the population, :math:`P(s) = E_P 1\{z = s\}`.
+
+        Intervals are Wilson's. With ``by`` they are shares within each domain, :math:`E_P 1_{gs} / E_P 1_g`, for every
+        pair of a domain and a value: where a domain has no row with some value, the share is 0 with an upper bound.
+
+        Parameters
+        ----------
+        column : str, list of str, or array
+            A column of text, or of few numbers; several columns, which are crossed; or a label for each row.
+        level : float
+            Coverage of each interval.
+        by : str or list of str, optional
+            Columns that define domains, which come first in the names of the pairs.
+        among : sequence of str, optional
+            As for ``expectation``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import pandas as pd
+        >>> import vardi
+        >>> rng = np.random.default_rng(0)
+        >>> trees = pd.DataFrame({"width": rng.gamma(4.0, size=300), "kind": rng.choice(["fir", "larch"], 300)})
+        >>> fit = vardi.debias({"transect": trees}, {"transect": "width"})  # drawn by width
+        >>> print(fit.proportions("kind"))
+        share of kind
+        kind   estimate  error    95% interval
+        fir       0.514  0.035  0.447 to 0.581
+        larch     0.486  0.035  0.419 to 0.553
+        """
+        within = By.of(by)
+        if within.labels is not None:
+            raise MismatchError(
+                "by= of proportions was given as labels. Name a column, or cross the two labels and ask for the "
+                "proportions of the pairs."
+            )
+        of = By.of(column)
+        if not of.columns:
+            raise MismatchError(
+                "No column was given, so there are no values to have shares. Name a column, or give a label for each "
+                "row."
+            )
+        twice = [name for name in of.columns if name in within.columns]
+        if twice:
+            raise MismatchError(
+                f"The proportions of {twice[0]!r} are asked for by {twice[0]!r} itself, so they would all be 0 or 1. "
+                "Leave it out of one of the two."
+            )
+        both = within + of
+        fit = self._asked(among, [], both)
+        return fit._in_domains(None, both, "share", level, base=len(within.columns), whole=True)
+
+    @overload
+    def total(
+        self,
+        values: Function,
+        level: float = ...,
+        *,
+        size: Size = ...,
+        relative_to: Any = ...,
+        by: None = None,
+        among: Any = ...,
+    ) -> Estimate: ...
+    @overload
+    def total(
+        self,
+        values: Function,
+        level: float = ...,
+        *,
+        size: Size = ...,
+        relative_to: Any = ...,
+        by: Domain,
+        among: Any = ...,
+    ) -> Domains: ...
+    def total(
+        self,
+        values: Function,
+        level: float = 0.95,
+        *,
+        size: Size | None = None,
+        relative_to: tuple[Function, Size] | None = None,
+        by: Domain | None = None,
+        among: Name | Sequence[Name] | None = None,
+        assisted_by: Any = AUTO,
+        columns: Sequence[str] | None = None,
+    ) -> Estimate | Domains:
+        r"""Return the total of something over the population, from its size or from the total of something else.
+
+        With N the size it is :math:`N\,E_P f`; with X the known total of a column x it is :math:`X\,E_P f / E_P x`.
+        Of a single sample that was drawn by x, so that x is its bias, the latter is
+        :math:`\frac{X}{n} \sum_i f_i / x_i`: the estimator of Hansen and Hurwitz with its usual variance, that of draws
+        with replacement, and that of Horvitz and Thompson, :math:`\sum_i f_i / \pi_i` with
+        :math:`\pi_i = n x_i / X` the chance of being drawn.
+
+        Parameters
+        ----------
+        values : str, expression or array
+            As for ``expectation``.
+        level : float
+            Coverage of the interval.
+        size : float, (float, float) or Estimate
+            How many units the population has: a number, with or without its standard error. A size measured
+            independently of these rows adds its error; an estimate of the same fit keeps its covariance with what is
+            asked.
+        relative_to : (column, total)
+            Something whose total over the population is known, and that total, given as ``size`` is.
+        by : str, list of str, or array, optional
+            As for ``expectation``: the total of each domain.
+        among : sequence of str, optional
+            As for ``expectation``; what the total is relative to is of all samples that have recorded it.
+        assisted_by, columns
+            As for ``expectation``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import pandas as pd
+        >>> import vardi
+        >>> rng = np.random.default_rng(0)
+        >>> acres = rng.gamma(4.0, 50.0, size=100)
+        >>> farms = pd.DataFrame({"acres": acres, "cows": rng.poisson(acres / 4.0)})
+        >>> fit = vardi.debias({"by acres": farms}, {"by acres": "acres"})
+        >>> cows = fit.total("cows", relative_to=("acres", 50_000))
+        >>> print(cows)
+        12,779 ± 196 (95%: 12,379 to 13,179)
+        >>> print(round((farms["cows"] / farms["acres"]).mean() * 50_000))  # Hansen and Hurwitz
+        12779
+        """
+        if (size is None) == (relative_to is None):
+            given = "neither was given" if size is None else "both were given"
+            raise MismatchError(
+                f"A total needs size=, the number of units in the population, or relative_to=, a column and its known "
+                f"total, but {given}. Give one of them."
+            )
+        known, mean = (
+            (self._known_number(size, "size", level), None)
+            if relative_to is None
+            else self._known_total(relative_to, level)
+        )
+        told = By.of(by)
+        fit, model = self._assisted(among, values, told, assisted_by, columns)
+        if by is not None:
+            factor = known if mean is None else known / mean
+            return fit._in_domains(values, told, "total", level, base=0, factor=factor, model=model)
+
+        def total(of: Estimate) -> Estimate:
+            return replace((of if mean is None else of / mean) * known, among=of.among)
+
+        found = fit._mean(values, level) if model is None else model.mean(fit.held, values, level)
+        found = replace(total(found), plain=None if found.plain is None else total(found.plain))
+        warn_of_doubt(self.names, [f"the total of {_called(values)!r}"], [found.law])
+        return found
+
+    @overload
+    def cdf(self, column: Function, *, by: None = None, among: Any = ...) -> DebiasedCdf: ...
+    @overload
+    def cdf(self, column: Function, *, by: Domain, among: Any = ...) -> ByDomain[DebiasedCdf]: ...
+    def cdf(
+        self, column: Function, *, by: Domain | None = None, among: Name | Sequence[Name] | None = None
+    ) -> DebiasedCdf | ByDomain[DebiasedCdf]:
+        """Return the debiased distribution function of a column, an expression, or a value for each row.
+
+        With ``by``, given as for ``expectation``, it is a mapping from each domain to the function there; ``among`` is
+        as for ``expectation`` too.
+        """
+        told = By.of(by)
+        held = self._asked(among, [column], told).held
+        tangent = held.tangent
+        if by is None:
+            return DebiasedCdf(tangent, held.steps(column))
+        keys, steps = held.steps_by_domain(column, told)
+        from vardi._estimate.domains import ByDomain
+
+        return ByDomain(told, keys, lambda j: DebiasedCdf(tangent, steps(j)))
+
+    def _mean(self, values: Function, level: float) -> Estimate:
+        """Return a mean without warnings."""
+        return self.held.tangent.estimates(self.held.functions(values), level)[0]
+
+    def _means(self, functions: Any, named: Sequence[Any], level: float) -> Estimates:
+        """Return means of functions, some of them named, with a warning if errors rest on few rows."""
+        declared = [isinstance(one, str) and self.held.is_declared(one) for one in named]
+        estimates = self.held.tangent.estimates(functions, level, declared)
+        called = [f"the mean of {name_of(one)!r}" if is_function(one) else "the mean" for one in named]
+        called = called or [f"mean {j}" for j in range(len(estimates))]
+        warn_of_doubt(self.names, called, estimates.laws)
+        return estimates
+
+    def _in_domains(
+        self,
+        values: Function | None,
+        by: By,
+        what: str,
+        level: float,
+        *,
+        base: int | None = None,
+        whole: bool = False,
+        factor: float | Estimate | None = None,
+        model: Assisted | None = None,
+    ) -> Domains:
+        """Return the numbers of all domains; the first ``base`` columns define the rows that each is relative to."""
+        from vardi._estimate.domains import Domains, found_in_domains
+
+        base = len(by.columns) if base is None else base
+        keys, domains = self.held.domains(values, by, base, whole=whole)
+        found = found_in_domains(self.held.tangent, domains, level, factor)
+        if model is not None:
+            found = model.in_domains(self.held, values, (by, keys, base), found, factor)
+        warn_of_doubt(self.names, [f"the {what} where {by.said(key)}" for key in keys], found.laws)
+        told = by.columns if values is not None else by.columns[:base]
+        of = _called(values) if values is not None else ", ".join(by.columns[base:])
+        within = f" by {', '.join(told)}" if told else ""
+        source = f", from {show(found.among)}" if found.among else ""
+        source += "" if model is None else f", assisted by {model.name}"
+        return Domains(f"{what} of {of}{within}{source}", by, keys, found)
+
+    def _known_total(self, relative_to: Any, level: float) -> tuple[float | Estimate, Estimate]:
+        """Return the known total of a column, and its mean."""
+        if not isinstance(relative_to, tuple | list) or len(relative_to) != 2:
+            raise MismatchError(
+                f"relative_to is {relative_to!r}. Give a column and its total over the population, as in "
+                'relative_to=("votes", 116.2e6).'
+            )
+        column, total = relative_to
+        fit, model = self._assisted(None, column, By.of(None), AUTO, None)
+        mean = fit._mean(column, level) if model is None else model.mean(fit.held, column, level)
+        if not mean.value:
+            raise MismatchError(
+                f"The mean of {_called(column)!r} is 0, so nothing can be estimated relative to its total. Give a "
+                "column that is positive."
+            )
+        return self._known_number(total, f"total of {_called(column)}", level), mean
+
+    def _known_number(self, given: Any, what: str, level: float) -> float | Estimate:
+        """Return a known size or total: a number, or an estimate from this fit or independent of it."""
+        tangent = self.held.tangent
+        influence = given.influence if isinstance(given, Estimate) else None
+        if influence is not None and influence.measure is tangent.measure.whole:
+            return given.at(level)
+        value, stderr = value_of(given, what)
+        if value <= 0:
+            raise MismatchError(f"The {what} is {value:g}. It must be more than 0: give the amount in the population.")
+        if not stderr:
+            return value
+        return tangent.apart((what, value, stderr), value, stderr, self.held.nothing(1), level)
+
+
+def _called(values: Any) -> str:
+    return name_of(values) if is_function(values) else "values"

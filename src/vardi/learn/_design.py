@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from vardi._fit.averages import Averages
+from vardi._fit.weighted import WeightedSample
 from vardi._inputs.frames import as_frame
 from vardi._inputs.kept import KeptRows
 from vardi._types import Floats
@@ -63,7 +63,7 @@ class Design:
     missing: Mapping[str, int] = field(default_factory=dict)
 
 
-def as_design(fit: Averages, X: Any, y: Any, missing: Missing) -> Design:
+def as_design(fit: WeightedSample, X: Any, y: Any, missing: Missing) -> Design:
     """Return features and outcome as one design, or refuse what does not match."""
     if missing not in ("refuse", "drop"):
         raise MismatchError(f"missing is {missing!r}. Write 'refuse', or 'drop' to leave out rows with missing values.")
@@ -84,7 +84,7 @@ def as_design(fit: Averages, X: Any, y: Any, missing: Missing) -> Design:
     return Design(features, *_zeroed(matrix, names, outcome, complete), complete, left_out, None, lacking)
 
 
-def recording(fit: Averages, X: Any, y: Any) -> Averages:
+def recording(fit: WeightedSample, X: Any, y: Any) -> WeightedSample:
     """Return the rows of the samples that recorded the outcome and the features given by name."""
     named: list[Any] = [y] if isinstance(y, str) else []
     columns: list[str] = []
@@ -100,7 +100,7 @@ def recording(fit: Averages, X: Any, y: Any) -> Averages:
     return fit.among([fit.names[k] for k in has]) if has else fit
 
 
-def _asked(fit: Averages) -> NDArray[np.bool_]:
+def _asked(fit: WeightedSample) -> NDArray[np.bool_]:
     """Return which of the fit's rows belong to the samples in question."""
     held = fit.held
     inside = np.ones(len(fit), bool) if held.inside is None else held.inside
@@ -141,7 +141,7 @@ def _complete(
 # ---------------------------------------------------------------- formulas
 
 
-def _of_formula(fit: Averages, formula: str, y: Any, missing: Missing) -> Design:
+def _of_formula(fit: WeightedSample, formula: str, y: Any, missing: Missing) -> Design:
     """Return the design of a formula: on its left anything that y may be, on its right formulaic's language."""
     left, right = (side.strip() for side in formula.split("~", 1))
     left = left[1:-1] if re.fullmatch("`[^`]+`", left) else left
@@ -211,7 +211,7 @@ def _answering(formula: str, known: Sequence[str]) -> Iterator[None]:
         ) from error
 
 
-def _columns_in(fit: Averages, text: str) -> dict[str, NDArray[Any]]:
+def _columns_in(fit: WeightedSample, text: str) -> dict[str, NDArray[Any]]:
     """Return the columns of the pool that a text mentions."""
     pool, states = fit.held.pool, fit.held.states
     frames = pool.frames_of(states)
@@ -239,7 +239,7 @@ def _require_finite(features: Any) -> None:
 # ---------------------------------------------------------------- arrays and columns
 
 
-def _features(fit: Averages, X: Any, missing: Missing) -> tuple[Any, Floats, tuple[str, ...]]:
+def _features(fit: WeightedSample, X: Any, missing: Missing) -> tuple[Any, Floats, tuple[str, ...]]:
     """Return the features as the model sees them, as a matrix, and their names."""
     if isinstance(X, list | tuple) and X and all(isinstance(name, str) for name in X):
         return _of_pool(fit, X, missing)
@@ -261,7 +261,7 @@ def _features(fit: Averages, X: Any, missing: Missing) -> tuple[Any, Floats, tup
     return native, _matrix(list(matrix.T), names), tuple(names)
 
 
-def _of_pool(fit: Averages, names: Sequence[str], missing: Missing) -> tuple[Any, Floats, tuple[str, ...]]:
+def _of_pool(fit: WeightedSample, names: Sequence[str], missing: Missing) -> tuple[Any, Floats, tuple[str, ...]]:
     """Return columns of the pool, in the user's library if it has named columns."""
     matrix = np.column_stack([_column(fit, name, missing) for name in names])
     whole = fit.held.pool.whole()
@@ -271,14 +271,14 @@ def _of_pool(fit: Averages, names: Sequence[str], missing: Missing) -> tuple[Any
     return native, matrix, tuple(names)
 
 
-def _column(fit: Averages, name: str, missing: Missing = "refuse") -> Floats:
+def _column(fit: WeightedSample, name: str, missing: Missing = "refuse") -> Floats:
     if missing == "drop" and name in (columns := _columns_in(fit, f"`{name}`")):
         return _matrix([columns[name]], [name])[:, 0]
     kept: KeptRows = fit.held.kept
     return kept.spread(fit.held.values(name))
 
 
-def _outcome(fit: Averages, y: Any) -> NDArray[Any]:
+def _outcome(fit: WeightedSample, y: Any) -> NDArray[Any]:
     """Return the outcome of every row of the pool: numbers or labels."""
     pool, states = fit.held.pool, fit.held.states
     if isinstance(y, str) and pool.frames and all(y in frame.columns for frame in pool.frames_of(states)):

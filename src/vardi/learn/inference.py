@@ -19,7 +19,7 @@ from vardi._estimate.estimates import Estimate, Estimates
 from vardi._estimate.reliability import warn_of_doubt
 from vardi._estimate.resampling import require_rows
 from vardi._estimate.tangent import Influence, estimates_of
-from vardi._fit.averages import Averages
+from vardi._fit.weighted import WeightedSample
 from vardi._notebook import fragment, paragraph, table
 from vardi._types import Floats
 from vardi.errors import MismatchError, VardiError, number_of_rows, suggest
@@ -131,7 +131,7 @@ class ModelInference:
 
 
 def inference(
-    fit: Averages, model: Any, X: Any, y: Any = None, level: float = 0.95, *, missing: Missing = "refuse"
+    fit: WeightedSample, model: Any, X: Any, y: Any = None, level: float = 0.95, *, missing: Missing = "refuse"
 ) -> ModelInference:
     r"""Return the coefficients of a weighted regression with errors that account for the estimation of the weights.
 
@@ -212,7 +212,7 @@ class Solved:
     left_out: tuple[int, Mapping[str, int]]
 
 
-def solve(fit: Averages, model: Any, X: Any, y: Any, missing: Missing = "refuse") -> Solved:
+def solve(fit: WeightedSample, model: Any, X: Any, y: Any, missing: Missing = "refuse") -> Solved:
     """Fit a model to the debiased rows and solve it to rounding; or check that a fitted one solves its equations."""
     family = family_of(model)
     require_rows(fit.held, "A regression")

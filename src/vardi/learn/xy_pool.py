@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from vardi._fit.averages import Averages
 from vardi._fit.debias import debias
 from vardi._fit.sample import DebiasedSample
+from vardi._fit.weighted import WeightedSample
 from vardi._inputs.by_row import in_order
 from vardi._inputs.frames import Frame, NarwhalsFrame, NumpyFrame, as_frame
 from vardi._inputs.known import known_biases
@@ -65,7 +65,7 @@ def debias_rows(
     return debias(rows, by_name if biases is None else biases, source=source, known=known, **depends)
 
 
-def with_targets(fit: DebiasedSample, y: Any) -> tuple[Averages, Integers | None]:
+def with_targets(fit: DebiasedSample, y: Any) -> tuple[WeightedSample, Integers | None]:
     """Return the rows of the samples that have targets, and their places; None if all have."""
     has = () if y is None or np.ndim(y) != 1 else fit.held.recorded_by([np.asarray(y)])
     if not has:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._estimate.estimates import Estimate
-from vardi._fit.normalised import log_ratio
+from vardi._fit.normalisers import log_ratio
 from vardi._fit.sample import DebiasedSample
 from vardi._inputs.pool import Name
 from vardi._types import Floats

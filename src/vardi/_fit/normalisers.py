@@ -1,0 +1,43 @@
+"""The normalisers of a fit with their errors: each of them, and the ratio of two."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from vardi._estimate.estimates import ROUNDING, Estimate
+from vardi._estimate.intervals import Declared, Law, Student
+from vardi._estimate.tangent import Influence, estimates_with
+from vardi.biases import ExpressionBias
+
+
+def log_normalisers(held: Any, level: float) -> list[Estimate]:
+    """Return the log of each normaliser; of a bias that reads no column it is declared, and so is one that is known."""
+    influence = held.bias_influence()
+    spread = influence.spread(joint=False)
+    stderr, laws = spread.stderr, list[Law](influence.laws(spread))
+    for k, error in enumerate(stderr.tolist()):
+        if error <= ROUNDING:
+            bias = held.pool.biases[k] if held.pool.biases else None
+            is_constant = isinstance(bias, ExpressionBias) and not bias.columns
+            fixed = is_constant or held.joint.coordinates.known
+            laws[k], stderr[k] = Declared() if fixed else Student(held.tangent.n - 1.0), 0.0
+    return list(estimates_with(held.log_omegas, influence, spread.covariance, stderr, laws, level))
+
+
+def log_ratio(held: Any, k: int, l: int, level: float) -> Estimate:
+    """Return log(Omega_k / Omega_l), with its error unless too few rows join the two."""
+    value = float(held.log_omegas[k] - held.log_omegas[l])
+    return Estimate.from_influence(value, _influence(held, k, l), level)
+
+
+def _influence(held: Any, k: int, l: int) -> Influence:
+    """Return the influence on a difference of log normalisers; for samples through u alone, whatever their scale."""
+    contrast = np.zeros((len(held.names), 1))
+    contrast[k] += 1.0
+    contrast[l] -= 1.0
+    if held.is_plain and k != l and held.rows.sizes[[k, l]].all():
+        found: Influence = held.tangent.of_coordinates(-contrast, held.nothing(1))
+        return found
+    return held.bias_influence() @ contrast
