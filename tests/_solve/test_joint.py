@@ -154,7 +154,7 @@ def test_only_differences_of_normalisers_matter():
     v = np.concatenate([[0.1, -0.2, 0.3], [0.2, -0.1, 0.3, 0.1], [0.03, -0.02], [0.5]])
     here = At.of(joint, v, 0, objective=True)
     for shift in (-3.0, 0.7, 20.0):
-        there = At.of(joint, joint.rescaled(v, shift), 0, objective=True)
+        there = At.of(joint, joint.coordinates.rescaled(v, shift), 0, objective=True)
         assert there.objective == pytest.approx(here.objective, rel=1e-12)
         np.testing.assert_allclose(joint.weights(there.v)[0], joint.weights(v)[0], rtol=1e-11)
         np.testing.assert_allclose(there.gradient[at.theta], here.gradient[at.theta], rtol=1e-9, atol=1e-9)

@@ -101,7 +101,7 @@ def test_another_gauge_needs_no_query(asked):
     rows, v = rows_of(given, POLARS), point(given)
     rows.joint_sums(v)
     asked.clear()
-    there = rows.rescaled(v, 0.7)
+    there = rows.coordinates.rescaled(v, 0.7)
     same(rows.joint_sums(there), given.dense(there).sums())
     weights, shift = rows.weights(v)
     assert len(weights) == 0

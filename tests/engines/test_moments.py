@@ -114,7 +114,7 @@ def same_as_formulas(given, engine):
     assert_allclose(moments.against(functions, eta), against, rtol=1e-10, atol=1e-11 * size)
     b = slopes(given, len(functions))
     phi, centres = oracle.phi(eta, b), b[: len(given.names)]
-    found = moments.deviations(functions, eta, b, centres)
+    found = moments.deviations_of(moments.influence(functions, eta, b), centres)
     for one, wanted in zip(
         (found.totals, found.products, found.cubes, found.fourths), oracle.deviations(phi, centres), strict=True
     ):

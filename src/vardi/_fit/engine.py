@@ -335,7 +335,7 @@ class InEngine(Held):
     def tangent_of(self, joint: Any, v: Floats) -> Tangent:
         """Return the tangent at another point of the same rows: of the distinct ones, if these are in memory."""
         weights, scale = joint.weights(v)
-        v, at = joint.rescaled(v, scale), joint.coordinates
+        v, at = joint.coordinates.rescaled(v, scale), joint.coordinates
         u = v[at.u] - joint.shift(v[at.theta])
         hessian = Hessian(joint.rows_at(v[at.theta]), u, self.groups)
         measure: Any

@@ -147,7 +147,7 @@ class InMemory(ColumnsInMemory):
     def tangent_of(self, joint: Joint, v: Floats) -> Tangent:
         """Return the tangent at another point of the same rows."""
         weights, scale = joint.weights(v)
-        v, at = joint.rescaled(v, scale), joint.coordinates
+        v, at = joint.coordinates.rescaled(v, scale), joint.coordinates
         hessian = Hessian(joint.rows_at(v[at.theta]), v[at.u] - joint.shift(v[at.theta]), self.groups)
         measure = WeightedRows(joint, v, weights, *self.by_row)
         return Tangent(measure, JacobianAt(joint, v, held_of(joint)), hessian, approximate=self.is_learned)

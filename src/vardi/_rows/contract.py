@@ -83,6 +83,13 @@ class Coordinates:
         """The place of epsilon."""
         return slice(self.mu.stop, self.mu.stop + self.uncertain)
 
+    def rescaled(self, v: Floats, shift: float) -> Floats:
+        """Return the same point in the gauge in which every S is multiplied by e^shift."""
+        v = v.copy()
+        v[self.u] += shift
+        v[self.mu] *= np.exp(shift)
+        return v
+
 
 @dataclass(frozen=True)
 class JointSums:
@@ -126,18 +133,6 @@ class JointSums:
         """Return the sums where some S is not above zero."""
         none, all_none = np.full(d, np.nan), np.full((d, d), np.nan)
         return cls(np.nan, np.nan, none, all_none, none, all_none, all_none, positive=False)
-
-    def __add__(self, other: JointSums) -> JointSums:
-        return JointSums(
-            self.inverse + other.inverse,
-            self.log_mass + other.log_mass,
-            self.x + other.x,
-            self.gram + other.gram,
-            self.own + other.own,
-            self.curvature + other.curvature,
-            self.information + other.information,
-            self.positive and other.positive,
-        )
 
 
 @dataclass(frozen=True)
@@ -198,7 +193,7 @@ class Evenness:
 
 @dataclass(frozen=True)
 class Moments:
-    r"""Sums of functions f of the rows at a point, for their means: additive over rows.
+    r"""Sums of functions f of the rows at a point, for their means.
 
     Attributes
     ----------
@@ -210,9 +205,6 @@ class Moments:
 
     total: Floats
     against: Floats
-
-    def __add__(self, other: Moments) -> Moments:
-        return Moments(self.total + other.total, self.against + other.against)
 
 
 @dataclass(frozen=True)
@@ -237,13 +229,3 @@ class Deviations:
     fourths: Floats
     low: Floats
     high: Floats
-
-    def __add__(self, other: Deviations) -> Deviations:
-        return Deviations(
-            self.totals + other.totals,
-            self.products + other.products,
-            self.cubes + other.cubes,
-            self.fourths + other.fourths,
-            np.minimum(self.low, other.low),
-            np.maximum(self.high, other.high),
-        )

@@ -189,13 +189,6 @@ class Joint:
         mean = mean_over_counts(weights, self.counts)
         return weights / mean, top + float(np.log(mean))
 
-    def rescaled(self, v: Floats, shift: float) -> Floats:
-        """Return the same point in the gauge in which every S is multiplied by e^shift."""
-        v = v.copy()
-        v[self.coordinates.u] += shift
-        v[self.coordinates.mu] *= np.exp(shift)
-        return v
-
     def spread(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return values of rows for all rows of the pool."""
         return self.base.spread(values)

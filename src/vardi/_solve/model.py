@@ -215,7 +215,7 @@ def _polished_in_engine(rows: EngineRows, few: JointFit, tol: float, max_iterati
         without = without[: len(own.coordinates)]
         without = (descend(own, without, held) if rows.families else stationary(own, without, held, tol=tol)).v
     _, shift = rows.weights(walk.v)
-    v, at = rows.rescaled(walk.v, shift), rows.coordinates
+    v, at = rows.coordinates.rescaled(walk.v, shift), rows.coordinates
     u = v[at.u] - rows.shift(v[at.theta])
     solution = replace(few.solution, u=u, point=v, weights=None, iterations=walk.iterations)
     return replace(few, solution=replace(solution, residual=walk.at.residual, step=walk.step), alone=without)
@@ -294,7 +294,7 @@ def _solution(joint: Joint, walk: Walk, groups: Integers) -> Solution:
     """Return the solution in the gauge in which weights have mean 1, with u on the user's scale."""
     at = joint.coordinates
     weights, shift = joint.weights(walk.v)
-    v = joint.rescaled(walk.v, shift)
+    v = joint.coordinates.rescaled(walk.v, shift)
     rows = joint.rows_at(v[at.theta])
     u = v[at.u] - joint.shift(v[at.theta])
     gap, cut = _gap(rows, u, groups)

@@ -32,14 +32,10 @@ class ExpressionColumns:
 
     def times(self, column: nw.Expr | float) -> ExpressionColumns:
         """Return the rows times a column."""
-        if isinstance(column, float) and column == 1.0:
-            return self
         return ExpressionColumns({place: term * column for place, term in self.terms.items()}, self.width)
 
     def shifted(self, numbers: Floats) -> ExpressionColumns:
         """Return the columns with a number added to each."""
-        if not numbers.any():
-            return self
         terms = {place: term + float(numbers[place]) for place, term in self.terms.items()}
         return ExpressionColumns(terms, self.width)
 
@@ -79,9 +75,8 @@ class ExpressionBlock:
 
     def gram(self, columns: ExpressionColumns, others: ExpressionColumns) -> PendingSums:
         """Ask for the sums of products."""
-        products: dict[Place, nw.Expr] = {
-            (i, j): a * b for i, a in columns.terms.items() for j, b in others.terms.items()
-        }
+        left, right = columns.terms, others.terms
+        products: dict[Place, nw.Expr] = {(i, j): left[i] * right[j] for i in left for j in right}
         return self._ask(products, (columns.width, others.width))
 
     def square(self, columns: ExpressionColumns, weights: nw.Expr | float = 1.0) -> PendingSums:
@@ -95,9 +90,7 @@ class ExpressionBlock:
         own = self.part.only(k, nw.lit(1.0))
         return column * 0.0 if own is None else column * own
 
-    def _ask(
-        self, terms: Mapping[tuple[int, ...], nw.Expr], shape: tuple[int, ...], *, symmetric: bool = False
-    ) -> PendingSums:
+    def _ask(self, terms: Mapping[Place, nw.Expr], shape: Place, *, symmetric: bool = False) -> PendingSums:
         self.terms.extend(self.part.times_count(term) for term in terms.values())
         return PendingSums(shape, tuple(terms), symmetric)
 

@@ -60,15 +60,14 @@ class Last:
         factor = np.ones(len(coordinates))
         factor[coordinates.mu] = np.exp(-shift)
         square, sums = factor[:, None] * factor, self.sums
-        return JointSums(
-            sums.inverse * float(np.exp(-shift)),
-            sums.log_mass + self.n * shift,
-            sums.x * factor,
-            sums.gram * square,
-            sums.own,
-            sums.curvature * square,
-            sums.information * square,
-            sums.positive,
+        return replace(
+            sums,
+            inverse=sums.inverse * float(np.exp(-shift)),
+            log_mass=sums.log_mass + self.n * shift,
+            x=sums.x * factor,
+            gram=sums.gram * square,
+            curvature=sums.curvature * square,
+            information=sums.information * square,
         )
 
 
@@ -179,13 +178,6 @@ class EngineRows:
     def weights(self, v: Floats) -> tuple[Floats, float]:
         """Return no weights, which stay in the engine, and the log of the scale at which they have mean 1."""
         return np.empty(0), float(np.log(self.joint_sums(v, objective=False).inverse / self.model.n))
-
-    def rescaled(self, v: Floats, shift: float) -> Floats:
-        """Return the same point in the gauge in which every S is multiplied by e^shift."""
-        v = v.copy()
-        v[self.coordinates.u] += shift
-        v[self.coordinates.mu] *= np.exp(shift)
-        return v
 
     def joint_sums(self, v: Floats, *, objective: bool = True) -> JointSums:
         """Return all sums at v: a query for each part, unless the last point differs only in the gauge.

@@ -335,14 +335,6 @@ class EngineMoments:
         against[self.coordinates.epsilon] = np.outer(self.point.weight_of_epsilon, found[-1])
         return Moments(found[0], against)
 
-    def deviations(
-        self, functions: Sequence[EngineFunction], eta: Floats, b: Floats, centres: Floats | None = None
-    ) -> Deviations:
-        """Return sums of powers and products of phi minus centres of shape (K, m), within samples; b[u] by default."""
-        return self.deviations_of(
-            self.influence(functions, eta, b), b[self.coordinates.u] if centres is None else centres
-        )
-
     def deviations_of(self, influence: EngineValues, centres: Floats, *, joint: bool = True) -> Deviations:
         """Return sums of powers and, if asked for (else NaN), of products of influence values minus centres."""
         K, m = self.coordinates.samples, len(influence.eta)

@@ -17,7 +17,7 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from vardi._inputs.engine.part import OMEGA, PREFIX, Change, Part
+from vardi._inputs.engine.part import OMEGA, PREFIX, Part
 from vardi._rows.engine.expressions import ExpressionBlock, ExpressionColumns, PendingSums
 from vardi._rows.engine.model import EngineFamily, EngineKnown, EngineModel, omega_column
 from vardi._types import Floats, Integers
@@ -64,16 +64,6 @@ class EnginePoint:
         for columns in self.stages:
             frame = frame.with_columns(**columns) if columns else frame
         return frame
-
-    @property
-    def change(self) -> Change:
-        """The step that adds the columns to a frame."""
-        return self
-
-    @property
-    def mass(self) -> nw.Expr:
-        """S."""
-        return nw.col(MASS)
 
     @property
     def weight(self) -> nw.Expr:
