@@ -12,11 +12,10 @@ from scipy import sparse
 from vardi._estimate.tangent import Tangent
 from vardi._inputs.pool import Name
 from vardi._machine.threads import map_blocks, sum_blocks
-from vardi._rows.dependent import DependentRows
 from vardi._rows.grouping import membership, sums_by_code
 from vardi._rows.patches import Patch, Patches
 from vardi._rows.shares import edges_below, shares_of
-from vardi._rows.weighted import Weighed
+from vardi._rows.measure import Measure, weighed
 from vardi._types import Floats, Integers
 
 
@@ -32,13 +31,13 @@ class Labels:
     """
 
     def __init__(self, influence: Tangent, names: Sequence[Name]) -> None:
-        self.influence, rows, strata = influence, influence.rows, influence.strata
+        self.influence, rows, measure = influence, influence.rows, influence.measure
         self.sampled = np.flatnonzero(influence.sampled)
         self.names, self.K = [names[k] for k in self.sampled.tolist()], len(self.sampled)
         self.sizes: Floats = rows.sizes[self.sampled]
         all_sampled = len(influence.sampled) == self.K
-        self.source: Integers = strata.source if all_sampled else np.searchsorted(self.sampled, strata.source)
-        self.counts: Floats = strata.counts
+        self.source: Integers = measure.source if all_sampled else np.searchsorted(self.sampled, measure.source)
+        self.counts: Floats = measure.counts
         self.is_collapsed = rows.inverse is not None
 
     @cached_property
@@ -138,14 +137,14 @@ class Labels:
     @property
     def depend(self) -> bool:
         """Whether rows depend on one another."""
-        return isinstance(self.influence.strata, DependentRows)
+        return self.influence.measure.rows.is_in_units
 
     def by_units(self, h: Floats) -> Any:
         """Return a function from the correction for fitted coordinates to the covariance of the features' scores."""
         if not self.depend:
             return None
         residual = (self.source[:, None] == np.arange(self.K)) - self.P[self.kind]
-        values = Weighed((h[:, :, None] * residual[:, None, :]).reshape(len(h), -1))
+        values = weighed((h[:, :, None] * residual[:, None, :]).reshape(len(h), -1))
         return lambda through: covariance_by_units(self.influence.measure, values, self._placed(through))
 
     def _placed(self, through: Floats) -> Floats:
@@ -220,7 +219,7 @@ class Cells:
         return _without_diagonals(sum_blocks(block, len(labels.P), labels.K, sums=found.size))
 
 
-def covariance_by_units(measure: Any, functions: Any, b: Floats) -> tuple[Floats, float]:
+def covariance_by_units(measure: Measure, functions: Any, b: Floats) -> tuple[Floats, float]:
     """Return the covariance of scores of rows that depend on one another, and its degrees of freedom."""
     spread = measure.spread(measure.influence(functions, np.zeros(b.shape[1]), b))
     return spread.covariance * measure.n**2, float(spread.freedom.sum(axis=0).min())

@@ -258,7 +258,7 @@ def check_engine_biases(
         h = labels.features(list(varying.values()), features)
         sums = labels.score(h)
         by_units = (
-            (lambda through: covariance_by_units(labels.at, labels.scores(h), placed(through))) if depend else None
+            (lambda through: covariance_by_units(labels.measure, labels.scores(h), placed(through))) if depend else None
         )
         statistic, pvalues, df = _tested(sums.residual, sums.information, sums.cross, solve, by_units)
     if not reason and math.isnan(pvalues[-1]):

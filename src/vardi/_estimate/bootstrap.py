@@ -273,7 +273,7 @@ def _of_groups(
     single = is_function(statistic)
     names = tuple(name_of(one) for one in ([statistic] if single else statistic))
     functions = held.matrix([statistic] if single else statistic)
-    value = sums.at.mean(functions)
+    value = held.tangent.measure.mean(functions)
     return _gathered(draws(), held, names, value[0] if single else value, n, level, kind, functions)
 
 
@@ -327,7 +327,7 @@ def _measure(held: Any, statistic: Any, plan: Plan) -> Measure:
 def _means(held: Any, statistic: Any, plan: Plan) -> Measure:
     single, names, columns = _columns(held, statistic)
     influence = held.tangent
-    mass = influence.weights * influence.strata.counts
+    mass = influence.weights * influence.counts
     total = influence.n
     value = np.array([mass @ column / total for column in columns])
     functions = np.column_stack(columns)

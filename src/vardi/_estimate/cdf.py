@@ -18,7 +18,7 @@ from vardi._machine.threads import sum_blocks
 from vardi._rows.grouping import membership, sums_by_code
 from vardi._rows.shares import Shares, edges_below, shares_of
 from vardi._rows.steps import StepInfluence
-from vardi._rows.weighted import WeightedRows
+from vardi._rows.measure import Measure
 from vardi._types import Floats, Integers
 from vardi.biases._values import as_array, as_numbers
 from vardi.errors import MismatchError
@@ -233,7 +233,7 @@ class PoolSteps:
 
     Parameters
     ----------
-    rows : WeightedRows
+    rows : Measure
         The rows at the solution.
     values : ndarray of shape (n,)
         The function.
@@ -245,7 +245,7 @@ class PoolSteps:
 
     def __init__(
         self,
-        rows: WeightedRows,
+        rows: Measure,
         values: Floats,
         inside: NDArray[np.bool_] | None = None,
         shares: Shares | None = None,
@@ -254,7 +254,7 @@ class PoolSteps:
         if shares is not None:
             self._shares, self._total = shares, rows.n
             return
-        mass = rows.weights * rows.strata.counts
+        mass = rows.weights * rows.counts
         kept = slice(None) if rows.inside is None else rows.inside
         kept = kept if inside is None else inside
         self._total = rows.n if inside is None else float(mass[inside].sum())
@@ -314,10 +314,9 @@ class PoolSteps:
         rows = self._rows
         r = rows.weights if self._inside is None else rows.weights * self._inside * (rows.n / self._total)
         cell = edges_below(self._values, grid)
-        few = rows.entries() if len(rows.coordinates) > len(grid) else None
-        if few is not None or len(rows.coordinates) <= len(grid):
-            X, Q = rows.seen() if few is None else (few, few)
-            by_cell = _by_cell(X, r, rows.strata.counts, cell, len(grid) + 1)
+        if len(rows.coordinates) <= len(grid):
+            X, Q = rows.seen()
+            by_cell = _by_cell(X, r, rows.counts, cell, len(grid) + 1)
             b = tangent.jacobian.solve((np.cumsum(by_cell, axis=0)[:-1] - value[:, None] * by_cell.sum(axis=0)).T)
             influence = StepInfluence(r, cell, Q, value, b)
         else:

@@ -211,7 +211,7 @@ class Estimate:
             return self
         assert self.influence is not None
         measure = self.influence.measure
-        found = measure.among(holds.holds, base.holds)
+        found = measure.events_within(holds.holds, base.holds)
         if found is None:
             return self
         spread = self.influence.spread()

@@ -17,6 +17,7 @@ import numpy as np
 
 from vardi._estimate.resampling import Kind
 from vardi._rows.engine.groups import GroupSums
+from vardi._rows.measure import Measure
 from vardi._solve.joint import At
 from vardi._solve.parameters import held_of
 from vardi._solve.refit import Refit
@@ -39,28 +40,29 @@ class GroupRefits:
     """
 
     def __init__(self, held: Any, sums: GroupSums, kind: Kind) -> None:
-        self.held, self.sums, self.kind = held, sums, kind
-        self.sizes, self.point = sums.at.sizes, sums.at.point.v
+        self.held, self.sums, self.kind, self.rows = held, sums, kind, held.joint
+        self.measure: Measure = held.tangent.measure
+        self.sizes, self.point = self.measure.sizes, held.point
         self.idle = np.flatnonzero(self.sizes == 0)
-        self.jacobian = At.of(sums.rows, self.point, held_of(sums.rows)).jacobian
+        self.jacobian = At.of(self.rows, self.point, held_of(self.rows)).jacobian
 
     def __call__(self, rng: np.random.Generator) -> tuple[Floats, Floats] | Refit:
         """Return means and log normalisers of a draw, or an unsolved refit if it has no fit."""
-        sums, at = self.sums, self.sums.at.coordinates
-        likelihood, moments = sums.drawn(self._times(rng))
+        at, drawn = self.measure.coordinates, self.sums.answers.drawn(self._times(rng))
+        likelihood = drawn.likelihood
         here = At(self.point, likelihood, self.sizes, at, held=-1)
         gradient = here.gradient.copy()
         gradient[at.epsilon] -= rng.standard_normal(at.uncertain)  # known values with an error are drawn anew
         delta = -self.jacobian.solve(gradient)
-        if not delta @ likelihood.gram @ delta <= LONG**2 * sums.at.n:
+        if not delta @ likelihood.gram @ delta <= LONG**2 * self.measure.n:
             return Refit(None, labels=(self.held.solution.cut[self.sizes > 0] > 0).astype(np.int64))
-        total = moments.total - delta @ moments.against
+        total = drawn.total - delta @ drawn.against
         one = len(total) - 1 - len(self.idle)
         return total[:one] / total[one], self._log_omegas(here, delta, total, one)
 
     def _log_omegas(self, here: At, delta: Floats, total: Floats, one: int) -> Floats:
         """Return the log means of the biases; for one with parameters, from the rows of its sample."""
-        at, rows = here.coordinates, self.sums.rows
+        at, rows = here.coordinates, self.rows
         theta = self.point[at.theta] + delta[at.theta]
         with np.errstate(divide="ignore", invalid="ignore"):
             found = np.log(here.sums.x[at.u] - here.sums.gram[at.u] @ delta) - self.point[at.u]
@@ -71,7 +73,7 @@ class GroupRefits:
 
     def _times(self, rng: np.random.Generator) -> Floats:
         """Return how often each group counts, rescaled so that each sample keeps its size."""
-        source, counts, unit = self.sums.source, self.sums.counts, self.sums.unit
+        source, counts, unit = self.sums.answers.source, self.sums.answers.counts, self.sums.unit
         units = int(unit.max()) + 1
         if self.kind == "bayesian":
             drawn = rng.standard_exponential(units)

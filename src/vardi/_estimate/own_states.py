@@ -14,8 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from vardi._estimate.tangent import Influence, Tangent
-from vardi._machine.threads import map_blocks
-from vardi._rows.patches import LinearInfluence
+from vardi._rows.measure import Functions
 from vardi._types import Floats
 
 CLOSE = 1e-6  # relative difference of sums of squares below which it has lost too many digits
@@ -74,17 +73,6 @@ class OwnStates:
 
     def influence(self) -> Influence:
         r"""Return the influence on each :math:`\log\Omega_k`: :math:`\phi_i = t_i - r_i + b'p_i`."""
-        b, measure = self._b, self.tangent.measure
-        entries = measure.entries()
-        if entries is not None:
-            values: Any = LinearInfluence(entries, measure.weights, np.diag(self.factors) + b)
-        else:
-            values, weights = measure.mix(b), measure.weights
-            own, _ = measure.seen()
-
-            def block(part: slice) -> None:
-                values[part] += own[part] * self.factors - weights[part, None]
-
-            for _ in map_blocks(block, *values.shape):
-                pass
-        return Influence(measure.whole, values, b, approximate=self.tangent.approximate)
+        own = np.diag(self.factors)
+        functions = Functions((), len(own), lambda block, at: at.p @ own, weighed=True)
+        return self.tangent.moved_by(functions, np.ones(len(own)), self._b)

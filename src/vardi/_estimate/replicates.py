@@ -137,8 +137,7 @@ class _MemoryRows:
 
     def __init__(self, held: Any, kind: ReplicateKind, n: int, seed: Any, identity: str | None) -> None:
         self.measure, self.source, self.counts = held.tangent.measure, held.source, held.counts
-        solved = self.measure.rows  # in which truncated rows are a sample each
-        self.solved = solved.source if solved.inverse is None else self.source
+        self.solved = self.measure.arrays.source  # in which truncated rows are a sample each
         sizes, given, clusters = held.rows.sizes, held.dependence, _clusters(held)
         self.spread = np.sqrt(given.remaining)[self.source][:, None]
         # Where every sample is a single row, rows are drawn from the pool, with their biases.
@@ -157,9 +156,7 @@ class _MemoryRows:
         units = self.sizes if clusters is None else _units(clusters, self.stratum, len(self.sizes))
         self.law = Multipliers(kind, n, seed, units)
         self.steps = _Steps(held, self.law)
-        x, q = self.measure.rows.beside(self.measure.v)
-        p = self.measure.coordinates.parameters
-        self.own = self.measure.rows.spread(x[:, :p] - q[:, :p])  # gradient in theta of the row's own bias
+        self.own = self.measure.own_gradients
 
     def weights(self, replicates: range) -> tuple[Floats, Floats]:
         """Return the weights of replicates, with mean 1, and the standard deviation of x'delta in each."""

@@ -199,7 +199,7 @@ def make_plan(held: Any, groups: Integers | None, *, of_rows: bool, functions: A
         cells = given.strata
     if groups is None and given.in_units:
         effective = effective_rows(held, functions) if given.order is not None else None
-        groups, parts = held.tangent.strata.drawn(effective)
+        groups, parts = held.tangent.measure.strata.drawn(effective)
     return Plan(rows, held.source, held.counts, rows.inverse, groups, parts, cells, given.remaining)
 
 

@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 
 from vardi._estimate.estimates import ROUNDING, Estimate, Estimates
 from vardi._estimate.intervals import REFUSED, Declared, Law, Share, Student
-from vardi._rows.contract import Coordinates, Evenness, Means, Sums
+from vardi._rows.contract import Evenness, Sums
+from vardi._rows.measure import Measure, Values, nothing
 from vardi._rows.variance import Spread
 from vardi._solve.laplacian import Laplacian, restricted
 from vardi._types import Floats, Integers
@@ -33,33 +34,6 @@ from vardi._types import Floats, Integers
 LIGHT = 15.0  # kurtosis of influence values up to which no tail is heavy enough to matter
 SETTLED = 50.0  # degrees of freedom rarely reached if the variance is infinite: the kurtosis then grows like n
 FIXED = 1e-10  # error relative to that without known values, below which these fix a mean
-
-
-class Measure(Protocol):
-    """Rows at a solution, in memory or in an engine, with functions and influence values in a form of their own."""
-
-    sizes: Floats
-    n: float
-    recorded_by: tuple[str, ...]
-
-    @property
-    def whole(self) -> Measure: ...
-    @property
-    def coordinates(self) -> Coordinates: ...
-    @property
-    def evenness(self) -> Evenness: ...
-    def mean(self, functions: Any) -> Floats: ...
-    def means(self, functions: Any) -> Means: ...
-    def evenness_of(self, holds: Any) -> Evenness: ...
-    def holds(self, functions: Any, j: int) -> Any: ...
-    def range(self, functions: Any, j: int) -> tuple[float, float]: ...
-    def among(self, holds: Any, base: Any) -> tuple[float, float, Evenness] | None: ...
-    def squares(self, functions: Any, eta: Floats) -> Floats: ...
-    def against(self, functions: Any, eta: Floats) -> Floats: ...
-    def influence(self, functions: Any, eta: Floats, b: Floats) -> Any: ...
-    def covariance(self, influence: Any) -> Floats: ...
-    def spread(self, influence: Any, *, joint: bool = True) -> Spread: ...
-    def tail(self, influence: Any, j: int) -> float: ...
 
 
 class Solver(Protocol):
@@ -135,8 +109,8 @@ class Influence:
     ----------
     measure : Measure
         The rows.
-    values : Any
-        phi of each row and estimate, in the language of the rows: an array of shape (n, m) in memory.
+    values : Values
+        phi of each row and estimate, as formulas.
     b : ndarray of shape (d, m)
         What the rows move through each coordinate of the point.
     outside : mapping from a name to ndarray of shape (m,)
@@ -146,7 +120,7 @@ class Influence:
     """
 
     measure: Measure
-    values: Any
+    values: Values
     b: Floats
     outside: Mapping[Hashable, Floats] = field(default_factory=dict)
     approximate: bool = False
@@ -212,7 +186,7 @@ class Tangent:
         Whether biases were learned from the same rows, which J ignores.
     """
 
-    def __init__(self, measure: Any, jacobian: Solver, hessian: Hessian, *, approximate: bool = False) -> None:
+    def __init__(self, measure: Measure, jacobian: Solver, hessian: Hessian, *, approximate: bool = False) -> None:
         self.measure, self.jacobian, self.hessian, self.approximate = measure, jacobian, hessian, approximate
 
     @property
@@ -238,13 +212,10 @@ class Tangent:
         values = self.measure.influence(functions, eta, b)
         return Influence(self.measure.whole, values, b, approximate=self.approximate)
 
-    def of_coordinates(self, directions: Floats, functions: Any) -> Influence:
-        """Return the influence on linear functions of the point itself, given by directions of shape (d, m).
-
-        ``functions`` are m functions that are zero on every row, in the form that the measure takes.
-        """
+    def of_coordinates(self, directions: Floats) -> Influence:
+        """Return the influence on linear functions of the point itself, given by directions of shape (d, m)."""
         b = -self.n * self.jacobian.solve(directions)
-        return self.moved_by(functions, np.zeros(directions.shape[1]), b)
+        return self.moved_by(nothing(directions.shape[1]), np.zeros(directions.shape[1]), b)
 
     def estimates(self, functions: Any, level: float, declared: Sequence[bool] = ()) -> Estimates:
         """Return the expectations of functions; ``declared`` marks expressions without a column."""
@@ -282,11 +253,12 @@ class Tangent:
         error = np.sqrt(naive) / self.n
         return np.asarray((error > 0) & np.isfinite(error) & (spread.stderr <= FIXED * error))
 
-    def apart(self, name: Hashable, value: float, stderr: float, nothing: Any, level: float) -> Estimate:
-        """Return a number measured independently of the rows; ``nothing`` is a function that is zero on all of them."""
-        b = np.zeros((len(self.measure.coordinates), 1))
-        zero = self.measure.whole.influence(nothing, np.zeros(1), b)
-        influence = Influence(self.measure.whole, zero, b, {name: np.array([stderr])})
+    def apart(self, name: Hashable, value: float, stderr: float, level: float) -> Estimate:
+        """Return a number measured independently of the rows."""
+        whole = self.measure.whole
+        b = np.zeros((len(whole.coordinates), 1))
+        zero = whole.influence(nothing(1), np.zeros(1), b)
+        influence = Influence(whole, zero, b, {name: np.array([stderr])})
         return Estimate(value, stderr, level, influence=influence)
 
     def ratios(self, functions: Any, level: float) -> Estimates:
@@ -311,7 +283,7 @@ class Tangent:
     def _evenness(self, functions: Any) -> Evenness:
         """Return how evenly the weights are spread over the rows on which the last function is 1."""
         holds = self.measure.holds(functions, -1)
-        found = self.measure.among(holds, holds)
+        found = self.measure.events_within(holds, holds)
         assert found is not None
         return found[2]
 
@@ -343,11 +315,6 @@ class Tangent:
         return self.hessian.laplacian
 
     @property
-    def strata(self) -> Any:
-        """Sample and count of each row of the pool."""
-        return self.measure.strata
-
-    @property
     def weights(self) -> Floats:
         """Weight r_i of each row of the pool."""
         return self.measure.weights
@@ -357,14 +324,10 @@ class Tangent:
         """Weight of each row as it was solved."""
         return self.measure.row_weights
 
-    def of(self, values: Any) -> tuple[Floats, Floats]:
-        """Return eta (m,) and phi (n, m) for functions f of shape (n, m)."""
-        eta, influence = self.influence(values)
-        return eta, influence.values
-
-    def covariance(self, phi: Floats) -> Floats:
-        """Return the covariance of the estimates with influence values phi."""
-        return self.measure.covariance(phi)
+    @property
+    def counts(self) -> Floats:
+        """How many rows each row of the pool stands for."""
+        return self.measure.counts
 
 
 def estimates_of(values: Floats, influence: Influence, level: float = 0.95) -> Estimates:

@@ -13,7 +13,8 @@ from vardi._estimate.estimates import Estimates
 from vardi._estimate.intervals import Declared, Law, Share, Student
 from vardi._estimate.tangent import Influence, Tangent
 from vardi._inputs.pool import Name
-from vardi._machine.threads import sum_blocks
+from vardi._rows.columns import Block
+from vardi._rows.measure import Functions, as_functions
 from vardi._rows.variance import Spread
 from vardi._types import Floats
 from vardi.errors import MismatchError
@@ -254,68 +255,56 @@ def by_samples(columns: Sequence[Column]) -> dict[tuple[int, ...], list[int]]:
     return found
 
 
-def describe(
-    influence: Tangent,
-    columns: Sequence[Column],
-    sizes: Mapping[Name, float],
-    laws: Any = None,
-    slopes: Callable[[Influence], Floats] | None = None,
-    most_slopes: int = 0,
-) -> tuple[ColumnFacts, ...]:
-    """Return the facts about columns in memory.
-
-    Parameters
-    ----------
-    influence : Influence
-        How rows move estimates.
-    columns : sequence of Column
-        With a value for each row.
-    sizes : mapping
-        Rows of each bias, by name.
-    laws : ndarray or csr_array of shape (n, K), optional
-        The probability of each row under each bias; for gains.
-    slopes, most_slopes : callable, int
-        Returns how far wrong biases move estimates, for how many columns; for none by default.
-    """
-    facts: list[ColumnFacts] = []
-    for j, column in enumerate(columns):  # each alone: of several, copies and influence values are larger than caches
-        exponent = _exponent(column.values)
-        values = (np.ldexp(column.values, -exponent) if exponent else column.values)[:, None]
-        own = slopes if j < most_slopes and not column.category_of else None
-        sums = _sums(influence, values, np.empty((len(values), 0)) if laws is None else laws, own)
-        facts += sums.facts([column], sizes, [exponent])
-    return tuple(facts)
-
-
-def _exponent(values: Floats) -> int:
+def exponent_of(values: Floats) -> int:
     """Return the power of two to divide values by, so that no square overflows or underflows."""
     exponent = int(np.frexp(max(-float(values.min()), float(values.max())))[1])
     return exponent if abs(exponent) > EXTREME else 0
 
 
-def _sums(influence: Tangent, f: Floats, laws: Any, slopes: Callable[[Influence], Floats] | None) -> ColumnSums:
-    counts, weights, n = influence.strata.counts, influence.weights, influence.n
-    inside = influence.measure.inside
-    estimates, spread = influence.measured(f, 0.95)
+def column_sums(
+    tangent: Tangent,
+    given: Any,
+    laws: Functions | None = None,
+    slopes: Callable[[Influence], Floats] | None = None,
+) -> ColumnSums:
+    """Return the sums that describe functions, wherever the rows are.
+
+    Parameters
+    ----------
+    tangent : Tangent
+        How rows move estimates.
+    given : functions
+        In the form that the measure takes.
+    laws : Functions, optional
+        The weight of each row under each bias; for gains.
+    slopes : callable, optional
+        Returns how far wrong biases move estimates.
+    """
+    measure, functions = tangent.measure, as_functions(given)
+    estimates, spread = tangent.measured(functions, 0.95)
     assert estimates.influence is not None
-    phi, mean = estimates.influence.values, estimates.values
+    phi, mean, n = estimates.influence.values, estimates.values, tangent.n
 
-    def block(part: slice) -> Floats:
-        own, values, law = f[part], phi[part], laws[part].T
-        rows = counts[part]
-        recorded, mass = rows if inside is None else rows * inside[part], rows * weights[part]
-        size = np.full(own.shape[1], recorded.sum())
-        sums = (recorded @ own, size, mass @ np.square(own - mean) / n, mass @ np.abs(own) / n)
-        return np.vstack([*sums, law @ np.square(values), law @ values])
+    def question(block: Block) -> tuple[Floats, ...]:
+        at = measure.point.at(block)
+        f, inside = functions.of(block, at), measure.inside_of(block)
+        less = f - mean
+        sums = [block.sum(inside * f), block.sum(less * less * at.weight), block.sum(np.abs(f) * at.weight)]
+        if laws is None:
+            return *sums, block.sum(inside)
+        moved, tilts = block.let(phi.of(block)), block.let(laws.of(block, at))
+        return *sums, block.sum(inside), block.gram(tilts, moved), block.gram(tilts, moved * moved)
 
-    K = laws.shape[1]
-    sums = sum_blocks(block, len(f), f.shape[1], sums=(4 + 2 * K) * f.shape[1])
+    total, variance, size, rows, *within = measure.rows.total(question, 3 * functions.width)
+    gains = np.empty((0, functions.width))
+    if within:
+        gains = np.maximum(within[1] / n - (within[0] / n) ** 2, 0.0) / n**2
     return ColumnSums(
         debiased=estimates,
         rests_on=spread,
-        pooled=sums[0] / sums[1],
-        variance=sums[2],
-        size=sums[3],
-        within=np.maximum(sums[4 : 4 + K] - sums[4 + K :] ** 2, 0.0) / n**2,
+        pooled=total / rows,
+        variance=variance / n,
+        size=size / n,
+        within=gains,
         slopes=np.empty(0) if slopes is None else slopes(estimates.influence),
     )

@@ -14,41 +14,41 @@ from vardi._estimate.bias_check import BiasCheck, Features, untested
 from vardi._estimate.bias_test import check_engine_biases
 from vardi._estimate.bounds import Bounds
 from vardi._estimate.resampling import effective_rows
-from vardi._estimate.sensitivity.errors_of_biases import Errors
-from vardi._estimate.tangent import Hessian, Influence, Tangent
+from vardi._estimate.tangent import Hessian, Tangent
 from vardi._fit.capabilities import refusal
-from vardi._fit.engine_columns import EngineColumns, bias_at, known_functions, moved_mean
+from vardi._fit.engine_columns import EngineColumns
 from vardi._fit.engine_parts import EngineParts
 from vardi._fit.held import ONLY_KNOWN, Held, SomeSamples
 from vardi._fit.new_rows import weigh
 from vardi._fit.prepare import Prepared
+from vardi._inputs.dependence import Dependence
 from vardi._inputs.domains import By, bases, in_domains
 from vardi._inputs.engine.part import Part
 from vardi._inputs.engine.pool import LazyPool
 from vardi._inputs.frames.functions import bias_of, is_function, name_of
+from vardi._rows.arrays import Arrays
+from vardi._rows.columns import Block
 from vardi._rows.engine.among import EngineAmong
 from vardi._rows.engine.distribution import EngineDistribution
 from vardi._rows.engine.domains import EngineDomains, domains_of, is_in, missing_by_domain
 from vardi._rows.engine.draw import drawn_rows
-from vardi._rows.engine.functions import ONE, ZERO, EngineFunction, all_missing, compiled_functions
+from vardi._rows.engine.functions import ONE, EngineFunction, all_missing, compiled_functions
 from vardi._rows.engine.groups import GroupSums, sums_in_groups
-from vardi._rows.engine.joint import EngineRows
 from vardi._rows.engine.labels import EngineLabels
-from vardi._rows.engine.model import EngineKnown, EngineModel
+from vardi._rows.engine.model import EngineModel
 from vardi._rows.engine.moments import EngineMoments
-from vardi._rows.engine.sensitivity import common_slopes, slopes
 from vardi._rows.engine.weights import (
     overlap,
     pooled_means,
     probabilities_column,
     weights_column,
 )
+from vardi._rows.measure import Functions, Measure
+from vardi._rows.point import KnownMoments, Point, RowsAt
+from vardi._rows.queries import Queries
 from vardi._rows.series import batch_lengths
-from vardi._rows.weighted import WeightedRows
 from vardi._solve.identify import Verdict, judge
-from vardi._solve.joint import At
 from vardi._solve.model import JointFit
-from vardi._solve.parameters import held_of
 from vardi._types import Floats
 from vardi.errors import MissingValuesError, number_of_rows
 from vardi.errors._refusals import needs_rows, not_covered
@@ -83,8 +83,11 @@ class InEngine(Held):
 
     @cached_property
     def measure(self) -> EngineMoments:
-        """The frames at the solution."""
-        return EngineMoments(self.model, self.point) if self.some is None else self.some.tangent.measure
+        """The frames at the solution, for queries that are not yet questions of columns."""
+        measure = self.tangent.measure
+        if self.some is None:
+            return EngineMoments(self.model, measure.point)
+        return EngineAmong(self.model, measure.point, measure.recorded_by)
 
     @cached_property
     def tangent(self) -> Tangent:
@@ -93,9 +96,12 @@ class InEngine(Held):
             return self.some.tangent
         if self.is_plain:
             hessian = Hessian(self.rows, self.solution.u, self.groups)
-            return Tangent(self.measure, hessian, hessian)
-        hessian = Hessian(self.joint.rows_at(self.theta), self.solution.u, self.groups)
-        return Tangent(self.measure, At.of(self.joint, self.point, held_of(self.joint)).jacobian, hessian)
+            return Tangent(self._measure(self.model, self.point), hessian, hessian)
+        return self.tangent_at(self._measure(self.model, self.point), self.joint, self.point)
+
+    def _measure(self, model: EngineModel, v: Floats) -> Measure:
+        """Return the frames with their weights at a point, which has weights of mean 1."""
+        return Measure(Queries(model.parts, model.sizes, model.dependence), Point(model.model, v))
 
     # Weights
 
@@ -132,8 +138,10 @@ class InEngine(Held):
 
     def log_means(self) -> Floats:
         """Return the log of the mean of each bias over the population, sampled or not."""
+        K = len(self.names)
+        biases = Functions((), K, lambda block, at: np.hstack([at.users_bias(k) for k in range(K)]))
         with np.errstate(divide="ignore"):
-            return np.log(self.measure.mean(self.bias_functions()))
+            return np.log(self.tangent.measure.mean(biases))
 
     def judge(self) -> Verdict:
         """Judge the overlap, measured by the weights."""
@@ -169,8 +177,9 @@ class InEngine(Held):
         """Return the same solution with the rows of some samples only."""
         self.require_joined_by_overlap()
         whole = self.whole
-        measure = EngineAmong(whole.measure, states, tuple(str(self.names[k]) for k in states))
-        if uncovered := measure.uncovered():
+        measure = Measure.among(whole.tangent.measure, states, tuple(str(self.names[k]) for k in states))
+        found = zip(self.names, measure.uncovered().tolist(), strict=True)
+        if uncovered := {str(name): int(count) for name, count in found if count}:
             said = listed(f"{number_of_rows(count)} of {name!r}" for name, count in uncovered.items())
             raise not_covered([self.names[k] for k in states], said, next(iter(uncovered)), ())
         tangent = Tangent(measure, whole.tangent.jacobian, whole.tangent.hessian)
@@ -200,33 +209,6 @@ class InEngine(Held):
     def is_declared(self, text: str) -> bool:
         """Return whether a text reads no column, so that it is its own mean."""
         return not bias_of(text, self.parts_asked[0].schema).columns
-
-    def nothing(self, m: int) -> list[EngineFunction]:
-        """Return m functions that are zero on every row."""
-        return [ZERO] * m
-
-    def bias_functions(self) -> list[EngineFunction]:
-        """Return the biases at the estimated parameters, on the user's scale."""
-        return [bias_at(self.measure, k) for k in range(len(self.names))]
-
-    def bias_influence(self) -> Influence:
-        r"""Return the influence on each :math:`\log\Omega_k`, through weights and through the bias's parameters."""
-        moved = np.zeros((len(self.model.coordinates), len(self.names)))
-        for k in self.model.families:
-            moved[:, k] = moved_mean(self.measure, k)
-        _, influence = self.tangent.influence(self.bias_functions(), moved)
-        return influence @ np.diag(np.exp(-self.log_omegas))
-
-    def log_omega_covariance(self) -> Floats:
-        """Return the covariance of the log normalisers, relative to the population."""
-        if not self.is_plain or not self.dependence.independent:
-            return self.bias_influence().covariance()
-        omegas = np.exp(self.log_omegas)
-        functions = self.bias_functions()
-        a = self.measure.against(functions, omegas)
-        squares = self.measure.squares(functions, omegas)
-        covariance = (squares + a.T @ self.tangent.hessian.solve(a)) / self.tangent.n**2
-        return np.asarray(covariance / np.outer(omegas, omegas))
 
     def pooled_means(self, functions: Sequence[EngineFunction]) -> Floats:
         """Return means over the pool, without weights."""
@@ -330,20 +312,16 @@ class InEngine(Held):
 
     @property
     def _without_known(self) -> EngineModel:
-        return dataclasses.replace(self.model, known=EngineKnown.none())
+        return dataclasses.replace(self.model, known=KnownMoments.none())
 
     def tangent_of(self, joint: Any, v: Floats) -> Tangent:
         """Return the tangent at another point of the same rows: of the distinct ones, if these are in memory."""
         weights, scale = joint.weights(v)
-        v, at = joint.coordinates.rescaled(v, scale), joint.coordinates
-        u = v[at.u] - joint.shift(v[at.theta])
-        hessian = Hessian(joint.rows_at(v[at.theta]), u, self.groups)
-        measure: Any
-        if self.summed_in_memory:
-            measure = WeightedRows(joint, v, weights, joint.source, joint.counts, self.dependence)
-        else:
-            measure = EngineMoments(self._model_of(joint), v)
-        return Tangent(measure, At.of(joint, v, held_of(joint)).jacobian, hessian)
+        v = joint.coordinates.rescaled(v, scale)
+        if not self.summed_in_memory:
+            return self.tangent_at(self._measure(self._model_of(joint), v), joint, v)
+        rows = Arrays(joint.base, joint.source, joint.counts, Dependence.none(len(joint.sizes)))
+        return self.tangent_at(Measure(rows, Point(joint.model, v, weights)), joint, v)
 
     def _model_of(self, joint: Any) -> EngineModel:
         """Return the model of joint rows, which may have no known values, all of them, or the masses of groups."""
@@ -351,29 +329,14 @@ class InEngine(Held):
             return joint.model
         if not joint.coordinates.known:
             return self._without_known
-        means, groups = joint.known.means, self.groups
-        assert groups is not None
-        masses = np.concatenate([[1.0 - means.sum()], means])
-        return EngineRows(self.model, lambda: self.joint).with_masses_of(groups, masses).model
+        if joint.known.by_sample is not None:
+            return dataclasses.replace(self.model, known=joint.known)
+        return self.model
 
-    def known_at(self, tangent: Tangent, joint: Any, v: Floats) -> tuple[Any, Floats]:
-        """Return the known functions at a point, and how the point moves their sums, for ``tangent_of``."""
-        if self.summed_in_memory:
-            return self.prepared.values_at(joint, v), self.prepared.moved_at(joint, v)
-        measure: EngineMoments = tangent.measure
-        functions = known_functions(measure, self.pool.declared)
-        moved = np.zeros((len(measure.coordinates), len(functions)))
-        for j, k in self.pool.declared.moving.items():
-            moved[:, j] = moved_mean(measure, k)
-        return functions, moved
-
-    def none_on_rows(self, m: int) -> Any:
-        """Return m functions that are zero on every row, for ``tangent_of``."""
-        return np.zeros((len(self.rows), m)) if self.summed_in_memory else self.nothing(m)
-
-    def measured_known(self) -> Floats:
-        """Return the means of the known functions under the weights."""
-        return self.measure.mean(known_functions(self.measure, self.pool.declared))
+    def known_on_rows(self, tangent: Tangent) -> Functions:
+        """Return the functions with known means, on the rows of a tangent."""
+        in_memory = isinstance(tangent.measure.rows, Arrays)
+        return self.known_functions(self.prepared.values if in_memory else self.pool.declared.function_columns)
 
     # Questions that take rows
 
@@ -394,9 +357,15 @@ class InEngine(Held):
             if given.series:
                 effective = effective_rows(self, None if statistic is None else self.matrix(statistics))
                 lengths = batch_lengths(self.rows.sizes, effective)
-        idle = [bias_at(self.measure, int(k)) for k in np.flatnonzero(self.rows.sizes == 0)]
-        functions = [*([] if statistic is None else self.matrix(statistics)), ONE, *idle]
-        return sums_in_groups(self.measure, functions, groups, seed, identity, self.names, lengths)
+        idle = np.flatnonzero(self.rows.sizes == 0).tolist()
+        asked = [] if statistic is None else self.matrix(statistics)
+
+        def make(block: Block, at: RowsAt) -> Floats:
+            own = [block.columns(asked)] if asked else []
+            return np.hstack([*own, at.weight * 0.0 + 1.0, *(at.users_bias(k) for k in idle)])
+
+        functions = Functions((), len(asked) + 1 + len(idle), make)
+        return sums_in_groups(self.tangent.measure, functions, groups, seed, identity, self.names, lengths)
 
     def parts(self, fit: Any) -> EngineParts:
         """Return what accounts of a fit need of its rows."""
@@ -419,20 +388,12 @@ class InEngine(Held):
             if self.alone is None:
                 return untested(ONLY_KNOWN)
             joint = self.joint.without_known()
-            point = self.alone[: len(joint.coordinates)]
-            tangent = self.tangent_of(joint, point)
-            point = tangent.measure.v if self.summed_in_memory else tangent.measure.point.v
+            tangent = self.tangent_of(joint, self.alone[: len(joint.coordinates)])
+            point = tangent.measure.point.v
         model = self._without_known
-        labels = EngineLabels(EngineMoments(model, point[: len(model.coordinates)]))
+        labels = EngineLabels(model, Point(model.model, point[: len(model.coordinates)]))
         functions = dict(zip(asked, self.matrix(list(asked.values())), strict=True)) if asked else {}
         return check_engine_biases(labels, tangent, self.names, functions, features=features)
-
-    def slopes(self, influence: Influence, errors: Errors) -> Floats:
-        """Return how far estimates move at worst, per unit of log Gamma."""
-        wrong = np.flatnonzero(self.rows.sizes > 0)[errors.wrong]
-        if errors.common:
-            return common_slopes(self.measure, influence.values, wrong.tolist())
-        return np.asarray(slopes(self.measure, influence.values)[wrong].sum(axis=0))
 
     def bounds(self, delta: float) -> Bounds:
         """Refuse: the constants are extremes over rows."""

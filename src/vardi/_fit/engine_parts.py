@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import narwhals as nw
 import numpy as np
 
 from vardi._estimate.cdf import Band, DebiasedCdf
 from vardi._facts.choice import IDENTIFIER, MISSING, MOST_NUMERIC, MOST_TEXT, by_reason, most_frequent, note_on
-from vardi._facts.columns import Column, ColumnFacts, ColumnSums, by_samples
+from vardi._facts.columns import Column
 from vardi._facts.fingerprint import Fingerprint
 from vardi._facts.parts import Given, Item, Result, WeightSums, WeightTable
 from vardi._fit.parts import MemoryParts
-from vardi._inputs.engine.part import PREFIX, Part, with_columns
 from vardi._inputs.frames.functions import is_function
 from vardi._inputs.pool import Name
 from vardi._rows.engine.binned import rows_by_text, values_in_bins, weights_in_bins
-from vardi._rows.engine.moments import DEVIATION, EngineMoments
 from vardi._rows.engine.weights import weights_by_sample
 from vardi._rows.shares import Shares, shares_of
 from vardi.biases._expressions import nodes
@@ -28,7 +25,6 @@ from vardi.errors._refusals import needs_rows
 if TYPE_CHECKING:
     from vardi._fit.sample import DebiasedSample
 
-VALUE = f"{PREFIX}column_{{}}"
 SLOPES = 400  # biases times columns up to which the effect of wrong biases on means is computed, by one query
 
 
@@ -111,45 +107,14 @@ class EngineParts(MemoryParts):
         apart, many = [name for name in texts if name not in whole], [name for name in asked if name not in found]
         return columns, apart, many, [name for name in whole if name not in (*many, *shown)]
 
-    def describe(
-        self, columns: Sequence[Column], *, gains: bool = False, slopes: bool = False
-    ) -> tuple[ColumnFacts, ...]:
-        """Query the estimates and, by one more query, sums of f and, for gains, of phi under each bias."""
-        found: dict[int, ColumnFacts] = {}
-        for states, places in by_samples(columns).items():
-            own, held = [columns[j] for j in places], self._held.of(states)
-            few = held.is_whole and len(own) * len(self._pool.names) <= SLOPES
-            facts = self._sums(held, own, gains=gains and held.is_whole, slopes=slopes and few)
-            found |= dict(zip(places, facts.facts(own, self._fit.sizes), strict=True))
-        return tuple(found[j] for j in range(len(columns)))
+    @property
+    def _most_slopes(self) -> int:
+        return SLOPES // len(self._pool.names)
 
-    def _sums(self, held: Any, columns: Sequence[Column], *, gains: bool, slopes: bool) -> ColumnSums:
-        at, sizes = held.measure, self._rows.sizes
-        functions = held.matrix([column.values for column in columns])
-        estimates, spread = held.tangent.measured(functions, 0.95)
-        m, n, K = len(functions), float(sizes.sum()), len(sizes) if gains else 0
-        recorded = float(sizes[list(held.states)].sum())
-        sums, nothing = np.zeros((3 + 2 * K, m)), np.zeros((len(sizes), m))
-        assert estimates.influence is not None
-        influence = estimates.influence.values
-        parts, both = at.together([*functions, *influence.functions])
-        functions, influence = both[:m], replace(influence, functions=both[m:])
-        for part in parts:
-            values = with_columns({VALUE.format(j): f(part) for j, f in enumerate(functions)})
-            phi = at.with_deviations(part, influence, nothing) if gains else None
-            laws = [part.times_count(at.point.users_bias(k) * at.point.weight) for k in range(K)]
-            terms = [_terms(at, part, j, float(estimates.values[j]), laws) for j in range(m)]
-            sums += part.sums([term for one in terms for term in one], at.point, values, phi).reshape(m, -1).T
-        total, omegas = sums / n, np.exp(self._held.log_omegas)[:K, None]
-        return ColumnSums(
-            debiased=estimates,
-            rests_on=spread,
-            pooled=sums[0] / recorded,
-            variance=total[1],
-            size=total[2],
-            within=np.maximum(total[3 + K :] / omegas - (total[3 : 3 + K] / omegas) ** 2, 0.0) / n**2,
-            slopes=held.slopes(estimates.influence, self._errors) if slopes else np.empty(0),
-        )
+    def _functions_of(self, held: Any, columns: Sequence[Column]) -> Iterator[tuple[list[Column], Any, list[int]]]:
+        """Yield all columns together: a query takes as long for several as for one."""
+        if columns:
+            yield list(columns), held.matrix([column.values for column in columns]), [0] * len(columns)
 
     def each(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         return [function(item) for item in items]  # an engine has threads of its own, and may take one query at a time
@@ -183,10 +148,3 @@ def _conditions(name: str, rows: Mapping[str | None, float]) -> list[Column]:
         others = nodes.And((known, others)) if None in shown else others
         own[f"{len(texts) - len(shown)} others"] = others
     return [Column(f"{name}: {kind}", nodes.to_text(node), category_of=name) for kind, node in own.items()]
-
-
-def _terms(at: EngineMoments, part: Part, j: int, eta: float, laws: Sequence[nw.Expr]) -> list[nw.Expr]:
-    """Return the terms to sum for a function: its own, and its influence values under each bias."""
-    f, phi, r = nw.col(VALUE.format(j)), nw.col(DEVIATION.format(j)), at.point.weight
-    own = [part.times_count(term) for term in (f, (f - eta) * (f - eta) * r, f.abs() * r)]
-    return [*own, *(law * phi for law in laws), *(law * phi * phi for law in laws)]

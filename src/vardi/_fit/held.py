@@ -5,20 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vardi._estimate.tangent import Tangent
+from vardi._estimate.tangent import Hessian, Influence, Tangent
 from vardi._fit.prepare import Prepared
 from vardi._inputs.pool import Name, Pool
+from vardi._rows.columns import Block, Kept
 from vardi._rows.dense import Dense
 from vardi._rows.draws import SharedPasses
+from vardi._rows.joint import mean_gradients
+from vardi._rows.measure import Functions, Measure
+from vardi._rows.point import RowsAt
+from vardi._solve.joint import JacobianAt
 from vardi._solve.model import JointFit
+from vardi._solve.parameters import held_of
 from vardi._solve.refit import Refit, refit_draws, refit_joint, refit_plain
 from vardi._types import Floats
 from vardi.errors import ImpossibleRowError, NotIdentifiableError
 from vardi.errors._texts import show
+
+if TYPE_CHECKING:
+    from vardi._estimate.sensitivity.errors_of_biases import Errors
 
 ONLY_KNOWN = (
     "only the known values determine the parameters of a bias, so the samples alone fit any column that they describe. "
@@ -135,6 +144,70 @@ class Held:
     def theta(self) -> Floats:
         """The parameters, as the solver has them."""
         return self.point[self.joint.coordinates.theta]
+
+    def tangent_at(self, measure: Measure, joint: Any, v: Floats) -> Tangent:
+        """Return the tangent at a point of the rows, given these with their weights there."""
+        at = joint.coordinates
+        hessian = Hessian(joint.rows_at(v[at.theta]), v[at.u] - joint.shift(v[at.theta]), self.groups)
+        jacobian = hessian if self.is_plain else JacobianAt(joint, v, held_of(joint))
+        return Tangent(measure, jacobian, hessian, approximate=self.is_learned)
+
+    def bias_functions(self) -> Functions:
+        r"""Return the functions :math:`\omega_k / \Omega_k` at the estimated parameters: all have the mean 1."""
+        logs = np.where(np.isfinite(self.log_omegas), self.log_omegas, 0.0)  # a bias that covers no row has no tilt
+        return Functions((), len(logs), lambda block, at: block.tilts(at, logs), weighed=True)
+
+    def bias_influence(self) -> Influence:
+        r"""Return the influence on each :math:`\log\Omega_k`, through weights and through the bias's parameters."""
+        moved = None
+        if self.joint.families:
+            moved = self.tangent.n * mean_gradients(self.joint, self.point)
+        return self.tangent.influence(self.bias_functions(), moved)[1]
+
+    def log_omega_covariance(self) -> Floats:
+        r"""Return :math:`\sum_i \pi_i^2 g_i g_i' + a'H^+a / n` (MBAR's form), which works for samples of a single row.
+
+        With parameters, known values, or rows that depend on one another, return that of the influence values.
+        """
+        if not self.is_plain or not self.dependence.independent:
+            return self.bias_influence().covariance()
+        tangent, functions, ones = self.tangent, self.bias_functions(), np.ones(len(self.names))
+        a, squares = tangent.measure.against(functions, ones), tangent.measure.squares(functions, ones)
+        return np.asarray((squares + a.T @ tangent.hessian.solve(a)) / tangent.n**2)
+
+    def known_functions(self, values: Kept) -> Functions:
+        """Return the functions with known means, of which ``values`` are kept; biases have the parameters of a point."""
+        moving, m = self.prepared.moving, len(self.prepared.known)
+
+        def make(block: Block, at: RowsAt) -> Floats:
+            columns = block.solved(values)
+            own = {j: at.users_bias(k) for j, k in moving.items()}
+            return np.hstack([own.get(j, columns[:, [j]]) for j in range(m)]) if own else columns
+
+        return Functions((), m, make)
+
+    def known_at(self, tangent: Tangent, joint: Any, v: Floats) -> tuple[Floats, Influence]:
+        """Return the means of the known functions at another point, and the influence on them."""
+        functions = self.known_on_rows(tangent)
+        eta, gradients = tangent.measure.mean(functions), mean_gradients(joint, v)
+        moved = np.zeros((len(joint.coordinates), len(eta)))
+        for j, k in self.prepared.moving.items():
+            moved[:, j] = tangent.n * eta[j] * gradients[:, k]
+        return tangent.influence(functions, moved)
+
+    def known_on_rows(self, tangent: Tangent) -> Functions:
+        """Return the functions with known means, for the rows of a tangent."""
+        raise NotImplementedError
+
+    def measured_known(self) -> Floats:
+        """Return the means of the known functions under the weights."""
+        return self.tangent.measure.mean(self.known_on_rows(self.tangent))
+
+    def slopes(self, influence: Influence, errors: Errors) -> Floats:
+        """Return how far estimates move at worst, per unit of log Gamma."""
+        from vardi._estimate.sensitivity.worst import slopes
+
+        return slopes(self.tangent.measure, influence, errors)
 
     def moved_known(self) -> Floats:
         """Return the known values, shifted within their errors as in the solution."""

@@ -39,7 +39,7 @@ def check_known(held: Any) -> KnownCheck | None:
     values, covariance, own_df = known.values, np.zeros((len(known), len(known))), np.full(len(known), np.inf)
     if alone is not None:
         tangent: Tangent = held.tangent_of(*alone)
-        values, influence = tangent.influence(*held.known_at(tangent, *alone))
+        values, influence = held.known_at(tangent, *alone)
         spread = influence.spread()
         covariance, own_df = spread.covariance, spread.df
     variances, least = np.diag(covariance), _least(held)
@@ -108,7 +108,7 @@ def _test_of_multipliers(held: Any) -> tuple[float, int]:
     at, v = held.joint.coordinates, held.point.copy()
     v[at.mu] = v[at.epsilon] = 0.0
     tangent = held.tangent_of(held.joint, v)
-    influence = tangent.of_coordinates(np.eye(len(at))[:, at.mu], held.none_on_rows(at.known))
+    influence = tangent.of_coordinates(np.eye(len(at))[:, at.mu])
     scale = At.of(held.joint, v, held_of(held.joint)).scale[at.mu]
     covariance = influence.covariance() * np.outer(scale, scale)
     values, vectors = np.linalg.eigh(covariance)

@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import sparse
 
 from vardi._estimate.cdf import PoolSteps
 from vardi._estimate.own_states import OwnStates
@@ -23,28 +22,24 @@ from vardi._inputs.kept import KeptRows
 from vardi._inputs.pool import Name, Pool
 from vardi._machine.memory import require_memory
 from vardi._rows import Rows
-from vardi._rows.blocks import ANSWER, Blocks
-from vardi._rows.dense import Dense
+from vardi._rows.arrays import Arrays
 from vardi._rows.joint import Joint
-from vardi._rows.weighted import Weighed, WeightedRows
+from vardi._rows.measure import Functions, Measure
+from vardi._rows.point import KnownMoments, Point
 from vardi._solve.identify import Verdict, judge
-from vardi._solve.joint import JacobianAt
 from vardi._solve.model import JointFit
 from vardi._solve.newton import newton
-from vardi._solve.parameters import held_of
 from vardi._types import Floats, Integers
 from vardi.biases import Bias
-from vardi.errors import ImpossibleRowError, MismatchError, MissingValuesError, TooLargeError, number_of_rows
+from vardi.errors import ImpossibleRowError, MismatchError, MissingValuesError, number_of_rows
 from vardi.errors._refusals import not_covered
 
 if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked for
     from vardi._estimate.bias_check import BiasCheck, Features
     from vardi._estimate.bounds import Bounds
-    from vardi._estimate.sensitivity.errors_of_biases import Errors
     from vardi._fit.parts import MemoryParts
     from vardi._rows.domains import RowDomains
 
-TILTS = 2**28  # rows times biases up to which a number for each is held at once
 
 
 class InMemory(ColumnsInMemory):
@@ -111,23 +106,20 @@ class InMemory(ColumnsInMemory):
         """The solution as a map from functions on rows to estimates."""
         if self.some is not None:
             return self.some.tangent
-        hessian = Hessian(self.rows, self.solution.u, self.groups)
-        if self.is_plain:
-            measure = WeightedRows(self.rows, self.solution.u, self.row_weights, *self.by_row)
-            return Tangent(measure, hessian, hessian, approximate=self.is_learned)
-        measure = WeightedRows(self.joint, self.point, self.row_weights, *self.by_row)
-        jacobian = JacobianAt(self.joint, self.point, held_of(self.joint))
-        return Tangent(measure, jacobian, hessian, approximate=self.is_learned)
+        return self.tangent_at(self._measure(self.joint, self.point, self.row_weights), self.joint, self.point)
+
+    def _measure(self, joint: Joint, v: Floats, weights: Floats) -> Measure:
+        """Return the rows of the pool with their weights at a point, which has weights of mean 1."""
+        rows = joint.base if joint.families else joint.base.settled(v[joint.coordinates.u])
+        return Measure(Arrays(rows, *self.by_row), Point(joint.model, v, weights))
 
     def among(self, states: tuple[int, ...]) -> InMemory:
         """Return the same solution with the rows of some samples only: weights are 0 on all others."""
-        from vardi._rows.among import RowsAmong
-
         self.require_joined_by_overlap()
         whole = self.whole
-        measure = RowsAmong(whole.tangent.measure, states, tuple(str(self.names[k]) for k in states))
-        if measure.uncovered.any():
-            rows = np.flatnonzero(measure.rows.spread(measure.uncovered))
+        measure = Measure.among(whole.tangent.measure, states, tuple(str(self.names[k]) for k in states))
+        if measure.uncovered().any():
+            rows = np.flatnonzero(measure.column(lambda at: at.share, 1)[:, 0] <= 0.0)
             raise self._not_covered(self.kept.positions[rows], states)
         tangent = Tangent(measure, whole.tangent.jacobian, whole.tangent.hessian, approximate=self.is_learned)
         return whole.with_rows_of(states, tangent)
@@ -147,10 +139,8 @@ class InMemory(ColumnsInMemory):
     def tangent_of(self, joint: Joint, v: Floats) -> Tangent:
         """Return the tangent at another point of the same rows."""
         weights, scale = joint.weights(v)
-        v, at = joint.coordinates.rescaled(v, scale), joint.coordinates
-        hessian = Hessian(joint.rows_at(v[at.theta]), v[at.u] - joint.shift(v[at.theta]), self.groups)
-        measure = WeightedRows(joint, v, weights, *self.by_row)
-        return Tangent(measure, JacobianAt(joint, v, held_of(joint)), hessian, approximate=self.is_learned)
+        v = joint.coordinates.rescaled(v, scale)
+        return self.tangent_at(self._measure(joint, v, weights), joint, v)
 
     @cached_property
     def weights(self) -> Floats:
@@ -184,19 +174,9 @@ class InMemory(ColumnsInMemory):
         return mass / mass.sum()
 
     def log_omega_covariance(self) -> Floats:
-        r"""Return :math:`\sum_i \pi_i^2 g_i g_i' + a'H^+a / n` (MBAR's form), which works for samples of a single row.
-
-        With parameters, known values, or rows that depend on one another, return that of the influence values.
-        """
-        if not self.is_plain or not self.dependence.independent:
-            return self.bias_influence().covariance()
-        if self._own_states is not None:
-            return self._own_states.covariance()
-        tangent, functions = self._tilted
-        ones = np.ones(len(self.names))
-        a = tangent.measure.against(functions, ones)
-        squares = tangent.measure.squares(functions, ones)
-        return np.asarray((squares + a.T @ tangent.hessian.solve(a)) / tangent.n**2)
+        """Return the covariance of the log normalisers; from the gram of the solution, if every state has a sample."""
+        own = self._own_states
+        return super().log_omega_covariance() if own is None or not self.dependence.independent else own.covariance()
 
     def check_biases(self, asked: Mapping[str, Any], features: Features) -> BiasCheck:
         """Test the declared biases by overlap alone, without known values."""
@@ -253,22 +233,16 @@ class InMemory(ColumnsInMemory):
                 u[states] = newton(part, np.where(states, u, -np.inf)).u[states]
         weights, shift = self.rows.weights(u)
         hessian = Hessian(self.rows, u + shift, self.groups)
-        return Tangent(WeightedRows(self.rows, u + shift, weights, *self.by_row), hessian, hessian)
+        plain = Joint(self.rows, {}, KnownMoments.none())
+        return Tangent(self._measure(plain, u + shift, weights), hessian, hessian)
 
     def judge(self) -> Verdict:
         """Judge the overlap, measured by the weights."""
         return judge(self.rows, self.names, self.masses)
 
     def bias_influence(self) -> Influence:
-        r"""Return the influence on each :math:`\log\Omega_k`, through weights and through the bias's parameters."""
-        moved = None
-        if self.joint.families:
-            moved = self.tangent.n * self.joint.mean_gradients(self.point)
-        if self._own_states is not None and not self._are_too_many:
-            self._require_room()
-            return self._own_states.influence()
-        tangent, functions = self._tilted
-        return tangent.influence(functions, moved)[1]
+        r"""Return the influence on each :math:`\log\Omega_k`; from the solution, if every state has a sample."""
+        return super().bias_influence() if self._own_states is None else self._own_states.influence()
 
     @cached_property
     def _own_states(self) -> OwnStates | None:
@@ -276,101 +250,15 @@ class InMemory(ColumnsInMemory):
         alone = self.is_plain and self.is_whole and bool(self.rows.sizes.all())
         return OwnStates(self.tangent) if alone and not callable(self.tangent.sums.gram) else None
 
-    @property
-    def _are_too_many(self) -> bool:
-        """Whether a number for each row and bias is too much to hold, but their sums are not."""
-        K, most = len(self.names), ANSWER if isinstance(self.rows, Blocks) else TILTS
-        return not self.depends and isinstance(self.rows, Dense) and len(self.source) * K > most and K * K <= TILTS
+    def known_on_rows(self, tangent: Tangent) -> Functions:
+        """Return the functions with known means."""
+        return self.known_functions(self.prepared.values)
 
-    @property
-    def _tilted(self) -> tuple[Tangent, Any]:
-        """The tangent, and the functions omega_k / Omega_k in the form that it takes."""
-        if self._are_too_many:
-            return self._summed, self._summed.measure.tilts
-        return self.tangent, Weighed(self.tilts())
-
-    @cached_property
-    def _summed(self) -> Tangent:
-        """The tangent for functions of the biases alone, by one pass over rows too many to hold all their values."""
-        from vardi._rows.tilted import TiltedRows
-
-        tangent = self.tangent
-        assert isinstance(self.rows, Dense)
-        measure = TiltedRows(self.rows, tangent.measure, self.log_omegas, self.log_row_weights)
-        return Tangent(measure, tangent.jacobian, tangent.hessian, approximate=self.is_learned)
-
-    def tilts(self) -> Floats:
-        """Return r_i omega_k(z_i) / Omega_k, the weight of row i under state k, for all rows and states."""
-        self._require_room()
-        log_weights = self.log_row_weights[:, None]
-        finite = np.where(np.isfinite(self.log_omegas), self.log_omegas, 0.0)  # a bias that covers no row has no tilt
-        return self.rows.spread(np.exp(self.rows.log_omega() - finite + log_weights))
-
-    def laws(self) -> Any:
-        """Return the probability of each row under each state, of shape (n, K): an array, or sparse if most are 0."""
-        counts = self.counts
-        if self._own_states is None:
-            return self.tilts() * (counts / self.tangent.n)[:, None]
-        entries, sizes = self.tangent.measure.entries(), self.rows.sizes  # t_ik = (n / n_k) p_ik
-        if entries is not None:
-            return sparse.diags_array(counts) @ entries @ sparse.diags_array(1.0 / sizes)
-        self._require_room()
-        found = self.rows.spread(self.rows.every(self.solution.u))
-        found *= counts[:, None]
-        found /= sizes
-        return found
-
-    def _require_room(self) -> None:
-        """Refuse to hold a number for each row and bias if these are too many."""
-        numbers = len(self.source) * len(self.names)
-        if numbers > TILTS:
-            raise TooLargeError(
-                f"This needs a number for each of {len(self.source):,} rows and {len(self.names):,} biases, "
-                f"{8 * numbers / 2**30:,.0f} GB in all. fit.omegas has the normalisers without their errors; "
-                "fit.expectation(values of one bias) gives one with its error.",
-                bytes=8 * numbers,
-            )
-
-    @property
-    def log_row_weights(self) -> Floats:
-        """Log weight of each row, as it was solved: finite even where the weight itself underflows.
-
-        A row may weigh nothing in the population but much under a state, as when the population is the flat state of a
-        simulation, where one row may be e^1000 times as likely as another.
-        """
-        tiny = self.row_weights < np.finfo(float).tiny
-        if not tiny.any():
-            return np.log(self.row_weights)
-        if self.is_plain and self.is_whole:
-            return -self.rows.log_row_mass(self.solution.u)
-        with np.errstate(divide="ignore"):
-            return np.log(self.row_weights)
-
-    def nothing(self, m: int) -> Floats:
-        """Return m functions that are zero on every row."""
-        return np.zeros((len(self.source), m))
-
-    none_on_rows = nothing
-
-    def known_at(self, tangent: Tangent, joint: Joint, v: Floats) -> tuple[Floats, Floats]:
-        """Return the known functions on the rows of the pool at a point, and how the point moves their sums."""
-        return self.rows.spread(self.prepared.values_at(joint, v)), self.prepared.moved_at(joint, v)
-
-    def measured_known(self) -> Floats:
-        """Return the means of the known functions under the weights."""
-        return np.asarray(self.masses @ self.prepared.values_at(self.joint, self.point))
-
-    def known_functions(self) -> dict[Name, Bias]:
+    def known_biases(self) -> dict[Name, Bias]:
         """Return the functions whose means are known and that read the rows, by their labels."""
         known = self.prepared.known
         pairs = zip(known.labels, known.functions, strict=True)
         return {f"known {label}": h for label, h in pairs if isinstance(h, Bias)}
-
-    def slopes(self, influence: Influence, errors: Errors) -> Floats:
-        """Return how far estimates move at worst, per unit of log Gamma."""
-        from vardi._estimate.sensitivity.worst import slopes
-
-        return slopes(self.tangent.measure, influence, errors)
 
     def steps(self, values: Any) -> PoolSteps:
         """Return where the distribution function of something steps."""

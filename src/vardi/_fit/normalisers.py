@@ -38,6 +38,6 @@ def _influence(held: Any, k: int, l: int) -> Influence:
     contrast[k] += 1.0
     contrast[l] -= 1.0
     if held.is_plain and k != l and held.rows.sizes[[k, l]].all():
-        found: Influence = held.tangent.of_coordinates(-contrast, held.nothing(1))
+        found: Influence = held.tangent.of_coordinates(-contrast)
         return found
     return held.bias_influence() @ contrast

@@ -18,7 +18,8 @@ from vardi._rows.dense import Dense
 from vardi._rows.engine.choose import few_rows, functions_on, in_memory, joint_rows
 from vardi._rows.engine.lazy_rows import LazyRows
 from vardi._rows.engine.levels import with_levels
-from vardi._rows.engine.model import EngineKnown, EngineModel
+from vardi._rows.engine.model import EngineModel
+from vardi._rows.point import KnownMoments
 from vardi._solve.identify import Verdict, connected, judge
 from vardi._solve.model import JointFit
 from vardi._solve.newton import GAP, Solution, solve
@@ -103,5 +104,5 @@ def _model(pool: LazyPool, known: Known, found: DistinctRows) -> tuple[EngineMod
     """Return the engine's model, the known functions on some rows, and which combinations of these are independent."""
     H = functions_on(pool, found)
     directions, root, moving = independent(known, H, set(pool.declared.features))
-    engine = EngineKnown(pool.declared.function_columns, directions, known.values @ directions, root, moving)
+    engine = KnownMoments(pool.declared.function_columns, directions, known.values @ directions, root, moving)
     return EngineModel.of(pool, engine), H, directions

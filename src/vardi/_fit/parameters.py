@@ -28,7 +28,7 @@ def estimates(held: Any) -> dict[Name, dict[str, Estimate]]:
     scale = users_scale(joint)
     directions = np.zeros((len(at), at.parameters))
     directions[at.theta] = scale.T
-    influence = held.tangent.of_coordinates(directions, held.nothing(at.parameters))
+    influence = held.tangent.of_coordinates(directions)
     found = estimates_of(scale @ held.theta, influence)
     return {
         held.names[k]: {

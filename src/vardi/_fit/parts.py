@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from vardi._estimate.cdf import Band, DebiasedCdf, PoolSteps
 from vardi._estimate.sensitivity.errors_of_biases import Errors, as_errors
 from vardi._facts.choice import choose
-from vardi._facts.columns import Column, ColumnFacts, by_samples, describe
+from vardi._facts.columns import Column, ColumnFacts, by_samples, column_sums, exponent_of
 from vardi._facts.fingerprint import Fingerprint, fingerprint
 from vardi._facts.parts import Given, Item, Result, WeightSums, WeightTable
 from vardi._inputs.pool import Name, Pool
@@ -112,15 +112,27 @@ class MemoryParts:
         self, columns: Sequence[Column], *, gains: bool = False, slopes: bool = False
     ) -> tuple[ColumnFacts, ...]:
         found: dict[int, ColumnFacts] = {}
-        most = int(SLOPES // (len(self._pool) * len(self._pool.names))) if slopes else 0
         for states, places in by_samples(columns).items():
             held = self._held.of(states)
-            laws = held.laws() if gains and held.is_whole else None
-            own = [columns[j] for j in places]
-            moved = partial(held.slopes, errors=self._errors) if held.is_whole else None
-            facts = describe(held.tangent, own, self._fit.sizes, laws, moved, most)
-            found |= dict(zip(places, facts, strict=True))
+            laws = held.bias_functions() if gains and held.is_whole else None
+            most = self._most_slopes if slopes and held.is_whole else 0
+            for own, functions, exponents in self._functions_of(held, [columns[j] for j in places]):
+                moved = partial(held.slopes, errors=self._errors) if most > 0 and not own[0].category_of else None
+                most -= len(own)
+                facts = column_sums(held.tangent, functions, laws, moved).facts(own, self._fit.sizes, exponents)
+                found |= dict(zip([places.pop(0) for _ in own], facts, strict=True))
         return tuple(found[j] for j in range(len(columns)))
+
+    @property
+    def _most_slopes(self) -> int:
+        """For how many columns the effect of wrong biases is computed."""
+        return int(SLOPES // (len(self._pool) * len(self._pool.names)))
+
+    def _functions_of(self, held: Any, columns: Sequence[Column]) -> Iterator[tuple[list[Column], Any, list[int]]]:
+        """Yield columns, their values, and the powers of two by which these are divided: each alone, within caches."""
+        for column in columns:
+            exponent = exponent_of(column.values)
+            yield [column], (np.ldexp(column.values, -exponent) if exponent else column.values)[:, None], [exponent]
 
     @property
     def _errors(self) -> Errors:
@@ -143,5 +155,5 @@ class MemoryParts:
 
     @cached_property
     def _counts(self) -> Floats:
-        strata = self._held.tangent.strata
-        return strata.counts
+        counts: Floats = self._held.tangent.counts
+        return counts

@@ -13,8 +13,9 @@ from vardi._inputs.known_on_rows import reduced, values_on
 from vardi._inputs.pool import Pool
 from vardi._rows import Rows, as_rows
 from vardi._rows.cells import with_levels
-from vardi._rows.families import Function, Model, as_model
-from vardi._rows.joint import Joint, KnownColumns
+from vardi._rows.families import BiasFamily, Function, as_model
+from vardi._rows.joint import Joint
+from vardi._rows.point import KnownMoments
 from vardi._types import Floats, Integers
 from vardi.biases import ParametricBias
 from vardi.errors._refusals import too_many_biases, untold_parameters
@@ -59,7 +60,7 @@ class Prepared:
     @classmethod
     def plain(cls, rows: Rows) -> Prepared:
         """Return rows without parameters and known values."""
-        return cls(rows, Joint(rows, {}, KnownColumns.none(len(rows))))
+        return cls(rows, Joint(rows, {}, KnownMoments.none()))
 
     @property
     def is_plain(self) -> bool:
@@ -71,22 +72,6 @@ class Prepared:
         """Known functions that are a bias with parameters, with the position of that bias."""
         functions, families = self.known.functions, self.joint.families
         return {j: h for j, h in enumerate(functions) if isinstance(h, int) and h in families}
-
-    def values_at(self, joint: Joint, v: Floats) -> Floats:
-        """Return the known functions on the rows; biases among them have the parameters of the point."""
-        values = self.values.copy()
-        for j, k in self.moving.items():
-            values[:, j] = joint.omega(v, k)
-        return values
-
-    def moved_at(self, joint: Joint, v: Floats) -> Floats:
-        r"""Return :math:`\sum_i c_i r_i\,\partial h_i/\partial v`, how the point moves their sums directly: (d, m)."""
-        moved = np.zeros((len(joint.coordinates), self.values.shape[1]))
-        weights, _ = joint.weights(v)
-        for j, k in self.moving.items():
-            total = float((weights * joint.counts) @ joint.omega(v, k))
-            moved[:, j] = total * joint.mean_gradients(v)[:, k]
-        return moved
 
 
 def prepare(pool: Pool, omega: Any, kept: NDArray[np.bool_], known: Any, *, log: bool) -> Prepared:
@@ -149,7 +134,7 @@ def _with_levels(pool: Pool, parametric: dict[int, ParametricBias], kept: NDArra
     return replace(pool, biases=tuple(biases))
 
 
-def _families(pool: Pool, kept: NDArray[np.bool_]) -> dict[int, Model]:
+def _families(pool: Pool, kept: NDArray[np.bool_]) -> dict[int, BiasFamily]:
     counts = pool.counts[kept]
     return {
         k: as_model(bias, pool.frames, kept, counts, str(pool.names[k]))
@@ -167,10 +152,10 @@ def _representatives(rows: Rows) -> Integers | None:
     return first
 
 
-def _known_columns(known: Known, H: Floats, families: dict[int, Model]) -> tuple[KnownColumns, Floats]:
+def _known_columns(known: Known, H: Floats, families: dict[int, BiasFamily]) -> tuple[KnownMoments, Floats]:
     """Return known functions that are linearly independent over the rows, as which combinations of all functions."""
     directions, root, moving = independent(known, H, set(families))
-    return KnownColumns(H @ directions, known.values @ directions, root, moving), directions
+    return KnownMoments(H, directions, known.values @ directions, root, moving), directions
 
 
 def independent(known: Known, H: Floats, parametric: set[int]) -> tuple[Floats, Floats, dict[int, int]]:

@@ -10,7 +10,9 @@ import numpy as np
 
 from vardi._estimate.bias_check import BiasCheck, Features, untested
 from vardi._estimate.tangent import Influence, Tangent
-from vardi._rows.reference import RowsOfReference
+from vardi._rows.families import BiasFamily, Function, Linear, Logistic
+from vardi._rows.measure import Measure
+from vardi._rows.point import Model, Point, PointWithin
 from vardi._types import Floats
 from vardi.biases._learned import checks_of
 from vardi.errors._texts import show
@@ -27,11 +29,34 @@ def reference_of(held: Any, states: tuple[int, ...]) -> Any:
         The places of the known samples to use.
     """
     whole, alone = held.whole, held.whole.reference
-    own = alone.of(states)
-    inside = whole.kept.of(alone.kept.mask)
-    names = tuple(str(whole.names[k]) for k in states)
-    measure = RowsOfReference(own.tangent.measure, whole.tangent.measure, inside, names)
+    own, names = alone.of(states), tuple(str(whole.names[k]) for k in states)
+    measure = measure_of_reference(whole, alone, states, names)
     return whole.with_rows_of(states, TangentOfReference(own.tangent, measure, _shared_errors(whole, alone)))
+
+
+def measure_of_reference(whole: Any, alone: Any, states: tuple[int, ...], names: tuple[str, ...]) -> Measure:
+    """Return the rows of the pool with the weights of the known samples' own solution, 0 on other rows.
+
+    The biases of the known samples are on all rows of the pool, and those of the others drop out of the solution, whose
+    u is -inf there. So it is a point for the pool, with the known moments and the scales of features of its own.
+    """
+    pool, own = whole.tangent.measure, alone.joint.model
+    families = {k: _on_pool(family, whole.joint.families[k]) for k, family in own.families.items()}
+    known = replace(own.known, values=whole.prepared.values) if len(own.known.means) else own.known
+    point = Point(Model(own.sizes, families, known), alone.point)
+    through = PointWithin(point, alone.states, pool.n / float(own.sizes.sum()))
+    if states == alone.states:
+        return Measure(pool.rows, through, pool, through, names, states)
+    return Measure.among(pool, states, names, point, through)
+
+
+def _on_pool(own: BiasFamily, whole: BiasFamily) -> BiasFamily:
+    """Return a family as it was fitted to the known samples, on the rows of the pool."""
+    if isinstance(own, Function) or isinstance(whole, Function):
+        return whole
+    assert isinstance(own, Linear | Logistic)
+    assert isinstance(whole, Linear | Logistic)
+    return own.on(whole.z * whole.deviation + whole.mean)
 
 
 def _shared_errors(whole: Any, alone: Any) -> Floats:
@@ -42,7 +67,7 @@ def _shared_errors(whole: Any, alone: Any) -> Floats:
     """
     if not whole.joint.coordinates.uncertain:
         return np.zeros((0, 0))
-    first, second = (np.linalg.pinv(one.joint.known.root) @ one.prepared.directions.T for one in (whole, alone))
+    first, second = (np.linalg.pinv(one.joint.root) @ one.prepared.directions.T for one in (whole, alone))
     return np.asarray(first @ whole.prepared.known.covariance @ second.T)
 
 
@@ -70,13 +95,13 @@ class TangentOfReference(Tangent):
     ----------
     own : Tangent
         The solution of the known samples.
-    measure : RowsOfReference
+    measure : Measure
         Their rows among those of the pool.
     known : ndarray of shape (r of the pool, r of the reference)
         Covariance between the known values with an error in the two solutions, in standard deviations.
     """
 
-    def __init__(self, own: Tangent, measure: RowsOfReference, known: Floats) -> None:
+    def __init__(self, own: Tangent, measure: Measure, known: Floats) -> None:
         super().__init__(measure, own.jacobian, own.hessian)
         self.known = known
 

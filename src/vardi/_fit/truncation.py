@@ -22,14 +22,15 @@ from vardi._estimate.tangent import Hessian, Influence, Tangent
 from vardi._fit.capabilities import Holder, refusal
 from vardi._fit.memory import InMemory
 from vardi._fit.prepare import Prepared, counted
-from vardi._inputs.dependence import Dependence
 from vardi._inputs.frames import as_frame
 from vardi._inputs.frames.functions import bias_of, is_function
 from vardi._inputs.kept import KeptRows
 from vardi._inputs.pool import Name, Pool
+from vardi._rows.arrays import Arrays
+from vardi._rows.columns import Block
 from vardi._rows.dense import Dense
-from vardi._rows.dependent import strata_of
-from vardi._rows.weighted import Weighed, WeightedRows
+from vardi._rows.measure import Functions, Measure
+from vardi._rows.point import KnownMoments, Model, Point
 from vardi._rows.windows import Intervals, Windows
 from vardi._solve.identify import Verdict, judge
 from vardi._solve.model import JointFit
@@ -168,18 +169,28 @@ class InWindows(InMemory):
 
     @cached_property
     def tangent(self) -> Tangent:
-        """The solution, in terms of windows, as a map from functions on rows to estimates."""
-        measure = SeenRows(self.inner, self.inner_u, self.row_weights, self.dependence)
-        return Tangent(measure, Hessian(self.inner, self.inner_u), Hessian(self.rows, self.solution.u))
+        """The solution, in terms of windows, as a map from functions on rows to estimates.
+
+        To the user all rows are of one sample. Given its window a row's influence has mean b_i, so phi_i - b_i is that
+        of the unit with its window: deviations from centres by window, of which errors are taken anyway.
+        """
+        one = np.zeros(len(self.inner), np.int64)
+        rows = Arrays(self.inner, self.inner.source, self.inner.counts, self.dependence, one)
+        point = Point(Model(self.inner.sizes, {}, KnownMoments.none()), self.inner_u, self.row_weights)
+        hessian = Hessian(self.inner, self.inner_u)
+        return Tangent(Measure(rows, point, samples=one), hessian, Hessian(self.rows, self.solution.u))
 
     def bias_influence(self) -> Influence:
         r"""Return the influence on :math:`\log\alpha`, through the law of the values and through the windows seen.
 
         With :math:`f = \frac1n\sum_k\omega_k / \Omega_k^2` it is :math:`1 - \alpha/\Omega_i + \alpha\phi^f_i`.
         """
-        measure, alpha = self.tangent.measure, float(np.exp(self.log_omegas[0]))
-        _, through = self.tangent.influence(Weighed(measure.mix(1.0 / self.through[:, None])))
-        return replace(through, values=1.0 - alpha / self.through[:, None] + alpha * through.values)
+        measure, alpha, seen = self.tangent.measure, float(np.exp(self.log_omegas[0])), 1.0 / self.through[:, None]
+        _, through = self.tangent.influence(Functions((), 1, lambda block, at: at.p @ seen, weighed=True))
+        own = Functions((), 1, lambda block, at: block.of_sample(1.0 - alpha * seen), weighed=True)
+        nowhere = np.zeros((len(measure.coordinates), 1))
+        values = measure.influence(own, np.zeros(1), nowhere) + through.values @ np.array([[alpha]])
+        return replace(through, values=values)
 
     def log_omega_covariance(self) -> Floats:
         """Return the variance of the log of the chance of being seen."""
@@ -220,9 +231,13 @@ class InWindows(InMemory):
 
     def slopes(self, influence: Influence, errors: Errors) -> Floats:
         """Return how far estimates move at worst, per unit of log Gamma in the chance of being seen."""
-        measure = self.tangent.measure
-        moved = measure.along_rows(influence.values, influence.b)
-        return np.asarray(measure.counts @ np.abs(moved) / measure.n)
+        measure, terms = self.tangent.measure, influence.values.terms
+
+        def question(block: Block) -> Floats:
+            parts = [term.of(block) for term in terms]
+            return block.sum(np.abs(sum(parts[1:], start=parts[0])))
+
+        return measure.rows.total(question, influence.b.shape[1]) / measure.n
 
     def check_biases(self, asked: Mapping[str, Any], features: Features) -> BiasCheck:
         """Test whether columns depend on the windows, beyond the values' lying in them."""
@@ -367,32 +382,3 @@ def _require_inside(
             sample=str(pool.names[0]),
             rows=bad[:LISTED],
         )
-
-
-class SeenRows(WeightedRows):
-    """Rows at a solution, each in its window, presented as one sample.
-
-    Parameters
-    ----------
-    rows : Intervals
-        A sample for each row.
-    u : ndarray
-        The dual point, in the gauge in which weights have mean 1.
-    weights : ndarray
-        Weight of each row.
-    dependence : Dependence
-        How rows depend on one another.
-    """
-
-    def __init__(self, rows: Intervals, u: Floats, weights: Floats, dependence: Dependence) -> None:
-        super().__init__(rows, u, weights, rows.source, rows.counts, Dependence.none(len(rows.sizes)))
-        self.sizes = np.array([self.n])
-        self.strata = strata_of(np.zeros(len(rows), np.int64), self.sizes, rows.counts, self, dependence)
-
-    def influence(self, functions: Floats | Weighed, eta: Floats, b: Floats) -> Floats:
-        """Return phi_i - b_i for every row: its influence minus the expectation given its window."""
-        return super().influence(functions, eta, b) - b
-
-    def along_rows(self, influence: Floats, b: Floats) -> Floats:
-        """Return r_i (f_i - eta) of influence values."""
-        return influence + b - self.mix(b)

@@ -620,7 +620,7 @@ class WeightedSample:
             raise MismatchError(f"The {what} is {value:g}. It must be more than 0: give the amount in the population.")
         if not stderr:
             return value
-        return tangent.apart((what, value, stderr), value, stderr, self.held.nothing(1), level)
+        return tangent.apart((what, value, stderr), value, stderr, level)
 
 
 def _called(values: Any) -> str:

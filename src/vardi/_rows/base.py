@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
 from vardi._machine.threads import blocks, map_blocks, sum_blocks
+from vardi._rows.columns import Normalised, Result
 from vardi._rows.contract import Coordinates, Sums
 from vardi._rows.grouping import mean_over_counts, sizes_of, stratified
 from vardi._rows.start import tree_start
@@ -21,6 +22,10 @@ from vardi._types import Floats, Integers, once
 MODERATE = 230.0  # |u| and |log omega| up to which no product of e^u and omega can leave the floating-point range
 MAX_START_NUMBERS = 200_000  # numbers that a start from pairs reads at most
 FAR = 100.0  # how far u may move from the point at which the rows were scaled
+
+
+#: Memory of a shape to work in, with arbitrary contents.
+Space: TypeAlias = Callable[[tuple[int, ...]], Floats]
 
 
 @dataclass(frozen=True)
@@ -128,6 +133,28 @@ class Rows(ABC):
             log_mass = np.log(weights * self.counts)[:, None]
         sums = [scipy.special.logsumexp(log_omega + log_mass[place], axis=0) for place, log_omega in self.log_blocks()]
         return np.asarray(scipy.special.logsumexp(sums, axis=0) - np.log(self.sizes.sum()))
+
+    def settled(self, u: Floats) -> Rows:
+        """Return the rows in the form that is cheapest near a point: these."""
+        return self
+
+    def each_block(self, answer: Callable[[slice, Any], Result], width: int = 0) -> Iterator[Result]:
+        """Apply a function to the place of each block, and what was read of it; None where nothing has to be read."""
+        return map_blocks(lambda place: answer(place, None), len(self), len(self.sizes) + width)
+
+    def total_of_blocks(self, answer: Callable[[slice, Any], Result], width: int = 0) -> Result:
+        """Return the sum of a function of the place of each block, and of what was read of it."""
+        return sum_blocks(lambda place: answer(place, None), len(self), len(self.sizes) + width)
+
+    @abstractmethod
+    def normalised(
+        self, u: Floats, rows: slice | Integers, values: Any, added: Mapping[int, Floats], space: Space
+    ) -> Normalised:
+        """Return some rows at u, with biases multiplied by e^added; ``space`` is memory to work in."""
+
+    @abstractmethod
+    def log_omega_of(self, rows: slice | Integers, values: Any) -> Floats:
+        """Return log omega of some rows, as a dense matrix."""
 
     @abstractmethod
     def mix(self, u: Floats, b: Floats) -> Floats:

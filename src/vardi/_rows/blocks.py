@@ -183,6 +183,14 @@ class Blocks(Dense):
     def _total(self, function: Callable[[slice, NDArray[Any]], Result]) -> Result:
         return functools.reduce(operator.add, self._each(function))
 
+    def each_block(self, answer: Callable[[slice, Any], Result], width: int = 0) -> Iterator[Result]:
+        """Apply a function to the place of each block and its values, as they are read."""
+        return in_threads(answer, self._same_blocks(), len(self.sizes) + width)
+
+    def total_of_blocks(self, answer: Callable[[slice, Any], Result], width: int = 0) -> Result:
+        """Return the sum of a function of the place of each block and its values."""
+        return functools.reduce(operator.add, self.each_block(answer, width))
+
     def _same_blocks(self) -> Iterator[Block]:
         for place, block in self.matrix.blocks():
             row = self._kept.differs(place, block)

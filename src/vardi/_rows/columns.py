@@ -1,177 +1,143 @@
-"""Columns over the rows of a block, and the sums that a block makes of them: what a question is written in.
+"""Columns over the rows of a block: what a question is written in.
 
-A question is one function of a block. Each form of columns answers the same few operations in its own way: arrays and
-the fitted probabilities of rows in memory here, expressions of an engine in :mod:`vardi._rows.engine.expressions`.
+A question is a function of a block of rows that returns sums, which a holder of rows adds up over its blocks. It is
+written in NumPy's own operators, once for all holders: columns of rows in memory are arrays of shape (rows, m), those of
+an engine are :class:`~vardi._rows.expressions.Expressions`, which record what the operators would compute.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 
-from vardi._rows.base import Rows
-from vardi._rows.contract import Gram
 from vardi._types import Floats, Integers
 
-C = TypeVar("C")  # a number for each row: an array, or an expression
-C_contra = TypeVar("C_contra", contravariant=True)  # the same, where it is only read
+if TYPE_CHECKING:
+    from vardi._rows.point import RowsAt
+
+#: Numbers of the rows, in the form in which their holder keeps them: an array, or functions of an engine's frames.
+Kept: TypeAlias = Any
+
+Result = TypeVar("Result")
 
 
-class Block(Protocol[C_contra]):
-    """What a question sees of some rows. Sums are weighed by the counts of rows; an engine's are answered later."""
+class Probabilities(Protocol):
+    """Columns p of the fitted probabilities of K biases, in a form of which only products are made."""
 
-    def total(self, column: C_contra) -> Any:
-        """Return the sum of a column."""
+    def __matmul__(self, b: Floats) -> Floats:
+        """Return the mean of b, of shape (K, m), under p of each row."""
 
-    def sum(self, columns: Any) -> Any:
+    def __mul__(self, column: Floats) -> Self:
+        """Return the rows times a column."""
+
+    def column(self, k: int) -> Floats:
+        """Return p_k, as one column."""
+
+
+class Normalised(NamedTuple):
+    """The masses S of rows, as 1 / S and log S, and their probabilities."""
+
+    weight: Floats
+    log_mass: Callable[[], Floats]
+    p: Probabilities
+
+
+class Block(Protocol):
+    """Some rows, and sums over them. All sums are weighed by the counts of the rows."""
+
+    K: int
+    points: dict[int, Any]  # what was made of the rows at points, each once
+
+    def columns(self, values: Kept) -> Floats:
+        """Return functions of the rows, of shape (rows, m)."""
+
+    def solved(self, values: Kept) -> Floats:
+        """Return functions that are kept for rows as they were solved: one for all equal ones, if these collapsed."""
+
+    def omega(self, k: int) -> Floats:
+        """Return the known factor of bias k."""
+
+    def log_omega(self) -> Floats:
+        """Return the logs of the known factors of all biases."""
+
+    def normalised(self, u: Floats, added: Mapping[int, Floats]) -> Normalised:
+        """Return the rows at u, with biases multiplied by e^added."""
+
+    def tilts(self, rows: RowsAt, log_omegas: Floats) -> Floats:
+        """Return omega_k / (S Omega_k) of rows at a point, on the user's scale: finite even where 1 / S underflows."""
+
+    def of_sample(self, numbers: Floats) -> Floats:
+        """Return the numbers of each row's own sample, out of shape (K, m)."""
+
+    def let(self, columns: Floats) -> Floats:
+        """Return columns that are computed once, however often they are read."""
+
+    def sum(self, columns: Floats) -> Floats:
         """Return the sum of each column, of shape (m,)."""
 
-    def gram(self, columns: Any, others: Any) -> Any:
+    def gram(self, columns: Floats | Probabilities, others: Floats | Probabilities) -> Floats:
         """Return the sums of products, of shape (m, k)."""
 
-    def square(self, columns: Any, weights: C_contra | float = 1.0) -> Any:
-        """Return the weighted sums of products of columns with one another, of shape (m, m)."""
+    def by_sample(self, columns: Floats) -> Floats:
+        """Return the sum of each column over the rows of each sample, of shape (K, m)."""
 
-    def within(self, k: int, column: C_contra | float) -> Any:
-        """Return a column on the rows of sample k, and 0 on others."""
+    def extremes(self, columns: Floats, states: Sequence[int] = ()) -> Extremes:
+        """Return the smallest and the largest number of each column, on the rows of some samples, or of all."""
 
-
-class Point(Protocol[C]):
-    r"""The rows of a block at v = (u, theta, mu, epsilon), with :math:`x_i = \nabla S_i / S_i`."""
-
-    @property
-    def weight(self) -> C:
-        """1 / S."""
-
-    @property
-    def log_mass(self) -> C:
-        """Log S."""
-
-    @property
-    def probabilities(self) -> Any:
-        """The part of x in u: p, as K columns."""
-
-    @property
-    def others(self) -> Any:
-        """The parts of x in theta and mu."""
-
-    @property
-    def weight_of_epsilon(self) -> Floats:
-        """The part of x in epsilon, in multiples of 1 / S: -R'mu."""
-
-    @property
-    def moving(self) -> Mapping[int, int]:
-        """Known moments that are the mean of a bias with parameters, with the position of that bias."""
-
-    @property
-    def places(self) -> Mapping[int, slice]:
-        """The place in theta of each bias's parameters."""
-
-    def share(self, k: int) -> C:
-        """Return p_k."""
-
-    def users_bias(self, k: int) -> C:
-        """Return omega_k at theta, on the user's scale."""
-
-    def log_family(self, k: int) -> C:
-        """Return the log of the part of omega_k that has parameters, on the scale of theta."""
-
-    def gradient(self, k: int) -> Any:
-        """Return t_k = grad log omega_k in theta, as a column for each parameter."""
-
-    def users_slope(self, k: int) -> Floats:
-        """Return what to add to t_k on the user's scale."""
-
-    def bend(self, block: Any, k: int, weights: C) -> Any:
-        """Return the weighted sum of the second derivatives of log omega_k in theta; None if they are zero."""
+    def unknown(self, columns: Floats) -> Floats:
+        """Return on how many rows each column is not finite, or missing."""
 
 
-@dataclass(frozen=True, eq=False)
-class ArrayColumns:
-    """Columns as an array of shape (n, m)."""
-
-    values: Floats
-
-    def times(self, column: Floats) -> ArrayColumns:
-        """Return the rows times a column."""
-        return ArrayColumns(self.values * column[:, None])
-
-    def shifted(self, numbers: Floats) -> ArrayColumns:
-        """Return the columns with a number added to each."""
-        return ArrayColumns(self.values + numbers)
-
-    def sum(self, counts: Floats) -> Floats:
-        """Return A'c."""
-        return np.asarray(counts @ self.values)
-
-    def against(self, values: Floats, counts: Floats) -> Floats:
-        """Return A'(c y) for y of shape (n, k)."""
-        return np.asarray((self.values * counts[:, None]).T @ values)
-
-    def gram(self, counts: Floats) -> Floats:
-        """Return A'(c A)."""
-        return self.against(self.values, counts)
+#: What is asked of the rows of a block; the answers of blocks can be added.
+Question: TypeAlias = Callable[[Block], Result]
 
 
-@dataclass(frozen=True, eq=False)
-class Probabilities:
-    """p of rows in memory, which have their counts, times a column: only products with p are formed."""
+@dataclass(frozen=True)
+class Extremes:
+    """The smallest and the largest number of each of m columns."""
 
-    rows: Rows
-    u: Floats
-    ratio: Floats
+    low: Floats
+    high: Floats
 
-    def times(self, column: Floats) -> Probabilities:
-        """Return the rows times a column."""
-        return Probabilities(self.rows, self.u, self.ratio * column)
-
-    def sum(self, counts: Floats) -> Floats:
-        """Return P'c."""
-        return self.rows.project(self.u, self.ratio)
-
-    def against(self, values: Floats, counts: Floats) -> Floats:
-        """Return P'(c y) for y of shape (n, k)."""
-        return self.rows.project(self.u, values * self.ratio[:, None])
-
-    def gram(self, counts: Floats) -> Floats:
-        """Return P'(c P)."""
-        squared = self.rows.with_counts(counts * self.ratio**2)
-        return _array(squared.sums(self.u, objective=False).gram, len(self.u))
+    def __add__(self, other: Extremes) -> Extremes:
+        return Extremes(np.minimum(self.low, other.low), np.maximum(self.high, other.high))
 
 
-@dataclass(frozen=True, eq=False)
-class ArrayBlock:
-    """Rows in memory."""
+class Answers(tuple[Any, ...]):
+    """Several answers, added one by one."""
 
-    counts: Floats
-    source: Integers
-
-    def total(self, column: Floats) -> Floats:
-        """Return the sum of a column."""
-        return np.asarray(self.counts @ column)
-
-    def sum(self, columns: ArrayColumns | Probabilities) -> Floats:
-        """Return the sum of each column."""
-        return columns.sum(self.counts)
-
-    def gram(self, columns: ArrayColumns | Probabilities, others: ArrayColumns) -> Floats:
-        """Return the sums of products."""
-        return columns.against(others.values, self.counts)
-
-    def square(self, columns: ArrayColumns | Probabilities, weights: Floats | float = 1.0) -> Floats:
-        """Return the weighted sums of products of columns with one another."""
-        return columns.gram(self.counts * weights)
-
-    def within(self, k: int, column: Floats | float) -> Floats:
-        """Return a column on the rows of sample k, and 0 on others."""
-        return np.where(self.source == k, column, 0.0)
+    def __add__(self, other: tuple[Any, ...]) -> Answers:
+        return Answers(mine + theirs for mine, theirs in zip(self, other, strict=True))
 
 
-def _array(gram: Gram, K: int) -> Floats:
-    """Return a gram as an array."""
-    if callable(gram):
-        return np.column_stack([gram(e) for e in np.eye(K)])
-    return gram if isinstance(gram, np.ndarray) else np.asarray(gram.toarray())
+def addable(answer: Any) -> Any:
+    """Return an answer that can be added to that of another block."""
+    return Answers(answer) if type(answer) is tuple else answer
+
+
+class Grouped(NamedTuple):
+    """Sums over groups of rows.
+
+    Attributes
+    ----------
+    keys : list
+        What the rows of each group have in common.
+    sums : ndarray of shape (groups, m)
+        The sum of each column, counted.
+    """
+
+    keys: list[Any]
+    sums: Floats
+
+
+def within(block: Block, k: int) -> Floats:
+    """Return 1 on the rows of sample k, and 0 on others."""
+    return block.of_sample(np.eye(block.K)[:, [k]])
+
+
+def members(K: int, states: Integers | list[int]) -> Floats:
+    """Return 1 for some of K samples, and 0 for the others, of shape (K, 1)."""
+    return np.isin(np.arange(K), states).astype(np.float64)[:, None]

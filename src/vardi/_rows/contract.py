@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -115,8 +115,8 @@ class JointSums:
         :math:`\sum_i c_i (\nabla^2 S_i / S_i - \nabla^2\log\omega_{s_i}(z_i;\theta))`.
     information : ndarray of shape (d, d)
         The same without the second derivatives of log omega in theta, which have mean zero if the family is right.
-    positive : bool
-        Whether every S_i is above zero; if not, the other sums are meaningless.
+    refused : float
+        How many S_i are not above zero; if there are any, the other sums are meaningless.
     """
 
     inverse: float
@@ -126,13 +126,22 @@ class JointSums:
     own: Floats
     curvature: Floats
     information: Floats
-    positive: bool
+    refused: float
 
-    @classmethod
-    def nowhere(cls, d: int) -> JointSums:
-        """Return the sums where some S is not above zero."""
-        none, all_none = np.full(d, np.nan), np.full((d, d), np.nan)
-        return cls(np.nan, np.nan, none, all_none, none, all_none, all_none, positive=False)
+    @property
+    def positive(self) -> bool:
+        """Whether every S is above zero, and finite."""
+        return not self.refused and bool(np.isfinite(self.inverse) and np.isfinite(self.gram).all())
+
+    @property
+    def checked(self) -> JointSums:
+        """The sums; NaN where some S is not above zero."""
+        if self.positive:
+            return self
+        return JointSums(*(np.nan * np.ones_like(getattr(self, part.name)) for part in fields(self)))
+
+    def __add__(self, other: JointSums) -> JointSums:
+        return JointSums(*(getattr(self, part.name) + getattr(other, part.name) for part in fields(self)))
 
 
 @dataclass(frozen=True)

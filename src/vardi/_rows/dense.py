@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -11,10 +11,11 @@ import scipy
 from numpy.typing import NDArray
 
 from vardi._machine.threads import Scratch, blocks, map_blocks, sum_blocks
-from vardi._rows.base import Rows, Scaled
+from vardi._rows.base import MODERATE, Rows, Scaled, Space
+from vardi._rows.columns import Normalised
 from vardi._rows.contract import Sums
 from vardi._rows.grouping import NARROW, mean_over_counts, membership
-from vardi._types import Floats
+from vardi._types import Floats, Integers
 
 Result = TypeVar("Result")
 
@@ -52,6 +53,45 @@ class Dense(Rows):
         self._reciprocals = (scaled, u, reciprocals)  # the weights at the solution are these: no need for another pass
         at_u = sums.gram * (step[:, None] * step) if gram else None
         return replace(sums, shares=sums.shares * step, gram=at_u)
+
+    def normalised(
+        self, u: Floats, rows: slice | Integers, values: Any, added: Mapping[int, Floats], space: Space
+    ) -> Normalised:
+        """Return some rows at u: as they are if no product can leave the floating-point range, else in logs."""
+        values, sampled = self._values(rows, values), self.sizes > 0
+        most = max([float(np.abs(u[sampled]).max()), *(float(np.abs(x).max(initial=0.0)) for x in added.values())])
+        if self.moderate and most < MODERATE:
+            A = _exp(values, space(values.shape)) if self.log else np.asarray(values, np.float64)
+            if added:
+                A = np.array(A) if A is values else A
+                for k, x in added.items():
+                    A[:, k] *= np.exp(x[:, 0])
+            step, offset = np.exp(u), None
+        else:
+            logs = np.add(self._log(values), np.where(sampled, u, -np.inf), out=space(values.shape))
+            for k, x in added.items():
+                logs[:, k] += x[:, 0]
+            offset = _row_maximum(logs)
+            logs -= offset[:, None]
+            A, step = _exp(logs, logs), sampled.astype(np.float64)
+        S = A @ step
+        r = 1.0 / S
+        weight = r if offset is None else r * np.exp(-offset)
+
+        def log_mass() -> Floats:
+            return (np.log(S) if offset is None else np.log(S) + offset)[:, None]
+
+        return Normalised(weight[:, None], log_mass, DenseProbabilities(A, step, r))
+
+    def log_omega_of(self, rows: slice | Integers, values: Any) -> Floats:
+        """Return log omega of some rows."""
+        return self._log(self._values(rows, values))
+
+    def _values(self, rows: slice | Integers, values: Any) -> NDArray[Any]:
+        """Return what was read of some rows, or read it."""
+        if values is not None:
+            return values
+        return self.matrix[rows] if isinstance(rows, slice) else self.matrix.take(rows, axis=0)
 
     def row_mass(self, u: Floats) -> tuple[Floats, Floats | None]:
         """Return S_i(u) for every row."""
@@ -283,3 +323,44 @@ def _row_maximum(block: Floats) -> Floats:
     for k in range(1, block.shape[1]):
         np.maximum(largest, block[:, k], out=largest)
     return largest
+
+
+class DenseProbabilities:
+    """p_ik = r_i A_ik s_k, of which only products with A are made.
+
+    Parameters
+    ----------
+    A : ndarray of shape (rows, K)
+        Biases of the rows, scaled.
+    step : ndarray of shape (K,)
+        s.
+    r : ndarray of shape (rows,)
+        r.
+    """
+
+    def __init__(self, A: Floats, step: Floats, r: Floats) -> None:
+        self.A, self.step, self.r = A, step, r
+
+    def __matmul__(self, b: Floats) -> Floats:
+        # the product is transposed, so that columns are in one piece: to multiply short rows is slow
+        return np.asarray(((b * self.step[:, None]).T @ self.A.T) * self.r).T
+
+    def __mul__(self, column: Floats) -> DenseProbabilities:
+        return DenseProbabilities(self.A, self.step, self.r * column[:, 0])
+
+    def column(self, k: int) -> Floats:
+        """Return p_k."""
+        return (self.A[:, k] * (self.step[k] * self.r))[:, None]
+
+    def sum(self, counts: Floats) -> Floats:
+        """Return P'c."""
+        return ((counts * self.r) @ self.A) * self.step
+
+    def against(self, counted: Floats) -> Floats:
+        """Return P'y for y of shape (rows, m), already counted."""
+        return np.asarray(self.A.T @ (counted.T * self.r).T) * self.step[:, None]
+
+    def gram(self, counts: Floats) -> Floats:
+        """Return P'(c P)."""
+        scaled = self.A * (self.r * np.sqrt(counts))[:, None]
+        return np.asarray(scaled.T @ scaled) * (self.step[:, None] * self.step)

@@ -9,13 +9,11 @@ import numpy as np
 from vardi._inputs.dependence import Dependence
 from vardi._machine.memory import require_memory
 from vardi._machine.threads import map_blocks
-from vardi._rows.contract import Evenness
 from vardi._rows.grouping import membership, sums_by_code
-from vardi._rows.patches import LinearInfluence
-from vardi._rows.series import batch_lengths, rows_a_value
+from vardi._rows.series import batch_lengths
 from vardi._rows.steps import StepInfluence
-from vardi._rows.units import Units
-from vardi._rows.variance import Spread, Strata, Tilts
+from vardi._rows.units import Units, entries_of, in_series
+from vardi._rows.variance import Strata, Tilts
 from vardi._types import Floats, Integers
 
 
@@ -36,21 +34,7 @@ class DependentRows(Strata):
     @cached_property
     def _entries(self) -> tuple[Integers, Units]:
         """The entry of each row, and the units."""
-        given, source = self.dependence, self.source
-        n, cell = len(source), source if given.strata is None else given.strata
-        if given.order is not None:
-            unit = _in_series(source, given.order)
-        elif given.clusters is not None:
-            unit = np.unique(given.clusters, return_inverse=True)[1]
-        else:
-            unit = np.arange(n)
-        cell = np.unique(cell, return_inverse=True)[1]
-        pair, first, entry = np.unique(
-            unit * (int(cell.max()) + 1) + cell, return_index=True, return_inverse=True
-        )  # sorted by unit
-        rows = np.bincount(entry, self.counts, minlength=len(pair)).astype(np.float64)
-        in_series = given.order is not None
-        return entry, Units(unit[first], cell[first], source[first], rows, self.remaining, in_series)
+        return entries_of(self.source, self.counts, self.dependence)
 
     @property
     def units(self) -> Units:
@@ -59,23 +43,7 @@ class DependentRows(Strata):
 
     def covariance(self, influence: Floats) -> Floats:
         """Return V."""
-        return self.spread(influence).covariance
-
-    def spread(self, influence: Floats | LinearInfluence, *, joint: bool = True) -> Spread:
-        """Return V, and what it rests on."""
-        return self.units.spread(self._sums(influence), self.n)
-
-    def tail(self, influence: Floats, weights: Floats | float = 1.0) -> float:
-        """Return the tail index of sums over units, whatever the weights."""
-        return self.units.tail(self._sums(influence))
-
-    def evenness(self, r: Floats) -> Evenness:
-        """Return how evenly weights are spread over clusters: all rows of one may share what no row of another has."""
-        if self.dependence.clusters is None:
-            return super().evenness(r)
-        unit = np.unique(self.dependence.clusters, return_inverse=True)[1]
-        masses = np.bincount(unit, r * self.counts)
-        return Evenness(float(masses.sum()), float((masses**2).sum()), float(masses.max()))
+        return self.units.spread(self._sums(influence), self.n).covariance
 
     def covariance_of_steps(self, influence: StepInfluence) -> Floats:
         """Return V for the influence values of a distribution function, summed over units block by block."""
@@ -109,11 +77,11 @@ class DependentRows(Strata):
             return place[units.unit[entry]], np.bincount(units.part)
         assert effective is not None
         assert self.dependence.order is not None
-        unit = _in_series(self.source, self.dependence.order, batch_lengths(self.sizes, effective))
+        unit = in_series(self.source, self.dependence.order, batch_lengths(self.sizes, effective))
         firsts = np.unique(unit, return_index=True)[1]
         return unit, np.bincount(self.source[firsts], minlength=len(self.sizes))
 
-    def _sums(self, influence: Floats | LinearInfluence) -> Floats:
+    def _sums(self, influence: Floats) -> Floats:
         """Return sums of influence values over entries, for single rows minus their means under the fitted law."""
         values, (entry, units) = np.asarray(influence), self._entries
         if self._single.any():
@@ -121,15 +89,3 @@ class DependentRows(Strata):
             values = values - fitted[self.source]
         counted = values * self.counts[:, None]
         return sums_by_code(entry, counted, len(units.rows))
-
-
-def _in_series(source: Integers, order: Integers, lengths: list[int] | None = None) -> Integers:
-    """Return the value of a series that each row is summed to, numbered sample by sample in time order."""
-    unit, first = np.empty(len(source), np.int64), 0
-    rows = np.lexsort((order, source))
-    ends = np.cumsum(np.bincount(source))
-    for k, (low, high) in enumerate(zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True)):
-        length = rows_a_value(high - low) if lengths is None else lengths[k]
-        unit[rows[low:high]] = first + np.arange(high - low) // length
-        first = int(unit[rows[high - 1]]) + 1 if high > low else first
-    return unit

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from vardi._machine.memory import require_memory
 from vardi._rows.contract import Evenness
-from vardi._rows.weighted import WeightedRows
+from vardi._rows.measure import Measure
 from vardi._types import Floats, Integers
 
 NUMBERS = 2**24  # influence values held at once
@@ -104,7 +104,7 @@ class RowDomains:
 
     Parameters
     ----------
-    rows : WeightedRows
+    rows : Measure
         The rows at the solution.
     values : ndarray of shape (n,)
         y.
@@ -114,7 +114,7 @@ class RowDomains:
         The place of the base of each domain.
     """
 
-    def __init__(self, rows: WeightedRows, values: Floats, codes: Integers, base: Integers) -> None:
+    def __init__(self, rows: Measure, values: Floats, codes: Integers, base: Integers) -> None:
         self.rows, self.values, self.codes, self.base = rows, values, codes, base
         self.at_once = max(NUMBERS // max(len(values), 1), 1)
 

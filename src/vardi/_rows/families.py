@@ -7,9 +7,9 @@ differ by a constant in log omega, which the normaliser absorbs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import scipy
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from vardi._inputs.frames import Frame
 from vardi._rows.cells import dummies, require_seen
+from vardi._rows.columns import Block, Kept
 from vardi._types import Floats
 from vardi.biases import ExpressionBias, FunctionFamily, ParametricBias
 from vardi.biases._expressions.cells import Cells
@@ -27,8 +28,26 @@ STEP = 3e-3  # largest change of log omega in a finite difference
 INTERCEPTS = (0.0, -2.0, 2.0)  # of the starts of a logistic curve
 
 
-class Model(Protocol):
-    """One family on the rows of a pool.
+class FamilyAt(NamedTuple):
+    """A family at some parameters, on the rows of a block.
+
+    Attributes
+    ----------
+    log : ndarray of shape (rows, 1)
+        Log omega, without its known factor, up to a constant.
+    gradient : ndarray of shape (rows, p)
+        t, its derivatives.
+    bend : callable
+        Returns the sum of its second derivatives, weighed by a column: of shape (p, p).
+    """
+
+    log: Floats
+    gradient: Floats
+    bend: Callable[[Floats], Floats]
+
+
+class BiasFamily(Protocol):
+    """One family of biases on the rows of a pool.
 
     Attributes
     ----------
@@ -47,20 +66,20 @@ class Model(Protocol):
     @property
     def scaled(self) -> bool: ...
     @property
-    def tilt(self) -> Model:
+    def tilt(self) -> BiasFamily:
         """The exponential tilt that the family resembles where it is nearly constant; itself if it is one."""
 
     def starts(self) -> Sequence[Floats]:
         """Return where to start from, all theta."""
 
+    def prepare(self, theta: Floats) -> None:
+        """Compute what takes all rows at once."""
+
+    def at(self, block: Block, theta: Floats) -> FamilyAt:
+        """Return the family on the rows of a block, after ``prepare``."""
+
     def log_omega(self, theta: Floats) -> Floats:
-        """Return log omega of the family, without its known factor, up to a constant."""
-
-    def gradient(self, theta: Floats) -> Floats:
-        """Return the derivatives of log omega, of shape (n, p)."""
-
-    def curvature(self, theta: Floats, weights: Floats) -> Floats:
-        """Return the weighted sum of its second derivatives, of shape (p, p); zeros if they are unknown."""
+        """Return log omega of all rows in memory, of shape (n,)."""
 
     def offset(self, theta: Floats) -> float:
         """Return what to add to get log omega on the user's scale."""
@@ -68,8 +87,8 @@ class Model(Protocol):
     def offset_gradient(self, theta: Floats) -> Floats:
         """Return the derivatives of the offset in theta."""
 
-    def subset(self, rows: Any) -> Model:
-        """Return the same on some rows."""
+    def subset(self, rows: Any) -> BiasFamily:
+        """Return the same on some rows in memory."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +96,7 @@ class Linear:
     """A tilt, a power, steps or cells: log omega = theta'z."""
 
     names: tuple[str, ...]
-    z: Floats
+    z: Kept
     mean: Floats
     deviation: Floats
     scaled: bool = True
@@ -96,17 +115,21 @@ class Linear:
         """Return zero: the likelihood is concave."""
         return [np.zeros(len(self.names))]
 
+    def prepare(self, theta: Floats) -> None:
+        """Compute nothing: each row is taken on its own."""
+
+    def at(self, block: Block, theta: Floats) -> FamilyAt:
+        """Return theta'z, z, and no second derivatives."""
+        z = block.solved(self.z)
+        return FamilyAt(block.let(z @ theta[:, None]), z, lambda weights: np.zeros((len(theta), len(theta))))
+
     def log_omega(self, theta: Floats) -> Floats:
         """Return theta'z."""
         return np.asarray(self.z @ theta)
 
-    def gradient(self, theta: Floats) -> Floats:
-        """Return z."""
-        return self.z
-
-    def curvature(self, theta: Floats, weights: Floats) -> Floats:
-        """Return zeros."""
-        return np.zeros((len(theta), len(theta)))
+    def on(self, features: Floats) -> Linear:
+        """Return the family on rows in memory, whose features are in the units of the user's columns."""
+        return replace(self, z=(features - self.mean) / self.deviation)
 
     def offset(self, theta: Floats) -> float:
         """Return the contribution of the means of the columns."""
@@ -126,7 +149,7 @@ class Logistic:
     """Logistic selection: log omega = -log(1 + e^{-a - b'z})."""
 
     names: tuple[str, ...]
-    z: Floats
+    z: Kept
     mean: Floats
     deviation: Floats
     scaled: bool = True
@@ -151,20 +174,30 @@ class Logistic:
         """Return curves with the slope of a tilt at the means of the columns."""
         return [np.append(a, np.clip(tilt / scipy.special.expit(-a), -5.0, 5.0)) for a in INTERCEPTS]
 
+    def prepare(self, theta: Floats) -> None:
+        """Compute nothing: each row is taken on its own."""
+
+    def at(self, block: Block, theta: Floats) -> FamilyAt:
+        """Return -log(1 + e^{-a - b'z}), (1 - omega) (1, z), and the sum of -omega (1 - omega) (1, z) (1, z)'."""
+        z = block.solved(self.z)
+        predictor = block.let(z @ theta[1:, None] + theta[0])
+        log = block.let(-np.logaddexp(0.0, -predictor))
+        rest = block.let(np.exp(-np.logaddexp(0.0, predictor)))  # 1 - omega, without cancellation
+
+        def bend(weights: Floats) -> Floats:
+            curved = block.let(weights * np.exp(log) * rest * -1.0)
+            level, slopes, within = block.sum(curved), block.sum(curved * z), block.gram(curved * z, z)
+            return np.vstack([np.append(level, slopes), np.column_stack([slopes, within])])
+
+        return FamilyAt(log, np.hstack([rest, rest * z]), bend)
+
     def log_omega(self, theta: Floats) -> Floats:
         """Return -log(1 + e^{-a - b'z})."""
         return -np.logaddexp(0.0, -(theta[0] + self.z @ theta[1:]))
 
-    def gradient(self, theta: Floats) -> Floats:
-        """Return (1 - omega) (1, z)."""
-        rest = scipy.special.expit(-(theta[0] + self.z @ theta[1:]))
-        return np.column_stack([rest, rest[:, None] * self.z])
-
-    def curvature(self, theta: Floats, weights: Floats) -> Floats:
-        """Return the sum of -omega (1 - omega) (1, z) (1, z)'."""
-        omega = scipy.special.expit(theta[0] + self.z @ theta[1:])
-        x = np.column_stack([np.ones(len(omega)), self.z])
-        return np.asarray(-(x * (weights * omega * (1.0 - omega))[:, None]).T @ x)
+    def on(self, features: Floats) -> Logistic:
+        """Return the family on rows in memory, whose features are in the units of the user's columns."""
+        return replace(self, z=(features - self.mean) / self.deviation)
 
     def offset(self, theta: Floats) -> float:
         """Return zero: the curve is the same on either scale."""
@@ -188,6 +221,7 @@ class Function:
     sample: str
     rows: Any
     scaled: bool = False
+    _made: dict[bytes, tuple[Floats, Floats, Floats]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -243,16 +277,29 @@ class Function:
             np.concatenate(parts)[self.rows], omega, out=np.zeros((len(omega), len(theta))), where=omega > 0
         )
 
-    def curvature(self, theta: Floats, weights: Floats) -> Floats:
-        """Return second differences of sum_i w_i log omega_i."""
+    def prepare(self, theta: Floats) -> None:
+        """Call the user's function on all rows, and keep what follows for one theta."""
+        if theta.tobytes() not in self._made:
+            found = self.log_omega(theta), self.gradient(theta), self._second_differences(theta)
+            self._made.clear()
+            self._made[theta.tobytes()] = found
+
+    def at(self, block: Block, theta: Floats) -> FamilyAt:
+        """Return log omega and its derivatives."""
+        log, gradient, bent = map(block.solved, self._made[theta.tobytes()])
+        shape = (len(theta), len(theta))
+        return FamilyAt(log, gradient, lambda weights: block.sum(weights * bent).reshape(shape))
+
+    def _second_differences(self, theta: Floats) -> Floats:
+        """Return the second differences of log omega, of shape (n, p * p)."""
         here, p = self.log_omega(theta), len(theta)
         steps = np.diag([self._step(theta, j, here) for j in range(p)])
 
-        def moved(by: Floats) -> float:
-            return float(weights @ self._change(here, self.log_omega(theta + by)))
+        def moved(by: Floats) -> Floats:
+            return self._change(here, self.log_omega(theta + by))
 
-        bent = np.array([[moved(a + b) - moved(a - b) - moved(b - a) + moved(-a - b) for b in steps] for a in steps])
-        return bent / (4.0 * np.outer(np.diag(steps), np.diag(steps)))
+        bent = [moved(a + b) - moved(a - b) - moved(b - a) + moved(-a - b) for a in steps for b in steps]
+        return np.column_stack(bent) / (4.0 * np.outer(np.diag(steps), np.diag(steps))).ravel()
 
     def offset(self, theta: Floats) -> float:
         """Return zero."""
@@ -297,24 +344,25 @@ class Function:
         return np.where(finite, np.where(finite, after, 0.0) - np.where(finite, before, 0.0), 0.0)
 
 
-def as_model(bias: ParametricBias, frames: tuple[Frame, ...], kept: Any, counts: Floats, sample: str) -> Model:
+def as_model(bias: ParametricBias, frames: tuple[Frame, ...], kept: Any, counts: Floats, sample: str) -> BiasFamily:
     """Bind a family to the rows of the pool that the fit uses."""
     family = bias.family
     if isinstance(family, FunctionFamily):
         return Function(family, frames, sample, kept)
     columns = columns_of(bias, frames, sample)[kept]
     if isinstance(family, Cells) or family.kind == "steps":
-        return model_on(bias, columns, np.zeros(columns.shape[1]), np.ones(columns.shape[1]), sample)
+        return model_on(bias, (), np.zeros(columns.shape[1]), np.ones(columns.shape[1]), sample).on(columns)
     mean = np.average(columns, axis=0, weights=counts)
-    return model_on(bias, columns, mean, np.sqrt(np.average((columns - mean) ** 2, axis=0, weights=counts)), sample)
+    deviation = np.sqrt(np.average((columns - mean) ** 2, axis=0, weights=counts))
+    return model_on(bias, (), mean, deviation, sample).on(columns)
 
 
-def model_on(bias: ParametricBias, columns: Floats, mean: Floats, deviation: Floats, sample: str) -> Linear | Logistic:
-    """Return a family on rows whose columns are scaled to mean 0 and deviation 1, or refuse one that never varies."""
+def model_on(bias: ParametricBias, z: Kept, mean: Floats, deviation: Floats, sample: str) -> Linear | Logistic:
+    """Return a family on columns z, scaled to mean 0 and deviation 1, or refuse one that never varies."""
     family = bias.family
     assert not isinstance(family, FunctionFamily)
     flat = np.flatnonzero(~(deviation > 1e-12 * np.abs(mean)))
-    slopes = family.names[-columns.shape[1] :]
+    slopes = family.names[-len(mean) :]
     if len(flat):
         raise UnidentifiedParametersError(
             f"{slopes[flat[0]]!r} in the bias {bias} of {sample!r} is the same on all rows of the pool, so its "
@@ -323,7 +371,7 @@ def model_on(bias: ParametricBias, columns: Floats, mean: Floats, deviation: Flo
             parameters=[slopes[j] for j in flat],
         )
     kind = Logistic if isinstance(family, Family) and family.kind == "logistic" else Linear
-    return kind(family.names, (columns - mean) / deviation, mean, deviation)
+    return kind(family.names, z, mean, deviation)
 
 
 def columns_of(bias: ParametricBias, frames: Sequence[Frame], sample: str) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -10,7 +10,8 @@ import numpy as np
 from scipy import sparse
 
 from vardi._machine.threads import BLOCK, map_blocks, sum_blocks
-from vardi._rows.base import Rows, Scaled
+from vardi._rows.base import Rows, Scaled, Space
+from vardi._rows.columns import Normalised
 from vardi._rows.contract import Gram, Sums
 from vardi._rows.grouping import membership
 from vardi._rows.start import mean_log_start, widest_tree
@@ -185,6 +186,29 @@ class Sparse(Rows):
 
         return np.asarray(step[:, None] * sum_blocks(block, len(self), y.shape[1], sums=len(u) * y.shape[1]))
 
+    def normalised(
+        self, u: Floats, rows: slice | Integers, values: Any, added: Mapping[int, Floats], space: Space
+    ) -> Normalised:
+        """Return some rows at u."""
+        part = _part(self.matrix, rows) if isinstance(rows, slice) else self.matrix[rows]
+        lengths, starts = np.diff(part.indptr), part.indptr[:-1]
+        with np.errstate(divide="ignore"):
+            logs = (part.data if self.log else np.log(part.data)) + u[part.indices]
+        for k, x in added.items():
+            logs += np.where(part.indices == k, np.repeat(x[:, 0], lengths), 0.0)
+        offset = np.maximum.reduceat(logs, starts)  # no row is empty: each has its own bias
+        terms = np.exp(logs - np.repeat(offset, lengths))
+        S = np.add.reduceat(terms, starts)
+        p = sparse.csr_array((terms / np.repeat(S, lengths), part.indices, part.indptr), shape=part.shape)
+        return Normalised(
+            (np.exp(-offset) / S)[:, None], lambda: (np.log(S) + offset)[:, None], SparseProbabilities(p)
+        )
+
+    def log_omega_of(self, rows: slice | Integers, values: Any) -> Floats:
+        """Return log omega of some rows, as a dense matrix."""
+        places = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
+        return self.subset(places).log_omega()
+
     def reach(self) -> Any:
         """Return the K x K (sparse) counts of rows of sample l (columns) that bias k (rows) could have drawn."""
         if self._reached is None:
@@ -272,3 +296,32 @@ def _shared(columns: Any, matrix: Any, first: Integers, second: Integers) -> Flo
     rows = columns.indices[place]
     products = columns.data[place] * np.asarray(matrix[rows, long[pair]])
     return np.bincount(pair, products, minlength=len(short)).astype(np.float64, copy=False)
+
+
+class SparseProbabilities:
+    """p as a CSR array."""
+
+    def __init__(self, p: Any) -> None:
+        self.p = p
+
+    def __matmul__(self, b: Floats) -> Floats:
+        return np.asarray(self.p @ b)
+
+    def __mul__(self, column: Floats) -> SparseProbabilities:
+        return SparseProbabilities(sparse.diags_array(column[:, 0]) @ self.p)
+
+    def column(self, k: int) -> Floats:
+        """Return p_k."""
+        return np.asarray(self.p[:, [k]].toarray())
+
+    def sum(self, counts: Floats) -> Floats:
+        """Return P'c."""
+        return np.asarray(self.p.T @ counts)
+
+    def against(self, counted: Floats) -> Floats:
+        """Return P'y for y of shape (rows, m), already counted."""
+        return np.asarray(self.p.T @ counted)
+
+    def gram(self, counts: Floats) -> Floats:
+        """Return P'(c P)."""
+        return np.asarray((self.p.T @ (sparse.diags_array(counts) @ self.p)).toarray())

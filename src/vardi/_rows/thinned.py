@@ -59,6 +59,10 @@ class Thinned(Dense):
                 self._last_counting = u.copy(), found
         return None if self._last_counting is None else self._last_counting[1]
 
+    def settled(self, u: Floats) -> Rows:
+        """Return the entries that count at u, if they are few."""
+        return self.counting(u) or self
+
     @property
     def additions(self) -> int:
         """How many numbers a sum over the rows adds one after the other; plus one for all that do not count."""
@@ -172,4 +176,5 @@ class Thinned(Dense):
         indptr = np.concatenate([[0], np.cumsum(lengths)])
         narrow = indptr.astype(np.int32 if indptr[-1] < 2**31 else np.int64)  # SciPy uses the wider type for both
         matrix = sparse.csr_array((values.astype(np.float64, copy=False), columns, narrow), shape=(len(self), K))
-        return Counting(matrix, self.source, self.counts, log=self.log, moderate=self.moderate and not self.log)
+        moderate = self.moderate and not self.log
+        return Counting(matrix, self.source, self.counts, log=self.log, moderate=moderate, inverse=self.inverse)

@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from vardi._inputs.dependence import Dependence
 from vardi._rows.grouping import membership
-from vardi._rows.series import Autocorrelation
+from vardi._rows.series import Autocorrelation, rows_a_value
 from vardi._rows.variance import Spread, factors_of, tail_of, unit_of
 from vardi._types import Floats, Integers
 
@@ -149,3 +150,33 @@ class Units:
         graph = sparse.coo_array((np.ones(len(self.unit)), (self.unit, U + self.cell)), shape=(U + H, U + H))
         labels = sparse.csgraph.connected_components(graph, directed=False)[1][:U]
         return np.unique(labels, return_inverse=True)[1]
+
+
+def entries_of(source: Integers, counts: Floats, dependence: Dependence) -> tuple[Integers, Units]:
+    """Return the entry of each row in memory among the units of rows that depend on one another, and these units."""
+    cell = source if dependence.strata is None else dependence.strata
+    if dependence.order is not None:
+        unit = in_series(source, dependence.order)
+    elif dependence.clusters is not None:
+        unit = np.unique(dependence.clusters, return_inverse=True)[1]
+    else:
+        unit = np.arange(len(source))
+    cell = np.unique(cell, return_inverse=True)[1]
+    pair, first, entry = np.unique(
+        unit * (int(cell.max()) + 1) + cell, return_index=True, return_inverse=True
+    )  # sorted by unit
+    rows = np.bincount(entry, counts, minlength=len(pair)).astype(np.float64)
+    is_series = dependence.order is not None
+    return entry, Units(unit[first], cell[first], source[first], rows, dependence.remaining, is_series)
+
+
+def in_series(source: Integers, order: Integers, lengths: list[int] | None = None) -> Integers:
+    """Return the value of a series that each row is summed to, numbered sample by sample in time order."""
+    unit, first = np.empty(len(source), np.int64), 0
+    rows = np.lexsort((order, source))
+    ends = np.cumsum(np.bincount(source))
+    for k, (low, high) in enumerate(zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True)):
+        length = rows_a_value(high - low) if lengths is None else lengths[k]
+        unit[rows[low:high]] = first + np.arange(high - low) // length
+        first = int(unit[rows[high - 1]]) + 1 if high > low else first
+    return unit

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._machine.threads import sum_blocks
-from vardi._rows.contract import Coordinates, Evenness
-from vardi._rows.grouping import NARROW, largest_of_columns, sums_by_sample
-from vardi._rows.patches import LinearInfluence
+from vardi._rows.contract import Coordinates
+from vardi._rows.grouping import largest_of_columns, sums_by_sample
 from vardi._rows.steps import StepInfluence
 from vardi._types import Floats, Integers
 
@@ -204,66 +203,6 @@ class Strata:
 
         return np.asarray(sum_blocks(block, *influence.shape))
 
-    def spread(self, influence: Floats | LinearInfluence, *, joint: bool = True) -> Spread:
-        """Return V, and what it rests on: by two passes over the influence values, in blocks.
-
-        Covariances of two estimates are NaN where they are not asked for: of many they take most of the time.
-        """
-        if isinstance(influence, LinearInfluence) and not joint and not self._single.any():
-            return self._spread_of_linear(influence)
-        influence = np.asarray(influence)
-        K, m = len(self.sizes), influence.shape[1]
-        means, largest = self._means(influence)
-        most = float(self.counts.max(initial=1.0))
-        scale = unit_of((largest + np.abs(means).max(axis=0, initial=0.0)) * (np.sqrt(most) / self.n))
-        factors, joint = self._factors, joint and m > 1
-
-        def block(part: slice) -> Floats:
-            source = self._sample_in(part)
-            unit = self._deviations(influence, means, part, scale)
-            if isinstance(source, int):  # one factor for all these rows
-                within = np.zeros((K, m))
-                within[source] = _squares_of_columns(unit)
-                products = factors[source] * (unit.T @ unit if joint else within[[source]])
-                squares = np.square(unit, out=unit)
-            else:
-                scaled = unit * _by_row(np.sqrt(factors), source)
-                products = scaled.T @ scaled if joint else _squares_of_columns(scaled)[None]
-                squares = np.square(unit, out=unit)
-                within = sums_by_sample(squares, source, K)
-            squares /= np.sqrt(np.where(self.counts[part] > 0, self.counts[part], 1.0))[:, None]  # among counted rows
-            return np.vstack([products, within, _squares_of_columns(squares)])
-
-        first = m if joint else 1
-        sums = sum_blocks(block, len(influence), m, sums=(first + K + 1) * m)
-        products = sums[:m] if joint else np.where(np.eye(m, dtype=bool), sums[0], np.nan)
-        with np.errstate(over="ignore"):
-            covariance = products * np.outer(scale, scale)
-        return spread_of_samples(covariance, scale, sums[first : first + K], sums[-1], self.sizes, self._factors)
-
-    def _spread_of_linear(self, influence: LinearInfluence) -> Spread:
-        """Return the variances of estimates whose influence values are not held, and what they rest on."""
-        means = influence.means(self.source, self.counts, self._sizes[:, 0])
-        most = float(self.counts.max(initial=1.0))
-        scale = unit_of((influence.largest + np.abs(means).max(axis=0, initial=0.0)) * (np.sqrt(most) / self.n))
-        squares, fourths = influence.powers(self.source, self.counts, means, self.n * scale)
-        variance = scale**2 * (self._factors @ squares)
-        covariance = np.where(np.eye(len(scale), dtype=bool), variance, np.nan)
-        return spread_of_samples(covariance, scale, squares, fourths, self.sizes, self._factors)
-
-    def tail(self, influence: Floats, weights: Floats | float = 1.0) -> float:
-        """Return the tail index of the influence values of one estimate, divided by weights above 1 if given."""
-        influence = np.asarray(influence)
-        counts = self.counts
-        deviations = self._deviations(influence, self._means(influence)[0], slice(None))
-        deviations = np.abs(deviations)[:, 0] / np.sqrt(np.where(counts > 0, counts, 1.0))
-        return tail_of(deviations, counts, weights)
-
-    def evenness(self, r: Floats) -> Evenness:
-        """Return how evenly weights are spread over rows."""
-        counted = r * self.counts
-        return Evenness(float(counted.sum()), float(counted @ r), float(r.max(initial=0.0)))
-
     def covariance_of_steps(self, influence: StepInfluence) -> Floats:
         """Return V for the influence values of a distribution function."""
         if self._single.any():
@@ -336,13 +275,6 @@ def _by_row(numbers: Floats, source: Integers | int) -> Floats:
     """Return numbers of samples, of shape (K,) or (K, m), for rows of these: of shape (n, m) or (n, 1), or for all."""
     own = np.asarray(numbers[source])
     return own if isinstance(source, int) or own.ndim == 2 else own[:, None]
-
-
-def _squares_of_columns(values: Floats) -> Floats:
-    """Return the sum of squares of each column."""
-    if values.shape[1] > NARROW:
-        return np.asarray(np.einsum("ij,ij->j", values, values))
-    return np.array([column @ column for column in values.T])
 
 
 @dataclass(frozen=True, eq=False)

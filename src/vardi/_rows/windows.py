@@ -8,14 +8,16 @@ sums would be as cheap, but lose digits.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from vardi._rows.base import Rows, Scaled
+from vardi._rows.base import Rows, Scaled, Space
 from vardi._rows.checks import Checks
+from vardi._rows.columns import Normalised, Result
 from vardi._rows.contract import Gram, Sums
 from vardi._rows.grouping import membership
 from vardi._rows.start import mean_log_start
@@ -183,6 +185,27 @@ class Intervals(Rows):
         by_cell = membership(self._cell, len(S)) @ counted
         return np.asarray((self._within((by_cell.T / S).T).T * step).T)
 
+    def each_block(self, answer: Callable[[slice, Any], Result], width: int = 0) -> Iterator[Result]:
+        """Apply a function to all rows at once: there are only as many cells as edges of windows."""
+        yield answer(slice(0, len(self)), None)
+
+    def total_of_blocks(self, answer: Callable[[slice, Any], Result], width: int = 0) -> Result:
+        """Return a function of all rows at once."""
+        return answer(slice(0, len(self)), None)
+
+    def normalised(
+        self, u: Floats, rows: slice | Integers, values: Any, added: Mapping[int, Floats], space: Space
+    ) -> Normalised:
+        """Return all rows at u."""
+        step, S, top = self._cell_mass(u)
+        mass = S[self._cell][:, None]
+        p = WindowProbabilities(self, step, S, np.ones(len(self)))
+        return Normalised(np.exp(-top) / mass, lambda: np.log(mass) + top, p)
+
+    def log_omega_of(self, rows: slice | Integers, values: Any) -> Floats:
+        """Return log omega of all rows, as a dense matrix."""
+        return self.log_omega()
+
     def reach(self) -> Any:
         """Return the K x K (sparse) counts of rows of sample l (columns) that window k (rows) allows.
 
@@ -282,3 +305,37 @@ def _downwards(nodes: Floats) -> Floats:
     while width < len(nodes):
         level, width = np.repeat(level, 2, axis=0) + nodes[width : 2 * width], 2 * width
     return np.asarray(level)
+
+
+class WindowProbabilities:
+    """p of rows in windows, times a number for each row, as sums over the cells between the edges of windows."""
+
+    def __init__(self, rows: Intervals, step: Floats, S: Floats, factor: Floats) -> None:
+        self.rows, self.step, self.S, self.factor = rows, step, S, factor
+
+    def __matmul__(self, b: Floats) -> Floats:
+        cells = (self.rows._over((self.step * b.T).T).T / self.S).T
+        return np.asarray(cells[self.rows._cell] * self.factor[:, None])
+
+    def __mul__(self, column: Floats) -> WindowProbabilities:
+        return WindowProbabilities(self.rows, self.step, self.S, self.factor * column[:, 0])
+
+    def column(self, k: int) -> Floats:
+        """Return p_k."""
+        return self @ np.eye(len(self.step))[:, [k]]
+
+    def sum(self, counts: Floats) -> Floats:
+        """Return P'c."""
+        return self._against(counts[:, None])[:, 0]
+
+    def against(self, counted: Floats) -> Floats:
+        """Return P'y for y of shape (rows, m), already counted."""
+        return self._against(counted)
+
+    def gram(self, counts: Floats) -> Floats:
+        """Return P'(c P)."""
+        return np.column_stack([self._against((self @ e[:, None]) * counts[:, None])[:, 0] for e in np.eye(len(self.step))])
+
+    def _against(self, counted: Floats) -> Floats:
+        by_cell = membership(self.rows._cell, len(self.S)) @ (counted * self.factor[:, None])
+        return np.asarray((self.rows._within((by_cell.T / self.S).T).T * self.step).T)

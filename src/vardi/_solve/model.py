@@ -331,7 +331,7 @@ def _joining(joint: Joint, v: Floats, groups: Integers, verdict: Verdict) -> Joi
     weights, _ = joint.weights(v)
     mass = weights * joint.counts
     members = np.eye(count)[groups[joint.source]]
-    g = joint.at(v).g
+    g = joint.columns(v, lambda rows: rows.g, joint.coordinates.known)
     g = g / np.where(np.ptp(g, axis=0) > 0, np.ptp(g, axis=0), 1.0)
     means = (members * mass[:, None]).T @ g / (mass @ members)[:, None]
     left, values, _ = np.linalg.svd(np.column_stack([np.ones(count), means]))

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from vardi._inputs.pool import Name
+from vardi._rows.columns import within
 from vardi._rows.families import Logistic
 from vardi._rows.grouping import stratified
 from vardi._rows.joint import Joint
+from vardi._rows.point import RowsAt
 from vardi._solve.identify import Verdict
 from vardi._solve.joint import FAR, At, Walk, descend, hold
 from vardi._types import Floats
@@ -128,10 +130,12 @@ def require_identified(joint: Joint, here: At, names: Sequence[Name]) -> None:
 
 def _apart(joint: Joint, here: At) -> float:
     """Return how many rows, in total, could have come from another sample."""
-    point = joint.at(here.v)
-    shares = point.rows.mix(point.u, np.eye(len(joint.sizes)))
-    own = shares[np.arange(len(joint)), joint.source]
-    return float(joint.counts @ (1.0 - own))
+    K = len(joint.sizes)
+
+    def others(rows: RowsAt) -> Floats:
+        return 1.0 - sum(within(rows.block, k) * rows.p.column(k) for k in range(K))
+
+    return float(joint.counts @ joint.columns(here.v, others, 1)[:, 0])
 
 
 def _separated(joint: Joint, names: Sequence[Name]) -> UnidentifiedParametersError:

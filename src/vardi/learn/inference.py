@@ -218,7 +218,7 @@ def solve(fit: WeightedSample, model: Any, X: Any, y: Any, missing: Missing = "r
     require_rows(fit.held, "A regression")
     design = as_design(fit, X, y, missing)
     influence, names, Z = fit.held.tangent, design.names, design.Z
-    counted = influence.weights * influence.strata.counts
+    counted = influence.weights * influence.counts
     given = _is_fitted(model)
     model = _with_intercept(model, design.intercept, given=given)
     there = counted[design.complete]

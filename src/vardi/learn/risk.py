@@ -300,7 +300,7 @@ class DebiasedScorer:
         try:
             if not biases:
                 raise MismatchError("The fit has its biases only as a matrix.")
-            read: dict[Name, Any] = self.fit.held.known_functions()
+            read: dict[Name, Any] = self.fit.held.known_biases()
             rows: Any = joined(X, y, self.target, {**biases, **read})
             return np.asarray(self.fit.weigh(rows))
         except (InvalidBiasError, MismatchError) as error:

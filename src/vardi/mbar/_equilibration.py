@@ -96,7 +96,7 @@ def _differences(fit: DebiasedSample) -> Influence:
     centred = (np.eye(len(sampled)) - sampled[:, None] / sampled.sum())[:, sampled]
     directions = np.zeros((len(held.tangent.measure.coordinates), int(sampled.sum())))
     directions[held.tangent.measure.coordinates.u] = centred * sampled[:, None]
-    found: Influence = held.tangent.of_coordinates(directions, held.nothing(directions.shape[1]))
+    found: Influence = held.tangent.of_coordinates(directions)
     return found
 
 

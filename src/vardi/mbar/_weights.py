@@ -23,7 +23,7 @@ import numpy as np
 
 from vardi._fit.debias import debias_matrix
 from vardi._fit.sample import DebiasedSample
-from vardi._rows.weighted import Weighed
+from vardi._rows.measure import weighed
 from vardi._types import Floats, Integers
 
 ROUNDING = 64 * np.finfo(float).eps  # relative to two variances: below this, the variance of their difference is zero
@@ -122,7 +122,7 @@ class StateWeights:
         if self.depends and not weights_known:
             tangent, dense = self.fit.held.tangent, Y if isinstance(Y, np.ndarray) else Y.toarray()
             b = tangent.hessian.solve(n * a)
-            return tangent.moved_by(Weighed(n * dense - t), np.zeros(len(t)), b).covariance()
+            return tangent.moved_by(weighed(n * dense - t), np.zeros(len(t)), b).covariance()
         squares = Y.T @ Y
         squares = squares if isinstance(squares, np.ndarray) else squares.toarray()
         return self._in_mbars_form(squares - np.outer(t, t) / n, a, weights_known=weights_known)

@@ -15,6 +15,7 @@ from vardi._estimate.sensitivity.result import FURTHEST, Kind, Sensitivity, requ
 from vardi._estimate.sensitivity.targets import Mean, Target
 from vardi._estimate.sensitivity.worst import End, Linear, Reweighed, Search, Worst
 from vardi._estimate.tangent import Influence
+from vardi._rows.measure import Values
 from vardi._types import Floats
 from vardi.errors import MismatchError
 from vardi.errors._texts import show
@@ -57,7 +58,7 @@ class Question:
         assert influence is not None
         own = influence if own is None else own
         phi = own.values[:, [0]]
-        beside = influence.values[:, [0]] - phi if own is not influence else None
+        beside = influence.values[:, [0]] + phi @ -np.eye(1) if own is not influence else None
         if not self.held.is_whole:
             assert isinstance(target, Mean)
             if not errors.wrong.all():
@@ -92,7 +93,7 @@ class Question:
         worst: Worst,
         start: End,
         steepest: float,
-        beside: Floats | None,
+        beside: Values | None,
         estimate: Estimate,
         name: str,
         note: str,
@@ -122,14 +123,14 @@ class Question:
             note=note,
         )
 
-    def _stderrs(self, ends: list[End], estimate: Estimate, beside: Floats | None) -> Floats:
+    def _stderrs(self, ends: list[End], estimate: Estimate, beside: Values | None) -> Floats:
         """Return the standard errors of the ends, due to the rows and to known values with an error."""
         assert estimate.influence is not None
         if math.isnan(estimate.stderr):
             return np.full(len(ends), math.nan)
         tangent, beyond = self.held.tangent, float((estimate.influence.beyond**2).sum()) / self.held.tangent.n**2
         moved = [end.phi if beside is None else end.phi + beside for end in ends]
-        variances = [tangent.covariance(phi)[0, 0] + beyond for phi in moved]
+        variances = [tangent.measure.whole.covariance(phi)[0, 0] + beyond for phi in moved]
         return np.sqrt(np.array(variances))
 
 

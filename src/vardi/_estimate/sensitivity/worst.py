@@ -13,17 +13,17 @@ from vardi._estimate.sensitivity.errors_of_biases import Errors
 from vardi._estimate.sensitivity.targets import Mean, Target
 from vardi._estimate.tangent import Influence, Tangent
 from vardi._machine.threads import single_threaded_blas
+from vardi._rows.columns import Block
 from vardi._rows.dense import Dense
-from vardi._rows.weighted import Weighed, WeightedRows
+from vardi._rows.measure import Measure, Values, weighed
 from vardi._solve.laplacian import Laplacian, SingularError
 from vardi._solve.newton import newton
-from vardi._types import Floats, Integers
+from vardi._types import Floats
 
 Method = Literal["sharp", "attained", "linear"]
 STEPS = 100  # most moves of one search
 HALVINGS = 8  # most halvings of a move that gains nothing
 STATIONARY = 1e-6  # gain, as a share of the first-order bound, that is not worth another refit
-NUMBERS, FEW = 4_000_000, 4  # held at once, but for a few numbers of each row
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class End:
     """The estimate at one end of the range, and the influence values of the rows there."""
 
     value: float
-    phi: Floats
+    phi: Values
     point: Any = None
 
 
@@ -51,7 +51,7 @@ class Linear:
     """To first order: the value plus or minus log(gamma) times the slope."""
 
     value: float
-    phi: Floats
+    phi: Values
     slope: float
     method: Method = "linear"
 
@@ -85,8 +85,7 @@ class Reweighed:
 
     @cached_property
     def _pi(self) -> Floats:
-        counts = self.influence.strata.counts
-        return self.influence.weights * counts / self.influence.n
+        return self.influence.weights * self.influence.counts / self.influence.n
 
     def end(self, gamma: float, side: int, before: End) -> End:
         """Return the exact end."""
@@ -105,7 +104,7 @@ class Reweighed:
         rg = (r * g)[:, None]
         measure = self.influence.measure
         b = self.influence.jacobian.solve(measure.project(rg))
-        return End(value, measure.influence(Weighed(rg), np.zeros(1), b))
+        return End(value, measure.influence(weighed(rg), np.zeros(1), b))
 
 
 @dataclass(frozen=True)
@@ -116,7 +115,7 @@ class Point:
     errors: Floats
     v: Floats
     slopes: Floats
-    phi: Floats
+    phi: Values
 
 
 class Search:
@@ -133,13 +132,13 @@ class Search:
     method: Method = "attained"
 
     def __init__(self, influence: Tangent, target: Target, errors: Errors) -> None:
-        self.target, self.errors = target, errors
-        strata, sampled = influence.strata, influence.sampled
+        self.target, self.errors, self._measure = target, errors, influence.measure
+        sampled, counts = influence.sampled, influence.counts
         self._P = influence.measure.mix(np.eye(len(influence.u))[:, sampled])
         self._weights = influence.weights
-        self._source = (np.cumsum(sampled) - 1)[strata.source]
-        self._counts = strata.counts
-        self._m = strata.counts / influence.n
+        self._source = (np.cumsum(sampled) - 1)[influence.measure.source]
+        self._counts = counts
+        self._m = counts / influence.n
         self._n = influence.n
 
     @cached_property
@@ -201,38 +200,32 @@ class Search:
             return None
         phi = rg + p @ b
         p *= -self._m[:, None] * (phi[:, None] - b)
-        return Point(value, errors, solution.u, self.errors.slopes(p), phi[:, None])
+        nowhere = np.zeros((len(self._measure.coordinates), 1))
+        moved = self._measure.influence(weighed(phi[:, None]), np.zeros(1), nowhere)
+        return Point(value, errors, solution.u, self.errors.slopes(p), moved)
 
 
-def slopes(rows: WeightedRows, influence: Influence, errors: Errors) -> Floats:
-    """Return how far each estimate with the given influence values moves at worst, per unit of log Gamma."""
-    counts, (n, m) = rows.strata.counts, influence.values.shape
-    wrong = np.flatnonzero(rows.sizes > 0)[errors.wrong]
-    chosen = np.zeros((len(influence.b), len(wrong)))
-    chosen[wrong, np.arange(len(wrong))] = 1.0
-    owns = [rows.along(b) for b in influence.b.T] if rows.has_parameters else []
-    step = max(NUMBERS // n, FEW)
-    total, common = np.zeros(m), np.zeros((n, m if errors.common else 0))
-    for low in range(0, len(wrong), step):
-        columns = wrong[low : low + step]
+def slopes(measure: Measure, influence: Influence, errors: Errors) -> Floats:
+    r"""Return how far each estimate with the given influence values moves at worst, per unit of log Gamma.
 
-        def block(part: slice, p: Floats, columns: Integers = columns) -> Floats:
-            found, shares = np.zeros(m), p * (counts[part] / rows.n)
-            for j in range(m):
-                moved = influence.values[part, j] - influence.b[columns, j, None]
-                if owns:
-                    moved += owns[j][0][part] - _columns(owns[j][1], columns, part)
-                if errors.common:
-                    common[part, j] += (shares * moved).sum(axis=0)
-                else:
-                    found[j] = np.vdot(shares, np.abs(moved, out=moved))
-            return found
+    An error of :math:`\log\omega_l` on row i moves an estimate by
 
-        total += rows.sum_mix(chosen[:, low : low + step], block)
-    return np.asarray(np.abs(common).sum(axis=0)) if errors.common else total
+    .. math::
 
+        G_{il} = -\frac{c_i}{n} p_{il} (\phi^x_i - b_l - b_\theta't_{il}),\qquad \phi^x_i = r_i (f_i - \eta) + x_i'b.
+    """
+    wrong, b, m = np.flatnonzero(measure.sizes > 0)[errors.wrong].tolist(), influence.b, influence.b.shape[1]
+    theta, point = b[measure.coordinates.theta], measure.whole.point
 
-def _columns(along: dict[int, Floats], states: Integers, part: slice) -> Floats:
-    """Return b_theta't_il of some rows for some biases, zero for those without parameters."""
-    nothing = np.zeros(part.stop - part.start)
-    return np.stack([along[k][part] if k in along else nothing for k in states.tolist()])
+    def question(block: Block) -> Floats:
+        at = point.at(block)
+        phi = block.let(influence.values.of(block) + at.own(b))
+        moved = []
+        for k in wrong:
+            less = b[k] if k not in at.families else at.families[k].gradient @ theta[at.model.places[k]] + b[k]
+            moved.append(at.p.column(k) * (phi - less))
+        if errors.common:
+            return block.sum(np.abs(sum(moved[1:], start=moved[0])))
+        return block.sum(np.abs(np.hstack(moved))).reshape(len(wrong), m).sum(axis=0)
+
+    return measure.rows.total(question, m) / measure.n

@@ -14,7 +14,7 @@ from vardi._rows.engine.joint import EngineRows
 from vardi._rows.engine.model import EngineModel
 from vardi._rows.engine.subsample import thinned
 from vardi._rows.engine.united import united
-from vardi._rows.joint import Joint, KnownColumns
+from vardi._rows.joint import Joint
 from vardi._types import Floats
 
 if TYPE_CHECKING:
@@ -57,9 +57,8 @@ def joint_rows(
     """
     columns, known = list(pool.declared.columns), model.known
     features = [columns.index(name) for names in pool.declared.features.values() for name in names]
-    values = functions_on(pool, found) @ known.directions if len(known.means) else np.empty((len(found), 0))
     families = model.families_on(found.matrix[:, features])
-    joint = Joint(few, families, KnownColumns(values, known.means, known.root, known.moving))
+    joint = Joint(few, families, replace(known, values=functions_on(pool, found)))
     if is_all:
         return joint
     if len(model.coordinates) > model.coordinates.samples:  # otherwise the rows with their biases alone are summed

@@ -142,7 +142,7 @@ class EngineDomains:
         h = (with_y + centre * plain - mean * found.of_base(plain)) * scale[:, None]
         own = np.bincount(self.base)[self.base] == 1  # there y minus its centre keeps digits that y itself loses
         h[own] = (with_y - (mean - centre) * plain)[own] * scale[own, None]
-        return at.placed(h.T.ravel()).against, self._squares(squares, centre) * scale**2
+        return at.placed(h.T.ravel()), self._squares(squares, centre) * scale**2
 
     def _squares(self, sums: Floats, centre: float) -> Floats:
         """Return sum_i c_i r_i^2 (y 1_j - mu_j 1_B)^2, from sums of r^2 (y - centre) and of its product with itself."""

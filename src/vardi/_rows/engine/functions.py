@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import TypeAlias
 
 import narwhals as nw
-import numpy as np
 
 from vardi._inputs.engine.aggregates import LENGTH, Aggregate
 from vardi._inputs.engine.asking import schema_of
 from vardi._inputs.engine.columns import expressions, missing_values
 from vardi._inputs.engine.expressions import on_frame
 from vardi._inputs.engine.part import PREFIX, Part
-from vardi._types import Floats
 from vardi.biases import Bias
 from vardi.biases._expressions.compile import NarwhalsTarget, require_columns
 from vardi.errors import MissingValuesError
 from vardi.errors._refusals import column_of_some, not_finite
+
+
+#: The expression of a function for a frame.
+Of: TypeAlias = Callable[[Part], nw.Expr]
 
 
 class Reads(IntEnum):
@@ -90,7 +92,8 @@ def compiled_functions(
                     raise not_finite(count, column, lacking) from None
             raise
     named = [name if function.columns else None for function, name in zip(functions, names, strict=True)]
-    return [EngineFunction(_of(by_part, j), name, Reads.USERS) for j, name in enumerate(named)]
+    asked = {part.name: part for part in parts}
+    return [EngineFunction(_of(asked, by_part, j), name, Reads.USERS) for j, name in enumerate(named)]
 
 
 def _require_everywhere(parts: Sequence[Part], columns: Sequence[str]) -> None:
@@ -117,8 +120,18 @@ def users_columns(part: Part, functions: Sequence[Bias]) -> nw.Schema:
     return nw.Schema({name: kind for name, kind in whole.items() if not name.startswith(PREFIX) or name in read})
 
 
-def _of(by_part: Mapping[str | None, Sequence[nw.Expr]], j: int) -> Callable[[Part], nw.Expr]:
-    return lambda part: by_part[part.name][j]
+def _of(asked: Mapping[str | None, Part], by_part: Mapping[str | None, Sequence[nw.Expr]], j: int) -> Of:
+    """Return the expression of a function for each frame; on rows of which it was not asked it is 0."""
+
+    def of(part: Part) -> nw.Expr:
+        if part.name not in asked:
+            return nw.lit(0.0)
+        value, inside = by_part[part.name][j], list(asked[part.name].codes)
+        if all(label in inside for label in part.codes):
+            return value
+        return zero_elsewhere(nw.col(str(part.label)).is_in(inside), value)
+
+    return of
 
 
 def zero_elsewhere(condition: nw.Expr | None, term: nw.Expr) -> nw.Expr:
@@ -126,59 +139,4 @@ def zero_elsewhere(condition: nw.Expr | None, term: nw.Expr) -> nw.Expr:
     return term if condition is None else nw.when(condition).then(term).otherwise(nw.lit(0.0))
 
 
-ZERO = EngineFunction(lambda part: nw.lit(0.0), reads=Reads.OURS)
 ONE = EngineFunction(lambda part: nw.lit(1.0), reads=Reads.OURS)
-
-
-@dataclass(frozen=True, eq=False)
-class EngineValues:
-    r"""Influence values :math:`\phi_i = (f_i'C - \eta) / S_i + q_i'b` of m estimates, as formulas to be evaluated.
-
-    They are linear in (C, eta, b), so sums and multiples of estimates have such values, too.
-
-    Attributes
-    ----------
-    functions : tuple of EngineFunction
-        f.
-    coefficients : ndarray of shape (M, m)
-        C.
-    eta : ndarray of shape (m,)
-        Their means.
-    b : ndarray of shape (d, m)
-        Their effect through the coordinates of the point.
-    """
-
-    functions: tuple[EngineFunction, ...]
-    coefficients: Floats
-    eta: Floats
-    b: Floats
-
-    @property
-    def shape(self) -> tuple[int | None, int]:
-        """The number of rows, which is unknown, and of estimates."""
-        return None, len(self.eta)
-
-    def __getitem__(self, place: tuple[Any, Any]) -> EngineValues:
-        """Return some of the estimates: ``influence[:, j : j + 1]``."""
-        _, columns = place
-        return replace(self, coefficients=self.coefficients[:, columns], eta=self.eta[columns], b=self.b[:, columns])
-
-    def __matmul__(self, coefficients: Floats) -> EngineValues:
-        """Return the values of linear combinations of the estimates, with coefficients of shape (m, k)."""
-        return EngineValues(
-            self.functions, self.coefficients @ coefficients, self.eta @ coefficients, self.b @ coefficients
-        )
-
-    def __mul__(self, factor: float) -> EngineValues:
-        return EngineValues(self.functions, self.coefficients * factor, self.eta * factor, self.b * factor)
-
-    __rmul__ = __mul__
-
-    def __add__(self, other: EngineValues) -> EngineValues:
-        functions = tuple(dict.fromkeys((*self.functions, *other.functions)))
-        place = {function: j for j, function in enumerate(functions)}
-        coefficients = np.zeros((len(functions), len(self.eta)))
-        for one in (self, other):
-            for function, row in zip(one.functions, one.coefficients, strict=True):
-                coefficients[place[function]] += row
-        return EngineValues(functions, coefficients, self.eta + other.eta, self.b + other.b)

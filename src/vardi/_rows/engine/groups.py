@@ -1,9 +1,10 @@
-"""Sums within groups of rows, queried from an engine: all that a refit needs, linear in the counts of the groups."""
+"""Groups of rows in an engine, which a bootstrap draws as a whole: by a column, at random, or successive rows."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import narwhals as nw
 import numpy as np
@@ -12,12 +13,13 @@ from vardi._inputs.engine.aggregates import Aggregate
 from vardi._inputs.engine.dependence import UNIT
 from vardi._inputs.engine.part import PREFIX, Change, Part
 from vardi._inputs.pool import Name
-from vardi._rows.contract import JointSums, Moments
-from vardi._rows.engine.expressions import PendingSums
-from vardi._rows.engine.functions import EngineFunction
+from vardi._rows.columns import Block
+from vardi._rows.contract import JointSums
 from vardi._rows.engine.hashing import LEFT, hashed
-from vardi._rows.engine.joint import EngineRows
-from vardi._rows.engine.moments import EngineMoments
+from vardi._rows.likelihood import likelihood
+from vardi._rows.measure import Functions, Measure
+from vardi._rows.point import Point
+from vardi._rows.queries import GroupAnswers, Queries
 from vardi._types import Floats, Integers
 from vardi.errors import TooLargeError
 from vardi.errors._refusals import missing_groups, no_groups, spanning_group
@@ -27,56 +29,28 @@ MAX_GROUPS = 1_000_000  # groups whose sums are held in memory
 GROUP = f"{PREFIX}group"
 
 
+class Moments(NamedTuple):
+    """The sums of a refit: those of the likelihood, and of functions, times weights, with 1 and with x."""
+
+    likelihood: JointSums
+    total: Floats
+    against: Floats
+
+
 @dataclass(frozen=True, eq=False)
 class GroupSums:
-    """Sums over the rows of each group, which lies within one sample.
+    """The sums of a refit over the rows of each group; ``unit`` is the number of what is drawn as a whole.
 
-    Attributes
-    ----------
-    at : EngineMoments
-        The rows at the point.
-    rows : EngineRows
-        The same rows, as the solver uses them.
-    asked : mapping
-        What the first sums answer, those of the likelihood; those of functions follow them.
-    labels : list
-        The label of each group.
-    source, counts : ndarray of shape (G,)
-        Its sample, and how many rows are counted in it.
-    totals : ndarray of shape (G, T)
-        Its sums.
-    unit : ndarray of int of shape (G,)
-        The number of the unit drawn as a whole: all groups of a cluster that spans samples have the same one.
+    All groups of a cluster that spans samples are one unit.
     """
 
-    at: EngineMoments
-    rows: EngineRows
-    asked: Mapping[Hashable, PendingSums]
-    labels: list[object]
-    source: Integers
-    counts: Floats
-    totals: Floats
+    answers: GroupAnswers[Moments]
     unit: Integers
-
-    def drawn(self, times: Floats) -> tuple[JointSums, Moments]:
-        """Return the sums of the likelihood, and the moments of the functions, with group g counted times_g times."""
-        total, ends = times @ self.totals, sum(len(one.places) for one in self.asked.values())
-        return self.rows.placed(self.at.point, self.asked, total[:ends]), self.at.placed(total[ends:])
-
-
-@dataclass(frozen=True, eq=False)
-class _Group:
-    """The sums of one group."""
-
-    source: int
-    label: object
-    count: float
-    sums: list[float]
 
 
 def sums_in_groups(
-    at: EngineMoments,
-    functions: Sequence[EngineFunction],
+    measure: Measure,
+    functions: Functions,
     column: str | None,
     seed: int,
     identity: str | None,
@@ -88,28 +62,27 @@ def sums_in_groups(
     If the column is that of the fit's clusters, groups may span samples; with lengths they are that many successive
     rows of each series.
     """
-    depends = at.dependence
+    rows, point = measure.rows, measure.point
+    assert isinstance(rows, Queries)
+    assert isinstance(point, Point)
     if lengths is not None:
-        changes = [_in_series(depends.units(part, lengths)) for part in at.parts]
+        changes = [_in_series(rows.dependence.units(part, lengths)) for part in rows.parts]
     else:
-        changes = _by_column(at.parts, column) if column else _by_chance(at.parts, seed, identity)
-    rows = EngineRows(at.model, lambda: NotImplemented)
-    found: list[_Group] = []
-    for part, change in zip(at.parts, changes, strict=True):
-        block, asked = rows.asked(part, at.point, objective=False)
-        moments, values = at.terms(part, functions, np.zeros(len(functions)))
-        terms = {str(place): Aggregate(term) for place, term in enumerate([*block.terms, *moments])}
-        for code, row in part.by_sample({**terms, "rows": part.rows}, at.point, values, change, key=GROUP):
-            found.append(_Group(code, row[GROUP], float(row["rows"]), [float(row[place]) for place in terms]))
-    spans = column is not None and depends.clusters == column
+        changes = _by_column(rows.parts, column) if column else _by_chance(rows.parts, seed, identity)
+    sums = likelihood(point, objective=False)
+
+    def question(block: Block) -> Moments:
+        at = point.at(block)
+        f = block.let(functions.of(block, at) * at.weight)
+        return Moments(sums(block), block.sum(f), at.against(f))
+
+    found = rows.by_group(question, changes, GROUP)
+    spans = column is not None and rows.dependence.clusters == column
     if column:
         _require_within_samples(found, names, spans=spans)
-    found.sort(key=lambda group: (group.source, str(group.label)))  # engines give groups in any order
-    totals = np.array([group.sums for group in found])
-    source, counts = np.array([group.source for group in found]), np.array([group.count for group in found])
     places: dict[object, int] = {}
-    unit = [places.setdefault(group.label if spans else place, len(places)) for place, group in enumerate(found)]
-    return GroupSums(at, rows, asked, [group.label for group in found], source, counts, totals, np.array(unit))
+    labels = found.labels if spans else range(len(found.labels))
+    return GroupSums(found, np.array([places.setdefault(label, len(places)) for label in labels]))
 
 
 def _in_series(units: Change) -> Change:
@@ -140,11 +113,11 @@ def _by_column(parts: Sequence[Part], column: str) -> list[Change]:
     return [lambda frame: frame.with_columns(**{GROUP: nw.col(column)})] * len(parts)
 
 
-def _require_within_samples(groups: Sequence[_Group], names: Sequence[Name], *, spans: bool) -> None:
-    missing = sum(group.count for group in groups if group.label is None or group.label != group.label)
-    if missing:
-        raise missing_groups(int(missing))
+def _require_within_samples(groups: GroupAnswers[Moments], names: Sequence[Name], *, spans: bool) -> None:
+    absent = np.array([label is None or label != label for label in groups.labels])
+    if absent.any():
+        raise missing_groups(int(groups.counts[absent].sum()))
     first: dict[object, int] = {}
-    for group in () if spans else groups:
-        if first.setdefault(group.label, group.source) != group.source:
-            raise spanning_group(group.label, names[first[group.label]], names[group.source])
+    for label, source in zip(groups.labels, groups.source.tolist(), strict=True) if not spans else ():
+        if first.setdefault(label, source) != source:
+            raise spanning_group(label, names[first[label]], names[source])

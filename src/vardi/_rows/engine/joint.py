@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._inputs.engine.aggregates import Aggregate
-from vardi._inputs.engine.part import Part
 from vardi._rows.contract import Coordinates, JointSums
 from vardi._rows.dense import Dense
-from vardi._rows.engine.expressions import ExpressionBlock, PendingSums, answers
 from vardi._rows.engine.lazy_rows import LazyRows
-from vardi._rows.engine.model import EngineFamily, EngineKnown, EngineModel
-from vardi._rows.engine.point import REFUSED, EnginePoint, parts_at
+from vardi._rows.engine.model import EngineModel
+from vardi._rows.engine.point import parts_at
+from vardi._rows.families import BiasFamily
 from vardi._rows.joint import Joint
-from vardi._rows.likelihood import joint_sums, likelihood
+from vardi._rows.likelihood import likelihood
+from vardi._rows.point import KnownMoments, Point
+from vardi._rows.queries import Queries
 from vardi._types import Floats, Integers
 
-GROUP = "__vardi_group_{}"
 SAME = 1e-12  # relative error up to which two points count as equal up to a change of gauge
 
 
@@ -88,7 +86,7 @@ class EngineRows:
 
     def __init__(self, model: EngineModel, few: Callable[[], Joint], reach: Floats | None = None) -> None:
         self.model, self._few, self._reach = model, few, reach
-        self.sizes = model.sizes
+        self.sizes, self.rows = model.sizes, Queries(model.parts, model.sizes, model.dependence)
         self._last: Last | None = None
 
     def __len__(self) -> int:
@@ -100,7 +98,7 @@ class EngineRows:
         return self.model.coordinates
 
     @property
-    def families(self) -> Mapping[int, EngineFamily]:
+    def families(self) -> Mapping[int, BiasFamily]:
         """The family of each bias that has one."""
         return self.model.families
 
@@ -122,10 +120,7 @@ class EngineRows:
     @property
     def scaled(self) -> NDArray[np.bool_]:
         """Which parameters belong to columns of standard deviation 1."""
-        families = self.families.values()
-        return np.repeat([family.scaled for family in families], [len(family.names) for family in families]).astype(
-            bool
-        )
+        return self.model.model.scaled
 
     @cached_property
     def few(self) -> Joint:
@@ -134,38 +129,34 @@ class EngineRows:
 
     def without_known(self) -> EngineRows:
         """Return the same rows without known values."""
-        return EngineRows(replace(self.model, known=EngineKnown.none()), lambda: self.few.without_known(), self._reach)
+        return EngineRows(replace(self.model, known=KnownMoments.none()), lambda: self.few.without_known(), self._reach)
 
     def masses_of(self, groups: Integers, v: Floats) -> Floats:
-        """Return the share of the weight that each group of samples carries at a point, with a query for each part."""
-        point, masses = EnginePoint(self.model, v), np.zeros(int(groups.max()) + 1)
-        for part in self.model.parts:
-            for code, row in part.by_sample({"mass": Aggregate(part.times_count(point.weight))}, point):
-                masses[groups[code]] += row["mass"]
+        """Return the share of the weight that each group of samples carries at a point."""
+        point = Point(self.model.model, v)
+        masses = np.zeros(int(groups.max()) + 1)
+        np.add.at(masses, groups, self.rows.total(lambda block: block.by_sample(point.at(block).weight))[:, 0])
         return masses / masses.sum()
 
     def with_masses_of(self, groups: Integers, masses: Floats) -> EngineRows:
         """Return the same rows with only the masses of groups of samples known."""
-        names = tuple(GROUP.format(label) for label in range(1, len(masses)))
-        known = EngineKnown(names, np.eye(len(names)), masses[1:], np.empty((len(names), 0)), {})
-        parts = tuple(_with_members(part, groups, names) for part in self.model.parts)
         few = self.few.with_masses_of(groups, masses)
-        return EngineRows(replace(self.model, parts=parts, known=known), lambda: few, self._reach)
+        model = replace(self.model, known=KnownMoments.of_groups(groups, masses))
+        return EngineRows(model, lambda: few, self._reach)
 
     def with_tilts(self, states: Collection[int]) -> EngineRows:
         """Return the same rows with the families of some biases replaced by the tilts that they resemble."""
-        families = {k: family.tilt if k in states else family for k, family in self.families.items()}
-        model = replace(self.model, families=families)
+        model = replace(self.model, families=self.model.model.with_tilts(states).families)
         return EngineRows(model, lambda: self.few.with_tilts(states), self._reach)
 
     def with_values(self, means: Floats) -> EngineRows:
         """Return the same rows with other known values."""
-        model = replace(self.model, known=replace(self.model.known, means=means))
+        model = replace(self.model, known=self.model.known.with_means(means))
         return EngineRows(model, lambda: self.few.with_values(means), self._reach)
 
     def shift(self, theta: Floats) -> Floats:
         """Return the offset of log omega on the user's scale, for each bias."""
-        return self.model.shift(theta)
+        return self.model.model.shift(theta)
 
     def rows_at(self, theta: Floats) -> LazyRows:
         """Return the rows with all biases at theta, on the user's scale."""
@@ -188,45 +179,8 @@ class EngineRows:
         known = None if self._last is None else self._last.at(v, self.coordinates, objective=objective)
         if known is not None:
             return known
-        sums = self._asked(EnginePoint(self.model, v), objective=objective)
+        with np.errstate(over="ignore", invalid="ignore"):
+            sums = self.rows.total(likelihood(Point(self.model.model, v), objective=objective)).checked
         if sums.positive:
             self._last = Last(v.copy(), sums, self.model.n)
         return sums
-
-    def _asked(self, point: EnginePoint, *, objective: bool) -> JointSums:
-        found = []
-        for part in self.model.parts:
-            block, asked = self.asked(part, point, objective=objective)
-            refused = [nw.col(REFUSED)] if self.coordinates.known else []
-            found.append(part.sums([*block.terms, *refused], point))
-        total = np.sum(found, axis=0)
-        return self.placed(point, asked, total[: len(block.terms)], refused=float(total[len(block.terms) :].sum()))
-
-    def asked(
-        self, part: Part, point: EnginePoint, *, objective: bool
-    ) -> tuple[ExpressionBlock, dict[Hashable, PendingSums]]:
-        """Return the terms to sum over a part, and what they answer: the same for every part."""
-        block = ExpressionBlock(part)
-        return block, likelihood(block, point, self.coordinates, objective=objective)
-
-    def placed(
-        self, point: EnginePoint, asked: Mapping[Hashable, PendingSums], total: Floats, *, refused: float = 0.0
-    ) -> JointSums:
-        """Return the totals of the terms as sums, each in its place; linear in the totals."""
-        if refused or not np.isfinite(total).all():
-            return JointSums.nowhere(len(self.coordinates))
-        return joint_sums(answers(asked, total), point, self.coordinates, point.mu, self.root)
-
-
-def _with_members(part: Part, groups: Integers, names: Sequence[str]) -> Part:
-    """Return a part with a column for each group except the first: 1 on the rows of its samples, else 0."""
-    columns = {}
-    for label, name in enumerate(names, 1):
-        mine = (part.only(k, nw.lit(1.0)) for k in np.flatnonzero(groups == label).tolist())
-        columns[name] = sum((one for one in mine if one is not None), start=nw.lit(0.0))
-    return part.map(lambda frame: frame.with_columns(**columns))
-
-
-def largest(sizes: Floats) -> int:
-    """Return the sample whose sums follow from those of the others."""
-    return int(np.argmax(sizes))

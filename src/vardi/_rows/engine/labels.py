@@ -11,7 +11,7 @@ With features :math:`h_j` of the rows, counts c, and :math:`p_{ik}` of the sampl
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import narwhals as nw
@@ -20,9 +20,13 @@ import numpy as np
 from vardi._inputs.engine.part import PREFIX, Part, with_columns
 from vardi._rows.engine.distribution import EngineDistribution
 from vardi._rows.engine.functions import EngineFunction
-from vardi._rows.engine.model import EngineKnown
+from vardi._rows.columns import Block, within
+from vardi._rows.engine.model import EngineModel
 from vardi._rows.engine.moments import EngineMoments
 from vardi._rows.engine.weights import pooled_means
+from vardi._rows.measure import Functions, Measure
+from vardi._rows.point import Point, RowsAt
+from vardi._rows.queries import Queries
 from vardi._types import Floats, Integers
 from vardi.biases._expressions.targets import literal
 
@@ -76,13 +80,15 @@ class EngineLabels:
 
     Parameters
     ----------
-    at : EngineMoments
-        The rows at u and theta; multipliers of known values are left out.
+    model : EngineModel
+        The frames, without known values.
+    point : Point
+        The point.
     """
 
-    def __init__(self, at: EngineMoments) -> None:
-        model = replace(at.model, known=EngineKnown.none())
-        self.at = EngineMoments(model, at.point.v[: at.coordinates.theta.stop])
+    def __init__(self, model: EngineModel, point: Point) -> None:
+        self.at = EngineMoments(model, point)
+        self.measure = Measure(Queries(model.parts, model.sizes, model.dependence), point)
         self.sampled: Integers = self.at.point.sampled
         self.K = len(self.sampled)
 
@@ -139,9 +145,16 @@ class EngineLabels:
         cross = np.concatenate([information[:J], self._through_parameters(moved, mixed)], axis=2)
         return ScoreSums(drawn - expected, M, cross)
 
-    def scores(self, h: Sequence[EngineFunction]) -> list[EngineFunction]:
-        """Return the rows' contributions to the scores, h_j (1{s = k} - p_k), as functions to be weighted."""
-        return [_score_of(self.at, one, k) for one in h for k in self.sampled.tolist()]
+    def scores(self, h: Sequence[EngineFunction]) -> Functions:
+        """Return the rows' contributions to the scores, h_j (1{s = k} - p_k)."""
+        sampled, functions = self.sampled.tolist(), tuple(h)
+
+        def make(block: Block, at: RowsAt) -> Floats:
+            residual = np.hstack([within(block, k) - at.p.column(k) for k in sampled])
+            columns = block.columns(functions)
+            return np.hstack([columns[:, [j]] * residual for j in range(len(functions))])
+
+        return Functions((), len(functions) * len(sampled), make, weighed=True)
 
     def cells(self, function: EngineFunction, most: int) -> CellSums:
         """Return rows by cells of a column of about equal size, with one query for each part."""
@@ -228,12 +241,3 @@ def _square_of_standard(centre: float, scale: float) -> Callable[[nw.Expr], nw.E
 
 def _within(low: float, high: float) -> Callable[[nw.Expr], nw.Expr]:
     return lambda x: ((x >= literal(low)) & (x <= literal(high))).cast(nw.Float64)
-
-
-def _score_of(at: EngineMoments, h: EngineFunction, k: int) -> EngineFunction:
-    def of(part: Part) -> nw.Expr:
-        own = part.only(k, nw.lit(1.0))
-        residual = (0.0 if own is None else own) - at.point.x(k)  # narwhals 2.16 has no unary minus
-        return h(part) * residual / at.point.weight
-
-    return EngineFunction(of)

@@ -17,8 +17,8 @@ from vardi._inputs.engine.asking import answering
 from vardi._inputs.engine.dependence import SERIES_APART, UNIT
 from vardi._inputs.engine.part import PREFIX, Part, with_columns
 from vardi._rows.engine.hashing import LEFT, RIGHT, hashed
-from vardi._rows.engine.joint import largest
-from vardi._rows.engine.moments import EngineMoments, total
+from vardi._rows.engine.moments import EngineMoments
+from vardi._rows.expressions import total
 from vardi._rows.engine.weights import with_added
 from vardi._rows.multipliers import Multipliers, ReplicateKind, names_of, poisson_thresholds
 from vardi._types import Floats
@@ -65,7 +65,7 @@ class EngineReplicates:
         elif clusters and len(parts) > 1 and not all(p.schema[clusters].is_integer() for p in parts):
             raise needs_rows(f"{WHAT} of clusters in several frames that are not whole numbers")
         parts = tuple(_with_hash(part, place, n, seed, identity, clusters) for place, part in enumerate(parts))
-        self.at = EngineMoments(replace(at.model, parts=parts), at.point.v)
+        self.at = EngineMoments(replace(at.model, parts=parts), at.point.point)
         self.law = Multipliers(kind, n, seed, at.sizes if clusters is None else self._units(clusters))
 
     def chunks(self) -> Iterator[range]:
@@ -166,7 +166,7 @@ class EngineReplicates:
 
         By :math:`\sum_l p_{il} + \mu'(g_i - R\varepsilon)/S_i = 1` the largest sample follows from the others.
         """
-        point, at, last = self.at.point, self.at.coordinates, largest(self.at.sizes)
+        point, at, last = self.at.point, self.at.coordinates, int(np.argmax(self.at.sizes))
         own = {
             at.theta.start + place.start + j: part.only(k, t)
             for k, place in self.at.model.places.items()

@@ -1,0 +1,247 @@
+"""Rows in memory, or read in blocks, as a question sees them: their columns are arrays."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vardi._inputs.dependence import Dependence
+from vardi._machine.threads import Scratch, map_blocks, sum_blocks
+from vardi._rows.base import Rows
+from vardi._rows.columns import Block, Extremes, Grouped, Kept, Normalised, Question, Result, addable
+from vardi._rows.grouping import sums_by_code, sums_by_sample
+from vardi._rows.units import Units, entries_of
+from vardi._types import Floats, Integers, are_once
+
+if TYPE_CHECKING:
+    from vardi._rows.point import RowsAt
+
+
+class Arrays:
+    """Rows of a pool, whose biases are held in one of several forms.
+
+    Parameters
+    ----------
+    rows : Rows
+        The biases of the rows as they are solved. If equal rows are collapsed, ``rows.inverse`` leads back to the pool.
+    source, counts : ndarray of shape (n,)
+        Sample and count of each row of the pool.
+    dependence : Dependence
+        How rows of the pool depend on one another.
+    samples : ndarray of int of shape (n,), optional
+        The sample of each row as the user sees it, within which errors are taken; ``source`` by default.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        source: Integers,
+        counts: Floats,
+        dependence: Dependence,
+        samples: Integers | None = None,
+    ) -> None:
+        self.rows, self.source, self.counts, self.sizes = rows, source, counts, rows.sizes
+        self.dependence, self.samples, self.inverse = dependence, source if samples is None else samples, rows.inverse
+
+    @classmethod
+    def as_solved(cls, rows: Rows) -> Arrays:
+        """Return the rows as they are solved, of which equal ones may be collapsed."""
+        found = cls(rows, rows.source, rows.counts, Dependence.none(len(rows.sizes)))
+        found.inverse = None
+        return found
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def total(self, question: Question[Result], width: int = 0) -> Result:
+        """Return the sum of the answers of all blocks; ``width`` is how many columns it computes, besides biases."""
+        scratch = Scratch()
+
+        def answer(place: slice, values: Any) -> Any:
+            return addable(question(ArrayBlock(self, place, values, scratch)))
+
+        if self.inverse is None:
+            total: Result = self.rows.total_of_blocks(answer, width)
+            return total
+        return sum_blocks(lambda place: answer(place, None), len(self), self._width(width))
+
+    def each(self, question: Question[Result], width: int = 0) -> list[tuple[slice, Result]]:
+        """Return the place of each block, and its answer."""
+        scratch = Scratch()
+
+        def answer(place: slice, values: Any) -> tuple[slice, Result]:
+            return place, question(ArrayBlock(self, place, values, scratch))
+
+        if self.inverse is None:
+            return list(self.rows.each_block(answer, width))
+        return list(map_blocks(lambda place: answer(place, None), len(self), self._width(width)))
+
+    def column(self, question: Question[Floats], m: int) -> Floats:
+        """Return columns of all rows, of shape (n, m)."""
+        found = np.empty((m, len(self))).T  # columns in one piece
+
+        def fill(block: Block) -> None:
+            assert isinstance(block, ArrayBlock)
+            found[block.place] = question(block)
+
+        self.each(fill, m)
+        return found
+
+    def grouped(self, question: Question[tuple[Floats, Floats]], width: int = 0) -> Grouped:
+        """Return counted sums of columns by a key, the first of two that the question returns."""
+
+        def of_block(block: Block) -> tuple[Floats, Floats]:
+            assert isinstance(block, ArrayBlock)
+            key, columns = question(block)
+            keys, place = np.unique(key[:, 0], return_inverse=True)
+            return keys, sums_by_code(place, block.counted(columns), len(keys))
+
+        parts = [part for _, part in self.each(of_block, width)]
+        keys, place = np.unique(np.concatenate([keys for keys, _ in parts]), return_inverse=True)
+        return Grouped(keys.tolist(), sums_by_code(place, np.concatenate([sums for _, sums in parts]), len(keys)))
+
+    def by_code(self, codes: Integers, size: int, question: Question[Floats], m: int) -> Floats:
+        """Return counted sums of columns over the rows with each code below a size, of shape (size, m)."""
+        sums, lock = np.zeros((size, m)), threading.Lock()
+
+        def add(block: Block) -> None:
+            assert isinstance(block, ArrayBlock)
+            found, place = np.unique(codes[block.place], return_inverse=True)
+            part = sums_by_code(place, block.counted(question(block)), len(found))
+            with lock:
+                sums[found] += part
+
+        for place, part in self.each(add, m):
+            del place, part
+        return sums
+
+    def over_units(self, question: Question[Floats], m: int) -> tuple[Units, Floats]:
+        """Return the units of rows that depend on one another, and counted sums of columns over these, (E, m)."""
+        entry, units = self.entries
+        return units, self.by_code(entry, len(units.rows), question, m)
+
+    def over_clusters(self, question: Question[Floats], m: int) -> Floats:
+        """Return counted sums of columns over clusters, of shape (clusters, m)."""
+        assert self.dependence.clusters is not None
+        clusters, code = np.unique(self.dependence.clusters, return_inverse=True)
+        return self.by_code(code, len(clusters), question, m)
+
+    def kinds_of(self, question: Question[Floats], most: int) -> int:
+        """Return how many different numbers a column has, counting no further than beyond ``most``."""
+        column = self.column(question, 1)[:, 0]
+        few = len(np.unique(column[: most + 1]))
+        return few if few > most else len(np.unique(column))
+
+    @property
+    def is_in_units(self) -> bool:
+        """Whether rows depend on one another."""
+        return self.dependence.in_units
+
+    @property
+    def is_in_clusters(self) -> bool:
+        """Whether rows lie in clusters."""
+        return self.dependence.clusters is not None
+
+    @property
+    def remaining(self) -> Floats:
+        """The share of its population that each sample leaves unseen."""
+        return self.dependence.remaining
+
+    @cached_property
+    def entries(self) -> tuple[Integers, Units]:
+        """The entry of each row among the units of rows that depend on one another, and these units."""
+        return entries_of(self.samples, self.counts, self.dependence)
+
+    def _width(self, width: int) -> int:
+        return len(self.sizes) + width
+
+    @cached_property
+    def _is_once(self) -> bool:
+        return are_once(self.counts)
+
+
+class ArrayBlock:
+    """Some rows of a pool in memory."""
+
+    def __init__(self, rows: Arrays, place: slice, values: Any, scratch: Scratch) -> None:
+        self.rows, self.place, self.K = rows, place, len(rows.sizes)
+        self.counts = rows.counts[place]
+        self._kinds: slice | Integers = place if rows.inverse is None else rows.inverse[place]
+        self._values, self._scratch, self._made = values, scratch, 0
+        self.points: dict[int, Any] = {}
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    @cached_property
+    def source(self) -> Integers | int:
+        """The sample of each row; a number if they are all of one, which is the rule."""
+        source = self.rows.source[self.place]
+        return int(source[0]) if len(source) and source[0] == source[-1] and (source == source[0]).all() else source
+
+    def columns(self, values: Kept) -> Floats:
+        return _two_dimensional(np.asarray(values[self.place], np.float64))
+
+    def solved(self, values: Kept) -> Floats:
+        if isinstance(self._kinds, slice):
+            return _two_dimensional(values[self._kinds])
+        return _two_dimensional(values.take(self._kinds, axis=0))
+
+    def omega(self, k: int) -> Floats:
+        return np.exp(self.log_omega()[:, [k]])
+
+    def log_omega(self) -> Floats:
+        return self.rows.rows.log_omega_of(self._kinds, self._values)
+
+    def normalised(self, u: Floats, added: Mapping[int, Floats]) -> Normalised:
+        self._made += 1  # each has scratch memory of its own
+        name, scratch = f"A{self._made}", self._scratch
+
+        def space(shape: tuple[int, ...]) -> Floats:
+            return scratch(name, shape)
+
+        return self.rows.rows.normalised(u, self._kinds, self._values, added, space)
+
+    def tilts(self, rows: RowsAt, log_omegas: Floats) -> Floats:
+        logs = self.log_omega() - (log_omegas - rows.model.shift(rows.theta)) - rows.log_mass
+        for k, family in rows.families.items():
+            logs[:, [k]] += family.log
+        return np.exp(logs, out=logs)
+
+    def of_sample(self, numbers: Floats) -> Floats:
+        return np.broadcast_to(numbers[self.source], (len(self), numbers.shape[1]))
+
+    def let(self, columns: Floats) -> Floats:
+        return columns
+
+    def counted(self, columns: Floats) -> Floats:
+        """Return columns times the counts of the rows."""
+        return columns if self.rows._is_once else columns * self.counts[:, None]
+
+    def sum(self, columns: Any) -> Floats:
+        return self.counts @ columns if isinstance(columns, np.ndarray) else columns.sum(self.counts)
+
+    def gram(self, columns: Any, others: Any) -> Floats:
+        if not isinstance(columns, np.ndarray):
+            return columns.gram(self.counts) if columns is others else columns.against(self.counted(others))
+        if not isinstance(others, np.ndarray):
+            return self.gram(others, columns).T
+        return np.asarray(self.counted(columns).T @ others)
+
+    def by_sample(self, columns: Floats) -> Floats:
+        return sums_by_sample(self.counted(columns), self.source, self.K)
+
+    def extremes(self, columns: Floats, states: Sequence[int] = ()) -> Extremes:
+        rows = columns[np.isin(self.rows.source[self.place], states)] if len(states) else columns
+        return Extremes(rows.min(axis=0, initial=np.inf), rows.max(axis=0, initial=-np.inf))
+
+    def unknown(self, columns: Floats) -> Floats:
+        return np.count_nonzero(~np.isfinite(columns), axis=0).astype(np.float64)
+
+
+def _two_dimensional(values: Floats) -> Floats:
+    return values[:, None] if values.ndim == 1 else values

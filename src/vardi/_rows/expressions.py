@@ -1,0 +1,159 @@
+"""Columns as expressions of an engine: they record the operators of NumPy that a question is written in."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import narwhals as nw
+import numpy as np
+
+from vardi._types import Floats
+from vardi.biases._expressions.targets import literal
+
+#: A number for each row, or one for all of them.
+Term: TypeAlias = nw.Expr | float
+
+
+class Expressions(np.lib.mixins.NDArrayOperatorsMixin):
+    """Columns of an engine, written as arrays are; a term that is the same number on all rows is that number.
+
+    Parameters
+    ----------
+    terms : sequence of expressions and numbers
+        The columns.
+    are_named : bool
+        Whether the expressions are just names of columns, which need not be computed.
+    """
+
+    def __init__(self, terms: Sequence[Term], *, are_named: bool = False) -> None:
+        self.terms, self.are_named = tuple(terms), are_named
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """One row stands for all of them; and the number of columns."""
+        return 1, len(self.terms)
+
+    def column(self, k: int) -> Expressions:
+        """Return one column."""
+        return Expressions(self.terms[k : k + 1], are_named=self.are_named)
+
+    def __getitem__(self, place: tuple[Any, Any]) -> Expressions:
+        """Return some columns, as ``columns[:, [0, 2]]`` does of an array."""
+        _, columns = place
+        chosen = np.atleast_1d(np.arange(len(self.terms))[columns]).tolist()
+        return Expressions([self.terms[j] for j in chosen], are_named=self.are_named)
+
+    def __matmul__(self, numbers: Floats) -> Expressions:
+        """Return linear combinations of the columns."""
+        matrix = np.reshape(numbers, (len(self.terms), -1))
+        return Expressions([total([_times(t, float(x)) for t, x in zip(self.terms, c, strict=True)]) for c in matrix.T])
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **_: Any) -> Any:
+        if method != "__call__" or ufunc not in OPERATORS:
+            return NotImplemented
+        width = max(map(_width, inputs))
+        columns = [_broadcast(one, width) for one in inputs]
+        return Expressions([OPERATORS[ufunc](*terms) for terms in zip(*columns, strict=True)])
+
+    def __array_function__(self, function: Any, _types: Any, args: Any, _kwargs: Any) -> Any:
+        if function is not np.hstack:
+            return NotImplemented
+        return Expressions([term for one in args[0] for term in _broadcast(one, _width(one))])
+
+
+def total(terms: Sequence[Term]) -> Term:
+    """Return a sum of terms, nested as little as possible: engines limit the depth of an expression."""
+    if not terms:
+        return 0.0
+    if len(terms) == 1:
+        return terms[0]
+    half = len(terms) // 2
+    return _plus(total(terms[:half]), total(terms[half:]))
+
+
+def _width(columns: Any) -> int:
+    return len(columns.terms) if isinstance(columns, Expressions) else int(np.size(columns))
+
+
+def _broadcast(columns: Any, width: int) -> Sequence[Term]:
+    """Return as many terms; numbers are given for each column, or one for all."""
+    if isinstance(columns, Expressions):
+        return columns.terms * width if len(columns.terms) == 1 else columns.terms
+    return np.broadcast_to(np.asarray(columns, np.float64).reshape(-1), (width,)).tolist()
+
+
+def _plus(a: Term, b: Term) -> Term:
+    if _is(a, 0.0):
+        return b
+    return a if _is(b, 0.0) else a + b
+
+
+def _minus(a: Term, b: Term) -> Term:
+    return a if _is(b, 0.0) else _times(b, -1.0) if _is(a, 0.0) else a - b
+
+
+def _times(a: Term, b: Term) -> Term:
+    if _is(a, 0.0) or _is(b, 0.0):
+        return 0.0
+    if _is(a, 1.0):
+        return b
+    return a if _is(b, 1.0) else a * b
+
+
+def _over(a: Term, b: Term) -> Term:
+    return 0.0 if _is(a, 0.0) else a if _is(b, 1.0) else a / b
+
+
+def _is(term: Term, number: float) -> bool:
+    return isinstance(term, float) and term == number
+
+
+def _comparison(compare: Callable[[Any, Any], Any]) -> Callable[[Term, Term], Term]:
+    """Return a comparison that is 1 where it holds, and 0 elsewhere."""
+
+    def compared(a: Term, b: Term) -> Term:
+        if isinstance(a, float) and isinstance(b, float):
+            return float(compare(a, b))
+        found: nw.Expr = compare(*(literal(one) if isinstance(one, float) else one for one in (a, b)))
+        return found.cast(nw.Float64)
+
+    return compared
+
+
+def _function(of_number: np.ufunc, of_expression: Callable[[nw.Expr], nw.Expr]) -> Callable[[Term], Term]:
+    return lambda x: float(of_number(x)) if isinstance(x, float) else of_expression(x)
+
+
+def _maximum(a: Term, b: Term) -> Term:
+    if isinstance(a, float) and isinstance(b, float):
+        return max(a, b)
+    return nw.max_horizontal(*(nw.lit(one) if isinstance(one, float) else one for one in (a, b)))
+
+
+def _log_of_sum(a: Term, b: Term) -> Term:
+    """Return log(e^a + e^b) where a is zero."""
+    assert _is(a, 0.0)
+    return float(np.logaddexp(0.0, b)) if isinstance(b, float) else (b.exp() + 1.0).log()
+
+
+OPERATORS: dict[np.ufunc, Callable[..., Term]] = {
+    np.add: _plus,
+    np.subtract: _minus,
+    np.multiply: _times,
+    np.divide: _over,
+    np.negative: lambda x: _times(x, -1.0),
+    np.maximum: _maximum,
+    np.logaddexp: _log_of_sum,
+    np.exp: _function(np.exp, lambda x: x.exp()),
+    np.log: _function(np.log, lambda x: x.log()),
+    np.abs: _function(np.abs, lambda x: x.abs()),
+    np.floor: _function(np.floor, lambda x: x.floor()),
+    np.greater: _comparison(operator.gt),
+    np.greater_equal: _comparison(operator.ge),
+    np.less: _comparison(operator.lt),
+    np.less_equal: _comparison(operator.le),
+    np.equal: _comparison(operator.eq),
+    np.not_equal: _comparison(operator.ne),
+}

@@ -1,0 +1,627 @@
+r"""Rows at a solution, each with its weight: the basis for estimates, wherever the rows are.
+
+.. math::
+
+    \eta = \frac1n \sum_i c_i r_i f_i,\qquad a = \sum_i c_i r_i (f_i - \eta)\,x_i,\qquad
+    \phi_i = r_i (f_i - \eta) + q_i'b.
+
+Influence values are held as their coefficients (f, eta, b) until they are summed, so that memory does not grow with
+rows times estimates. A mean takes one pass over the rows, a the second, the covariance the third.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vardi._rows.arrays import Arrays
+from vardi._rows.columns import Block, Extremes, Grouped, Kept, Question, Result
+from vardi._rows.contract import Coordinates, Evenness, Means
+from vardi._rows.dependent import strata_of
+from vardi._rows.point import Point, PointAmong, PointWithin, Seen
+from vardi._rows.units import Units
+from vardi._rows.variance import ALIKE, BIN, KINDS, NOTHING, Spread, Strata, factors_of, hill, spread_of_samples, unit_of
+from vardi._types import Floats, Integers
+from vardi.errors._refusals import not_finite
+
+LARGE = 2.0**200  # deviations whose fourth powers, and sums of these, do not overflow
+
+
+class Holder(Protocol):
+    """Where rows are: in memory, or in an engine."""
+
+    sizes: Floats
+
+    def total(self, question: Question[Result], width: int = 0) -> Result:
+        """Return the sum of the answers to a question over all blocks of rows."""
+
+    def grouped(self, question: Question[tuple[Floats, Floats]], width: int = 0) -> Grouped:
+        """Return counted sums of columns by a key, the first of two that the question returns."""
+
+    def over_units(self, question: Question[Floats], m: int) -> tuple[Units, Floats]:
+        """Return the units of rows that depend on one another, and counted sums of columns over these, (E, m)."""
+
+    def over_clusters(self, question: Question[Floats], m: int) -> Floats:
+        """Return counted sums of columns over clusters, of shape (clusters, m)."""
+
+    def kinds_of(self, question: Question[Floats], most: int) -> int:
+        """Return how many different numbers a column has; more than ``most`` need not be told apart."""
+
+    @property
+    def is_in_units(self) -> bool:
+        """Whether rows depend on one another."""
+
+    @property
+    def is_in_clusters(self) -> bool:
+        """Whether rows lie in clusters."""
+
+    @property
+    def remaining(self) -> Floats:
+        """The share of its population that each sample leaves unseen."""
+
+
+@dataclass(frozen=True, eq=False)
+class Functions:
+    """Functions of the rows.
+
+    Attributes
+    ----------
+    values : Kept
+        Numbers of the rows, in the form in which their holder keeps them.
+    width : int
+        How many functions there are.
+    make : callable, optional
+        Returns the functions from a block, and from its rows at the point of a measure; by default the values are them.
+    weighed : bool
+        Whether these are r_i f_i, which stays finite where f alone would not.
+    """
+
+    values: Kept
+    width: int
+    make: Callable[[Block, Any], Floats] | None = None
+    weighed: bool = False
+
+    def of(self, block: Block, at: Any) -> Floats:
+        """Return f, or r f."""
+        return block.columns(self.values) if self.make is None else self.make(block, at)
+
+    def over(self, block: Block, at: Any, eta: Floats) -> Floats:
+        """Return r (f - eta), without losing digits to an offset of f."""
+        f = self.of(block, at)
+        return f - at.weight * eta if self.weighed else (f - eta) * at.weight
+
+    def column(self, j: int) -> Functions:
+        """Return one of the functions."""
+        if j < 0:
+            j += self.width
+        return Functions(self.values, 1, lambda block, at: self.of(block, at)[:, [j]], self.weighed)
+
+    @property
+    def names(self) -> list[tuple[int, str]]:
+        """Functions of an engine whose values were not looked at yet, with their names in messages."""
+        if self.make is not None or isinstance(self.values, np.ndarray):
+            return []
+        return [(j, one.name) for j, one in enumerate(self.values) if one.name is not None]
+
+
+def as_functions(given: Any) -> Functions:
+    """Return numbers of the rows, of shape (n, m), or functions of frames, as functions."""
+    if isinstance(given, Functions):
+        return given
+    return Functions(given, given.shape[1] if isinstance(given, np.ndarray) else len(given))
+
+
+def weighed(values: Floats) -> Functions:
+    """Return functions that are given as r_i f_i, of shape (n, m)."""
+    return Functions(values, values.shape[1], weighed=True)
+
+
+def nothing(m: int) -> Functions:
+    """Return m functions that are zero on every row."""
+    return Functions((), m, lambda block, at: at.weight * np.zeros(m), weighed=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """r (f'C - eta) for the weights of a point: what functions contribute to influence values."""
+
+    point: Any
+    functions: Functions
+    C: Floats
+    eta: Floats
+
+    def of(self, block: Block) -> Floats:
+        """Return it on the rows of a block."""
+        at = self.point.at(block)
+        if np.array_equal(self.C, np.eye(self.functions.width)):
+            return self.functions.over(block, at, self.eta)
+        f = self.functions.of(block, at) @ self.C
+        return f - at.weight * self.eta if self.functions.weighed else (f - self.eta) * at.weight
+
+
+@dataclass(frozen=True, eq=False)
+class Values:
+    """Influence values of m estimates, as formulas: they are linear in (C, eta, b), and so are combinations of them.
+
+    Attributes
+    ----------
+    terms : tuple of Term
+        What functions of the rows contribute.
+    through : tuple of (Point or PointWithin, ndarray of shape (d, m))
+        What rows contribute through the coordinates of points: q'b.
+    """
+
+    terms: tuple[Term, ...]
+    through: tuple[tuple[Point | PointWithin, Floats], ...]
+
+    @property
+    def width(self) -> int:
+        """How many estimates there are."""
+        return int(self.through[0][1].shape[1])
+
+    def of(self, block: Block) -> Floats:
+        """Return the values on the rows of a block."""
+        parts = [term.of(block) for term in self.terms]
+        parts += [point.at(block).q(b) for point, b in self.through if b.any()]
+        return sum(parts[1:], start=parts[0])
+
+    @property
+    def centres(self) -> Floats:
+        """The mean in each sample under its fitted law, up to rounding, of shape (K, m)."""
+        return np.asarray(sum(b[point.model.coordinates.u] for point, b in self.through))
+
+    def __getitem__(self, place: tuple[Any, Any]) -> Values:
+        """Return those of some estimates: ``values[:, j : j + 1]``."""
+        _, columns = place
+        return self @ np.eye(self.width)[:, columns]
+
+    def __matmul__(self, coefficients: Floats) -> Values:
+        """Return those of linear combinations of the estimates, with coefficients of shape (m, k)."""
+        terms = tuple(replace(one, C=one.C @ coefficients, eta=one.eta @ coefficients) for one in self.terms)
+        return Values(terms, tuple((point, b @ coefficients) for point, b in self.through))
+
+    def __add__(self, other: Values) -> Values:
+        terms, through = list(self.terms), list(self.through)
+        for one in other.terms:
+            place = next((j for j, own in enumerate(terms) if _are_alike(own, one)), None)
+            if place is None:
+                terms.append(one)
+            else:
+                terms[place] = replace(one, C=terms[place].C + one.C, eta=terms[place].eta + one.eta)
+        for point, b in other.through:
+            place = next((j for j, (own, _) in enumerate(through) if own is point), None)
+            if place is None:
+                through.append((point, b))
+            else:
+                through[place] = point, through[place][1] + b
+        return Values(tuple(terms), tuple(through))
+
+
+def _are_alike(one: Term, other: Term) -> bool:
+    return one.point is other.point and one.functions is other.functions
+
+
+@dataclass(frozen=True, eq=False)
+class _Deviations:
+    """Influence values: what their errors rest on, their means by bias, (K, m), and whether products were summed."""
+
+    values: Values
+    spread: Spread
+    means: Floats
+    joint: bool
+
+
+class Measure:
+    """Rows with weights of mean 1 over the pool: of all samples, or of some.
+
+    Parameters
+    ----------
+    rows : Holder
+        The rows.
+    point : Point, PointAmong or PointWithin
+        Where they are weighed; x is taken there.
+    whole : Measure, optional
+        The rows of all samples, on which influence values are defined; this measure by default.
+    through : Point or PointWithin, optional
+        The point that rows move; that of all samples by default.
+    recorded_by : tuple of str
+        Names of the samples with weights, if not all.
+    states : sequence of int
+        Their places.
+    samples : ndarray of int of shape (K,), optional
+        The sample of which each bias is, as the user sees them, if a sample has several.
+    """
+
+    def __init__(
+        self,
+        rows: Holder,
+        point: Point | PointAmong | PointWithin,
+        whole: Measure | None = None,
+        through: Point | PointWithin | None = None,
+        recorded_by: tuple[str, ...] = (),
+        states: Sequence[int] = (),
+        samples: Integers | None = None,
+    ) -> None:
+        self.rows, self.point, self.recorded_by, self.states = rows, point, recorded_by, list(states)
+        self.whole: Measure = self if whole is None else whole
+        self.through: Any = self.whole.point if through is None else through
+        self.samples = np.arange(len(rows.sizes)) if samples is None else samples
+        self.sizes = np.bincount(self.samples, rows.sizes).astype(np.float64)
+        self.n = float(rows.sizes.sum())
+        self._last: _Deviations | None = None
+        self._last_units: tuple[Values, Units, Floats] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what can be computed again."""
+        return {**self.__dict__, "_last": None, "_last_units": None}
+
+    @classmethod
+    def among(
+        cls,
+        whole: Measure,
+        states: Sequence[int],
+        names: tuple[str, ...],
+        point: Point | None = None,
+        through: PointWithin | None = None,
+    ) -> Measure:
+        """Return the rows of some samples, with weights of their own at the point of all samples, or at another."""
+        point = whole.through if point is None else point
+        own = PointAmong(point, states)
+        mass = whole.rows.total(lambda block: block.sum(own.at(block).weight))
+        return cls(whole.rows, PointAmong(point, states, float(whole.n / mass[0])), whole, through, names, states)
+
+    def uncovered(self) -> Floats:
+        """Return how many rows of each sample none of the samples with weights could have drawn."""
+        return self.total(lambda block, at: block.by_sample((at.share <= 0.0) * 1.0))[:, 0]
+
+    @property
+    def scale(self) -> float:
+        """What the weights of some samples are multiplied by."""
+        return 1.0 if isinstance(self.point, Point) else self.point.scale
+
+    @property
+    def coordinates(self) -> Coordinates:
+        """The layout of the point."""
+        return self.point.model.coordinates
+
+    def total(self, question: Callable[[Block, Any], Result], width: int = 0) -> Result:
+        """Return the sum over all blocks of a function of a block, and of its rows at the point."""
+        return self.rows.total(lambda block: question(block, self.point.at(block)), width)
+
+    # means
+
+    def mean(self, functions: Any) -> Floats:
+        """Return eta of functions; those of an engine that have a name must be finite."""
+        f = as_functions(functions)
+
+        def question(block: Block, at: Seen) -> tuple[Floats, Floats]:
+            return block.sum(f.over(block, at, np.zeros(f.width))), self._endless(block, f)
+
+        total, endless = self.total(question, f.width)
+        _require_finite(f, endless)
+        return np.asarray(total / self.n)
+
+    def means(self, functions: Any) -> Means:
+        """Return eta, and whether functions are shares."""
+        f = as_functions(functions)
+
+        def question(block: Block, at: Seen) -> tuple[Floats, ...]:
+            columns, inside = f.of(block, at), self.inside_of(block)
+            strays, events = inside * np.abs(columns * (1.0 - columns)), inside * (columns != 0.0)
+            means = block.sum(columns * at.weight)
+            return means, block.sum(strays), block.sum(events), self._endless(block, f)
+
+        total, strays, events, endless = self.total(question, 3 * f.width)
+        _require_finite(f, endless)
+        rows = float(self.rows.sizes[self.states].sum()) if self.states else self.n
+        return Means(total / self.n, strays, events, rows)
+
+    def inside_of(self, block: Block) -> Floats:
+        """Return 1 on the rows that have weights, and 0 on others."""
+        K = len(self.rows.sizes)
+        return block.of_sample(np.isin(np.arange(K), self.states or np.arange(K)).astype(np.float64)[:, None])
+
+    def _endless(self, block: Block, f: Functions) -> Floats:
+        """Return on how many rows functions of an engine are not finite: a null, as from a division by zero, is not."""
+        if not f.names:
+            return np.empty(0)
+        columns = block.columns(f.values)[:, [j for j, _ in f.names]]
+        return block.unknown(columns)
+
+    def holds(self, functions: Any, j: int) -> Functions:
+        """Return the rows that a share counts, as the share itself."""
+        return as_functions(functions).column(j)
+
+    def range(self, functions: Any, j: int) -> tuple[float, float]:
+        """Return the smallest and the largest value of a function on the rows that have weights."""
+        f, inside = as_functions(functions).column(j), self.states
+
+        def question(block: Block, at: Seen) -> Extremes:
+            return block.extremes(f.of(block, at), inside)
+
+        ends = self.total(question, 1)
+        return float(ends.low[0]), float(ends.high[0])
+
+    @cached_property
+    def evenness(self) -> Evenness:
+        """How evenly the weights are spread over all rows that have them, or clusters of these."""
+        return self.evenness_of(None)
+
+    @property
+    def in_clusters(self) -> bool:
+        """Whether rows lie in clusters."""
+        return self.rows.is_in_clusters
+
+    def evenness_of(self, holds: Any) -> Evenness:
+        """Return how evenly the weights are spread over the rows on which a function is 1, or clusters of them."""
+        f = None if holds is None else as_functions(holds)
+
+        def weights(block: Block) -> Floats:
+            at = self.point.at(block)
+            return at.weight if f is None else f.of(block, at) * at.weight
+
+        if self.in_clusters:
+            masses = self.rows.over_clusters(weights, 1)[:, 0]
+            return Evenness(float(masses.sum()), float((masses**2).sum()), float(masses.max(initial=0.0)))
+
+        def question(block: Block) -> tuple[Floats, Floats, Extremes]:
+            r = block.let(weights(block))
+            return block.sum(r), block.sum(r * r), block.extremes(r)
+
+        mass, squares, ends = self.rows.total(question)
+        return Evenness(float(mass[0]), float(squares[0]), max(float(ends.high[0]), 0.0))
+
+    def events_within(self, holds: Any, base: Any) -> tuple[float, float, Evenness] | None:
+        """Return how many rows of a base meet a condition and do not, and its weights; None if others meet it, too."""
+        mine, whole = as_functions(holds), as_functions(base)
+
+        def question(block: Block, at: Seen) -> tuple[Floats, ...]:
+            inside = self.inside_of(block)
+            event, within = mine.of(block, at) * inside, whole.of(block, at) * inside
+            return block.sum(event * (1.0 - within)), block.sum(event * within), block.sum(within)
+
+        beyond, events, rows = (float(one[0]) for one in self.total(question, 2))
+        return None if beyond else (events, rows - events, self.evenness_of(base))
+
+    # influence
+
+    def against(self, functions: Any, eta: Floats) -> Floats:
+        """Return a = sum_i c_i r_i (f_i - eta) x_i, of shape (d, m)."""
+        f = as_functions(functions)
+        return self.total(lambda block, at: at.against(block.let(f.over(block, at, eta))), f.width)
+
+    def squares(self, functions: Any, eta: Floats) -> Floats:
+        """Return sum_i c_i r_i^2 (f_i - eta) (f_i - eta)'."""
+        f = as_functions(functions)
+
+        def question(block: Block, at: Seen) -> Floats:
+            less = block.let(f.over(block, at, eta))
+            return block.gram(less, less)
+
+        return self.total(question, f.width)
+
+    def influence(self, functions: Any, eta: Floats, b: Floats) -> Values:
+        """Return phi_i = r_i (f_i - eta) + q_i'b, to be computed where it is summed."""
+        f = as_functions(functions)
+        return Values((Term(self.point, f, np.eye(f.width), eta),), ((self.through, b),))
+
+    def covariance(self, values: Values) -> Floats:
+        """Return the covariance of estimates."""
+        return self.spread(values).covariance
+
+    def spread(self, values: Values, *, joint: bool = True) -> Spread:
+        r"""Return the covariance of estimates, and what it rests on.
+
+        .. math::
+
+            V = \sum_k \frac{n_k}{n_k - 1}\,\frac{1}{n^2} \sum_{i \in D_k} c_i (\phi_i - \bar\phi_k)(\phi_i -
+            \bar\phi_k)'.
+
+        A sample of a single row has no deviation from its own mean; there :math:`\bar\phi_k` is the mean under the
+        fitted law of the sample, and the factor is 1. Deviations are summed from centres near these means, so that one
+        pass is enough; if fourth powers may over- or underflow, it is repeated in other units. Covariances that are not
+        asked for are NaN. Rows that depend on one another are summed by cluster, or by time.
+        """
+        if self.rows.is_in_units:
+            units, sums = self._over_units(values)
+            return units.spread(sums, self.n)
+        return self._deviations(values, joint=joint).spread
+
+    def _deviations(self, values: Values, *, joint: bool) -> _Deviations:
+        """Return what errors rest on; the last answer is kept."""
+        last = self._last
+        if last is None or last.values is not values or last.joint < joint:
+            scale, centres = np.ones(values.width), self._centres(values)
+            sums = self._powers(values, centres, joint=joint)
+            largest = np.maximum(-sums[-1].low, sums[-1].high)
+            if ((largest > LARGE) | ((largest > 0) & (largest < 1.0 / LARGE))).any():
+                scale = unit_of(largest)
+                sums = self._powers(values @ np.diag(1.0 / scale), centres / scale, joint=joint)
+            means = self._means(sums[0])
+            spread = self._spread_of(means, sums, scale)
+            self._last = last = _Deviations(values, spread, (centres / scale + means[self.samples]) * scale, joint)
+        return last
+
+    def _powers(self, values: Values, centres: Floats, *, joint: bool) -> tuple[Any, ...]:
+        """Return sums of deviations and of their powers by sample, of products over all rows, and the extremes."""
+        roots = np.sqrt(self._factors)[self.samples][:, None]
+
+        def question(block: Block) -> tuple[Any, ...]:
+            d = block.let(values.of(block) - block.of_sample(centres))
+            squares, scaled = block.let(d * d), d * block.of_sample(roots)
+            powers = [block.by_sample(one) for one in (d, squares, squares * d, squares * squares)]
+            products = block.gram(scaled, scaled) if joint else np.full((values.width, values.width), np.nan)
+            return *powers, products, block.extremes(d)
+
+        found = self.rows.total(question, 3 * values.width)
+        return *(self._of_samples(one) for one in found[:4]), *found[4:]
+
+    def _of_samples(self, sums: Floats) -> Floats:
+        """Return sums over the samples that the user sees, from those over the rows of each bias."""
+        found = np.zeros((len(self.sizes), sums.shape[1]))
+        np.add.at(found, self.samples, sums)
+        return found
+
+    @property
+    def _factors(self) -> Floats:
+        """The factors that turn sums of squared deviations into a variance, for each sample."""
+        return factors_of(self.sizes) * self.rows.remaining
+
+    def _means(self, totals: Floats) -> Floats:
+        """Return the means of deviations within samples; zero for a single row, which keeps its centre."""
+        return np.where((self.sizes >= 2)[:, None], totals / np.maximum(self.sizes, 1.0)[:, None], 0.0)
+
+    def _spread_of(self, mean: Floats, sums: tuple[Any, ...], scale: Floats) -> Spread:
+        """Return a spread in units of a scale, from sums of deviations in these units."""
+        _, squares, cubes, fourths, products, _ = sums
+        size, factors = np.maximum(self.sizes, 1.0)[:, None], self._factors
+        within = np.maximum(squares - size * mean**2, 0.0) / self.n**2
+        fourths = fourths - 4.0 * mean * cubes + 6.0 * mean**2 * squares - 3.0 * size * mean**4
+        products = products - (mean * (factors[:, None] * size)).T @ mean
+        np.fill_diagonal(products, factors @ within * self.n**2)
+        with np.errstate(over="ignore"):
+            covariance = products / self.n**2 * np.outer(scale, scale)
+        total = np.maximum(fourths, 0.0).sum(axis=0) / self.n**4
+        return spread_of_samples(covariance, scale, within, total, self.sizes, factors)
+
+    def tail(self, values: Values, j: int) -> float:
+        """Return the tail index of the influence values of an estimate.
+
+        If weights have only a few values, it is that of phi divided by those above 1: otherwise rows of a rare large
+        weight would all be the largest, which is not a tail.
+        """
+        if self.rows.is_in_units:
+            units, sums = self._over_units(values)
+            return units.tail(sums[:, [j]])
+        found = self._deviations(values, joint=False)
+        centres = found.means[:, [j]]
+        unit = float(found.spread.scale[j]) * self.n * np.sqrt(found.spread.squares[j] / self.n)
+        one, least, has_few = values[:, [j]], np.exp(BIN * NOTHING), self._has_few_weights
+
+        def question(block: Block) -> tuple[Floats, Floats]:
+            size = np.abs(one.of(block) - block.of_sample(centres)) / unit
+            size = size / np.maximum(self.point.at(block).weight, 1.0) if has_few else size
+            logs = block.let(np.log(np.maximum(size, least)))
+            return np.floor(logs / BIN), np.hstack([logs * 0.0 + 1.0, logs])
+
+        places, sums = self.rows.grouped(question, 2)
+        return hill(np.array(places, np.float64), sums[:, 0], sums[:, 1])
+
+    @cached_property
+    def _has_few_weights(self) -> bool:
+        """Whether weights have only a few values, which do not make a tail."""
+        most = int(min(KINDS, self.n / ALIKE))
+        return self.rows.kinds_of(lambda block: self.point.at(block).weight, most) <= most
+
+    def _over_units(self, values: Values) -> tuple[Units, Floats]:
+        """Return units of rows that depend on one another, and sums of influence values over them."""
+        if self._last_units is None or self._last_units[0] is not values:
+            centres = self._centres(values)
+            units, sums = self.rows.over_units(lambda block: values.of(block) - block.of_sample(centres), values.width)
+            self._last_units = values, units, sums
+        return self._last_units[1:]
+
+    def _centres(self, values: Values) -> Floats:
+        """Return the means under the fitted laws, up to rounding; those of samples of a single row exactly."""
+        single = (self.sizes > 0) & (self.sizes < 2)
+        centres = values.centres
+        if single.any() and len(self.sizes) == len(centres):
+            centres = np.where(single[:, None], self.law_means(values), centres)
+        return centres
+
+    def law_means(self, values: Values) -> Floats:
+        """Return the mean of phi under the fitted law of each sample, sum_i c_i p_ik phi_i / n_k, of shape (K, m)."""
+        point = self.whole.point
+        sums = self.rows.total(lambda block: block.gram(point.at(block).p, block.let(values.of(block))), values.width)
+        return sums / np.where(self.sizes > 0, self.sizes, 1.0)[:, None]
+
+
+    # what takes a number for each row, in memory
+
+    @property
+    def arrays(self) -> Arrays:
+        """The rows, in memory."""
+        assert isinstance(self.rows, Arrays)
+        return self.rows
+
+    @property
+    def source(self) -> Integers:
+        """Sample of each row of the pool, as the user sees it."""
+        return self.arrays.samples
+
+    @property
+    def counts(self) -> Floats:
+        """How many rows each row of the pool stands for."""
+        return self.arrays.counts
+
+    @property
+    def weights(self) -> Floats:
+        """Weight r_i of each row of the pool."""
+        return self.column(lambda at: at.weight, 1)[:, 0]
+
+    @property
+    def row_weights(self) -> Floats:
+        """Weight of each row as it was solved."""
+        return Arrays.as_solved(self.arrays.rows).column(lambda block: self.point.at(block).weight, 1)[:, 0]
+
+    @property
+    def inside(self) -> NDArray[np.bool_] | None:
+        """Which rows of the pool have weights, if only those of some samples do."""
+        return np.isin(self.arrays.source, self.states) if self.states else None
+
+    def column(self, make: Callable[[Any], Floats], m: int) -> Floats:
+        """Return columns that are made of the rows at the point, of shape (n, m)."""
+        return self.arrays.column(lambda block: make(self.point.at(block)), m)
+
+    def rows_of(self, values: Values) -> Floats:
+        """Return influence values, of shape (n, m)."""
+        return self.arrays.column(values.of, values.width)
+
+    def project(self, y: Floats) -> Floats:
+        """Return sum_i c_i y_i x_i for y of shape (n, m) over the pool."""
+        return self.total(lambda block, at: at.against(block.columns(y)), y.shape[1])
+
+    def mix(self, b: Floats) -> Floats:
+        """Return q_i'b for every row of the pool."""
+        return self.arrays.column(lambda block: self.through.at(block).q(b), b.shape[1])
+
+    def seen(self) -> tuple[Floats, Floats]:
+        """Return x_i and q_i of every row of the pool, of shape (n, d)."""
+        d = len(self.coordinates)
+        x = self.column(lambda at: at.every_x, d)
+        return x, self.mix(np.eye(d)) if self.states or self.point.model.families else x
+
+    def gradients(self) -> dict[int, Floats]:
+        """Return t = grad log omega of each bias with parameters, for the rows as they were solved."""
+        point, solved = self.whole.point, Arrays.as_solved(self.arrays.rows)
+        families = self.point.model.families
+        return {
+            k: solved.column(lambda block, k=k: point.at(block).families[k].gradient, len(family.names))
+            for k, family in families.items()
+        }
+
+    @property
+    def own_gradients(self) -> Floats:
+        """The gradient in theta of each row's own bias, of shape (n, p)."""
+        at = self.coordinates
+        b = np.zeros((len(at), at.parameters))
+        b[at.theta] = np.eye(at.parameters)
+        point = self.whole.point
+        return self.arrays.column(lambda block: point.at(block).own(b), at.parameters)
+
+    @property
+    def strata(self) -> Strata:
+        """The samples within which variances are taken."""
+        rows = self.arrays
+        return strata_of(rows.samples, self.sizes, rows.counts, self, rows.dependence)
+
+
+def _require_finite(functions: Functions, endless: Floats) -> None:
+    for (_, name), count in zip(functions.names, endless, strict=True):
+        if count:
+            raise not_finite(int(count), name)

@@ -1,0 +1,412 @@
+r"""Rows at a point v = (u, theta, mu, epsilon): S and x, once for rows in memory and for rows in an engine.
+
+.. math::
+
+    S_i = \sum_l e^{u_l}\omega_l(z_i;\theta) + \mu'(g(z_i) - R\varepsilon),\qquad x_i = \nabla S_i / S_i,\qquad
+    q_i = x_i - \nabla\log\omega_{s_i}(z_i;\theta).
+
+With :math:`S^0_i` the first sum, p are the shares of its terms in S, and each only has to be multiplied by
+:math:`S^0_i / S_i`: parameters and known moments are a few columns beside the biases. For a bias with parameters
+:math:`t_k = \nabla\log\omega_k` in theta. A known moment that is the mean of such a bias is on the user's scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vardi._rows.columns import Block, Kept, Normalised, Probabilities, members, within
+from vardi._rows.contract import Coordinates
+from vardi._rows.families import BiasFamily, FamilyAt
+from vardi._types import Floats, Integers
+
+
+@dataclass(frozen=True, eq=False)
+class KnownMoments:
+    r"""Functions h of the rows whose means over the population are known: :math:`g = D'h - \tau`.
+
+    Attributes
+    ----------
+    values : Kept
+        h, for the rows as they are solved.
+    directions : ndarray of shape (M, m)
+        D: which combinations of the functions are used; a bias with parameters is never combined with others.
+    means : ndarray of shape (m,)
+        tau, their means.
+    root : ndarray of shape (m, r)
+        R with R R' the covariance of tau; r = 0 if tau is exact.
+    moving : mapping from int to int
+        Moments that are the mean of a bias with parameters, with the position of that bias.
+    by_sample : ndarray of shape (K, M) or None
+        h of all rows of a sample, if it is the same for them; there are no ``values`` then.
+    """
+
+    values: Kept
+    directions: Floats
+    means: Floats
+    root: Floats
+    moving: Mapping[int, int]
+    by_sample: Floats | None = None
+
+    @classmethod
+    def none(cls) -> KnownMoments:
+        """Return the value for nothing known."""
+        return cls((), np.empty((0, 0)), np.empty(0), np.empty((0, 0)), {})
+
+    @classmethod
+    def of_groups(cls, groups: Integers, masses: Floats) -> KnownMoments:
+        """Return the value if only the shares of the population that groups of samples represent are known."""
+        others = len(masses) - 1
+        return cls((), np.eye(others), masses[1:], np.empty((others, 0)), {}, np.eye(len(masses))[groups][:, 1:])
+
+    def with_means(self, means: Floats) -> KnownMoments:
+        """Return the same functions with other means."""
+        return replace(self, means=means)
+
+    def subset(self, rows: Any) -> KnownMoments:
+        """Return the same on some rows in memory."""
+        return self if self.by_sample is not None or not len(self.means) else replace(self, values=self.values[rows])
+
+    def on(self, block: Block) -> Floats:
+        """Return D'h of the rows of a block."""
+        h = block.solved(self.values) if self.by_sample is None else block.of_sample(self.by_sample)
+        return h @ self.directions
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """Which coordinates a point has, and what depends on them.
+
+    Attributes
+    ----------
+    sizes : ndarray of shape (K,)
+        How many rows the rows of each sample stand for.
+    families : mapping from int to BiasFamily
+        The family of each bias that has parameters.
+    known : KnownMoments
+        What is known of the population.
+    """
+
+    sizes: Floats
+    families: Mapping[int, BiasFamily]
+    known: KnownMoments
+
+    @cached_property
+    def places(self) -> dict[int, slice]:
+        """The place of each bias's parameters in theta."""
+        ends = np.cumsum([0, *(len(family.names) for family in self.families.values())]).tolist()
+        return {k: slice(a, b) for k, a, b in zip(self.families, ends[:-1], ends[1:], strict=True)}
+
+    @cached_property
+    def coordinates(self) -> Coordinates:
+        """The layout of a point."""
+        parameters = sum(len(family.names) for family in self.families.values())
+        return Coordinates(len(self.sizes), parameters, len(self.known.means), self.known.root.shape[1])
+
+    @cached_property
+    def scaled(self) -> NDArray[np.bool_]:
+        """Which parameters belong to columns of standard deviation 1."""
+        families = self.families.values()
+        return np.repeat([family.scaled for family in families], [len(family.names) for family in families]).astype(bool)
+
+    def shift(self, theta: Floats) -> Floats:
+        """Return the offset of log omega on the user's scale, for each bias."""
+        shift = np.zeros(len(self.sizes))
+        for k, family in self.families.items():
+            shift[k] = family.offset(theta[self.places[k]])
+        return shift
+
+    def with_tilts(self, states: Collection[int]) -> Model:
+        """Return the model with the families of some biases replaced by the tilts that they resemble."""
+        families = {k: family.tilt if k in states else family for k, family in self.families.items()}
+        return replace(self, families=families)
+
+
+class Seen(Protocol):
+    """What estimates need of the rows of a block at a point."""
+
+    @property
+    def weight(self) -> Floats:
+        """The weight of each row."""
+
+    def against(self, columns: Floats) -> Floats:
+        """Return the sums of columns times x, of shape (d, m)."""
+
+
+class RowsAt:
+    """The rows of a block at a point; every column is computed when it is first read."""
+
+    def __init__(self, block: Block, point: Point) -> None:
+        self.block, self.model, self.point = block, point.model, point
+        at = point.model.coordinates
+        self.u, self.theta, self.mu, self.epsilon = (point.v[part] for part in (at.u, at.theta, at.mu, at.epsilon))
+
+    @cached_property
+    def families(self) -> dict[int, FamilyAt]:
+        """Each bias with parameters, without its known factor: its log, t, and its second derivatives."""
+        places = self.model.places
+        return {k: family.at(self.block, self.theta[places[k]]) for k, family in self.model.families.items()}
+
+    @cached_property
+    def _base(self) -> Normalised:
+        return self.block.normalised(self.u, {k: family.log for k, family in self.families.items()})
+
+    @cached_property
+    def g(self) -> Floats:
+        """The known moments, g - R epsilon."""
+        known = self.model.known
+        columns = known.on(self.block)
+        if known.moving:
+            own = {j: self.users_bias(k) for j, k in known.moving.items()}
+            columns = np.hstack([own.get(j, columns[:, [j]]) for j in range(len(known.means))])
+        return self.block.let(columns - (known.means + known.root @ self.epsilon))
+
+    @cached_property
+    def _lift(self) -> tuple[Floats, Floats]:
+        """S / S0, and where it is not above zero; there it is taken as 1."""
+        lift = self.block.let(self._base.weight * (self.g @ self.mu[:, None]) + 1.0)
+        above = self.block.let((lift > 0.0) * 1.0)
+        return self.block.let(lift * above + (1.0 - above)), 1.0 - above
+
+    @property
+    def refused(self) -> Floats:
+        """1 where S is not above zero, and 0 elsewhere."""
+        return self._lift[1]
+
+    @cached_property
+    def weight(self) -> Floats:
+        """1 / S."""
+        if self.point.weights is not None:
+            return self.block.solved(self.point.weights)
+        return self._base.weight if not len(self.mu) else self.block.let(self._base.weight / self._lift[0])
+
+    @property
+    def log_mass(self) -> Floats:
+        """Log S."""
+        return self._base.log_mass() + (np.log(self._lift[0]) if len(self.mu) else 0.0)
+
+    @cached_property
+    def p(self) -> Probabilities:
+        """The part of x in u."""
+        if not len(self.mu):
+            return self._base.p
+        return self.block.let(self._base.p * (1.0 / self._lift[0]))  # type: ignore[arg-type]
+
+    def users_bias(self, k: int) -> Floats:
+        """Return omega_k at theta, on the user's scale."""
+        if k not in self.families:
+            return self.block.omega(k)
+        return self.block.omega(k) * np.exp(self.families[k].log + float(self.model.shift(self.theta)[k]))
+
+    def users_gradient(self, k: int) -> Floats:
+        """Return the gradient of log omega_k in theta, on the user's scale."""
+        return self.families[k].gradient + self.model.families[k].offset_gradient(self.theta[self.model.places[k]])
+
+    @cached_property
+    def others(self) -> Floats:
+        """The parts of x in theta and mu."""
+        parts = []
+        for k, family in self.families.items():
+            part = self.p.column(k) * family.gradient
+            for j in [j for j, state in self.model.known.moving.items() if state == k]:
+                part = part + self.weight * float(self.mu[j]) * self.users_bias(k) * self.users_gradient(k)
+            parts.append(part)
+        return self.block.let(np.hstack([*parts, *([self.g * self.weight] if len(self.mu) else [])]))
+
+    @cached_property
+    def weight_of_epsilon(self) -> Floats:
+        """The part of x in epsilon, in multiples of 1 / S: -R'mu."""
+        return -self.model.known.root.T @ self.mu
+
+    def own(self, b: Floats) -> Floats:
+        """Return t_{i s_i}'b, for b of shape (d, m)."""
+        theta, found = b[self.model.coordinates.theta], np.zeros((1, b.shape[1]))
+        for k, place in self.model.places.items():
+            found = found + within(self.block, k) * (self.families[k].gradient @ theta[place])
+        return found
+
+    def x(self, b: Floats) -> Floats:
+        """Return x'b, for b of shape (d, m)."""
+        at = self.model.coordinates
+        found = self.p @ b[at.u]
+        if at.parameters or at.known:
+            found = found + self.others @ b[at.samples : at.epsilon.start]
+        return found + self.weight * (self.weight_of_epsilon @ b[at.epsilon]) if at.uncertain else found
+
+    @property
+    def every_x(self) -> Floats:
+        """X of rows in memory, of shape (rows, d)."""
+        return self.x(np.eye(len(self.model.coordinates)))
+
+    def q(self, b: Floats) -> Floats:
+        """Return q'b, for b of shape (d, m)."""
+        return self.x(b) - self.own(b) if self.model.families else self.x(b)
+
+    def against(self, columns: Floats) -> Floats:
+        """Return the sums of columns times x, of shape (d, m)."""
+        at, block = self.model.coordinates, self.block
+        parts = [block.gram(self.p, columns)]
+        if at.parameters or at.known:
+            parts.append(block.gram(self.others, columns))
+        if at.uncertain:
+            parts.append(np.outer(self.weight_of_epsilon, block.sum(self.weight * columns)))
+        return np.vstack(parts)
+
+
+class Point:
+    """A point of a model.
+
+    Parameters
+    ----------
+    model : Model
+        The coordinates.
+    v : ndarray of shape (d,)
+        The point.
+    weights : Kept, optional
+        1 / S of the rows as they were solved, if it is known.
+    """
+
+    def __init__(self, model: Model, v: Floats, weights: Kept = None) -> None:
+        self.model, self.v, self.weights = model, v, weights
+        theta = v[model.coordinates.theta]
+        for k, family in model.families.items():
+            family.prepare(theta[model.places[k]])
+
+    def at(self, block: Block) -> RowsAt:
+        """Return the rows of a block there, made once."""
+        return block.points.setdefault(id(self), RowsAt(block, self))
+
+
+class PointAmong:
+    r"""The same point for the rows of some samples A, with weights of their own.
+
+    Normalisers and parameters are those of all samples; with
+    :math:`S^A_i = \sum_{l \in A} e^{u_l}\omega_l(z_i;\theta) = S_i \sum_{l \in A} p_{il}`,
+
+    .. math::
+
+        r^A_i \propto \frac{1\{i \in A\}}{S^A_i},\qquad
+        x^A_i = \Bigl(p^A_i,\ \sum_{l \in A} p^A_{il} t_{il},\ 0\Bigr),\qquad
+        p^A_{il} = \frac{e^{u_l}\omega_l(z_i;\theta)\,1\{l \in A\}}{S^A_i},
+
+    while every row of the pool moves the point.
+
+    Parameters
+    ----------
+    whole : Point
+        The point.
+    states : sequence of int
+        The places of the samples.
+    scale : float
+        What weights are multiplied by.
+    """
+
+    def __init__(self, whole: Point, states: Sequence[int], scale: float = 1.0) -> None:
+        self.whole, self.states, self.scale, self.model = whole, list(states), scale, whole.model
+
+    def at(self, block: Block) -> RowsAmong:
+        """Return the rows of a block there, made once."""
+        return block.points.setdefault(id(self), RowsAmong(block, self))
+
+
+class PointWithin:
+    """A point that rests on the rows of some samples: other rows have no weight there, and do not move it.
+
+    Parameters
+    ----------
+    whole : Point
+        The point.
+    states : sequence of int
+        The places of the samples.
+    scale : float
+        What weights are multiplied by.
+    """
+
+    def __init__(self, whole: Point, states: Sequence[int], scale: float) -> None:
+        self.whole, self.states, self.scale, self.model, self.v = whole, list(states), scale, whole.model, whole.v
+
+    def at(self, block: Block) -> RowsWithin:
+        """Return the rows of a block there, made once."""
+        return block.points.setdefault(id(self), RowsWithin(block, self))
+
+
+class RowsWithin:
+    """The rows of a block at a point that rests on some samples."""
+
+    def __init__(self, block: Block, point: PointWithin) -> None:
+        self.point, self.whole = point, point.whole.at(block)
+        self.inside = block.of_sample(members(block.K, point.states))
+
+    @property
+    def weight(self) -> Floats:
+        """The weight, 0 on the rows of other samples."""
+        return self.inside * self.whole.weight * self.point.scale
+
+    @property
+    def p(self) -> Probabilities:
+        """The part of x in u."""
+        return self.whole.p
+
+    @property
+    def every_x(self) -> Floats:
+        """X of rows in memory, of shape (rows, d)."""
+        return self.inside * self.whole.every_x
+
+    def q(self, b: Floats) -> Floats:
+        """Return q'b, 0 on the rows of other samples."""
+        return self.inside * self.whole.q(b)
+
+    def against(self, columns: Floats) -> Floats:
+        """Return the sums of columns, which are 0 on the rows of other samples, times x: of shape (d, m)."""
+        return self.whole.against(columns)
+
+
+class RowsAmong:
+    """The rows of a block at a point for some samples."""
+
+    def __init__(self, block: Block, point: PointAmong) -> None:
+        self.block, self.point, self.whole = block, point, point.whole.at(block)
+
+    @cached_property
+    def share(self) -> Floats:
+        """S^A / S."""
+        return self.block.let(self.whole.p @ members(self.block.K, self.point.states))
+
+    @cached_property
+    def weight(self) -> Floats:
+        """The weight among the samples, 0 on the rows of others."""
+        return self.block.let(self.block.of_sample(members(self.block.K, self.point.states)) * self.weight_of_all)
+
+    @cached_property
+    def weight_of_all(self) -> Floats:
+        """The weight that any row would have among the samples; any number where none of them could have drawn it."""
+        covered = (self.share > 0.0) * 1.0
+        return self.block.let(self.whole.weight * self.point.scale / (self.share + (1.0 - covered)))
+
+    @property
+    def every_x(self) -> Floats:
+        """x^A of rows in memory, of shape (rows, d)."""
+        model, states = self.point.model, self.point.states
+        b = np.zeros((len(model.coordinates),) * 2)
+        b[states, states] = 1.0
+        found = self.whole.x(b)
+        theta = found[:, model.coordinates.theta]
+        for k in [k for k in model.families if k in states]:
+            theta[:, model.places[k]] = self.whole.p.column(k) * self.whole.families[k].gradient
+        return found / np.where(self.share > 0.0, self.share, 1.0)
+
+    def against(self, columns: Floats) -> Floats:
+        """Return the sums of columns, which are 0 on the rows of others, times x^A: of shape (d, m)."""
+        model, states = self.point.model, self.point.states
+        columns = self.block.let(columns / (self.share + (1.0 - (self.share > 0.0))))
+        found = np.zeros((len(model.coordinates), columns.shape[1]))
+        found[states] = self.block.gram(self.whole.p, columns)[states]
+        theta = found[model.coordinates.theta]
+        for k in [k for k in model.families if k in states]:
+            theta[model.places[k]] = self.block.gram(self.whole.p.column(k) * self.whole.families[k].gradient, columns)
+        return found

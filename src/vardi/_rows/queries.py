@@ -1,0 +1,440 @@
+"""Rows that stay in an engine, as a question sees them: one query answers all its sums.
+
+A question is written as if its sums were numbers. So it is called twice for a frame: the first time its sums are noted,
+and taken as zero; then one query computes them; and the second time they are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, cast
+
+import narwhals as nw
+import numpy as np
+
+from vardi._inputs.engine.aggregates import Aggregate, How
+from vardi._inputs.engine.dependence import CELL, UNIT, EngineDependence
+from vardi._inputs.engine.part import OMEGA, PREFIX, Change, Part, with_columns
+from vardi._rows.columns import Extremes, Grouped, Kept, Normalised, Question, Result, addable
+from vardi._rows.engine.functions import EngineFunction, Reads
+from vardi._rows.engine.united import can_unite, united
+from vardi._rows.expressions import Expressions, Term, total
+from vardi._rows.grouping import membership
+from vardi._rows.series import rows_a_value
+from vardi._rows.units import Units
+from vardi._types import Floats, Integers
+
+if TYPE_CHECKING:
+    from vardi._rows.point import RowsAt
+
+SUMS_OF_A_QUERY = 400  # at most
+EXTREMES: dict[How, Callable[[Iterable[float]], float]] = {
+    "min": lambda numbers: float(np.fmin.reduce([np.inf, *numbers])),
+    "max": lambda numbers: float(np.fmax.reduce([-np.inf, *numbers])),
+}
+STAGE, KEY, ROWS = f"{PREFIX}stage_{{}}", f"{PREFIX}key", "rows"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A number that is asked for: an aggregate times a factor, or the factor alone."""
+
+    of: Aggregate | None
+    factor: float = 1.0
+
+
+class Queries:
+    """Frames of an engine, each with the rows of one sample, or one with a label for each row.
+
+    Parameters
+    ----------
+    parts : sequence of Part
+        The frames.
+    sizes : ndarray of shape (K,)
+        How many rows the rows of each sample stand for.
+    dependence : EngineDependence
+        How rows depend on one another.
+    """
+
+    def __init__(self, parts: Sequence[Part], sizes: Floats, dependence: EngineDependence) -> None:
+        self.parts, self.sizes, self.dependence = tuple(parts), sizes, dependence
+        self._joined: dict[tuple[Hashable, ...], tuple[Part, dict[Hashable, str]] | None] = {}
+
+    def __len__(self) -> int:
+        return int(self.sizes.sum())
+
+    def total(self, question: Question[Result], width: int = 0) -> Result:
+        """Return the sum of the answers of all frames."""
+        answers = [self._answer(part, names, question) for part, names in self._asked(question)]
+        found = addable(answers[0])
+        for answer in answers[1:]:
+            found = found + addable(answer)
+        return found
+
+    def grouped(self, question: Question[tuple[Floats, Floats]], width: int = 0) -> Grouped:
+        """Return counted sums of columns by a key, the first of two that the question returns."""
+        return self._grouped(self._asked(question), question)
+
+    def _grouped(
+        self, frames: Sequence[tuple[Part, Mapping[Hashable, str]]], question: Question[tuple[Floats, Floats]]
+    ) -> Grouped:
+        found: dict[Any, Floats] = {}
+        for part, names in frames:
+            block = QueryBlock(part, len(self.sizes), names)
+            key, columns = (_terms(one) for one in question(block))
+            named = with_columns({KEY: key[0] if isinstance(key[0], nw.Expr) else nw.lit(key[0])})
+            asked = {str(j): Aggregate(part.times_count(_expression(term))) for j, term in enumerate(columns)}
+            for _, row in part.by_sample(asked, *block.changes, named, key=KEY):
+                sums = np.array([row[name] for name in asked], np.float64)
+                found[row[KEY]] = found.get(row[KEY], 0.0) + sums
+        return Grouped(list(found), np.array(list(found.values())))
+
+    def over_units(self, question: Question[Floats], m: int) -> tuple[Units, Floats]:
+        """Return the units of rows that depend on one another, and counted sums of columns over these, (E, m)."""
+        found = sums_over_units(self, question)
+        return found.units, found.totals
+
+    def over_clusters(self, question: Question[Floats], m: int) -> Floats:
+        """Return counted sums of columns over clusters, of shape (clusters, m)."""
+        column = Expressions([nw.col(str(self.dependence.clusters))])
+        return self._grouped(self._apart, lambda block: (cast("Floats", column), question(block))).sums
+
+    def by_group(self, question: Question[Result], changes: Sequence[Change], key: str) -> GroupAnswers[Result]:
+        """Return the answers to a question for groups of rows, by a column that changes add to each frame."""
+        found: list[tuple[int, Any, float, Floats]] = []
+        for part, change in zip(self.parts, changes, strict=True):
+            block = QueryBlock(part, len(self.sizes), {})
+            question(block)
+            for code, row in part.by_sample(block.named | {ROWS: part.rows}, *block.changes, change, key=key):
+                sums = np.concatenate([answer.sum(axis=0) for answer in block.answered([(code, row)], by_sample=True)])
+                found.append((code, row[key], float(row[ROWS]), sums))
+        found.sort(key=lambda group: (group[0], str(group[1])))  # engines give groups in any order
+        source, labels, counts, totals = zip(*found, strict=True)
+        return GroupAnswers(question, block, list(labels), np.array(source), np.array(counts), np.array(totals))
+
+    def kinds_of(self, question: Question[Floats], most: int) -> int:
+        """Return how many different numbers a column has, counted for each frame."""
+        found = 0
+        for part in self.parts:
+            block = QueryBlock(part, len(self.sizes), {})
+            (term,) = _terms(question(block))
+            asked = {"kinds": Aggregate(_expression(term), "n_unique")}
+            found += int(part.aggregates(asked, *block.changes)["kinds"])
+        return found
+
+    @property
+    def is_in_units(self) -> bool:
+        """Whether rows depend on one another."""
+        return self.dependence.in_units
+
+    @property
+    def is_in_clusters(self) -> bool:
+        """Whether rows lie in clusters."""
+        return self.dependence.clusters is not None
+
+    @property
+    def remaining(self) -> Floats:
+        """The share of its population that each sample leaves unseen."""
+        return self.dependence.remaining
+
+    @property
+    def _apart(self) -> list[tuple[Part, Mapping[Hashable, str]]]:
+        """The frames, each on its own."""
+        return [(part, {}) for part in self.parts]
+
+    def _asked(self, question: Question[Any]) -> list[tuple[Part, Mapping[Hashable, str]]]:
+        """Return the frames to ask: one in place of many, with the functions that the question reads as columns."""
+        if not can_unite(self.parts):
+            return self._apart
+        probe = QueryBlock(self.parts[0], len(self.sizes), {})
+        question(probe)
+        read = tuple(dict.fromkeys(probe.read))
+        if read not in self._joined:
+            names = {function: f"{PREFIX}joined_{j}" for j, function in enumerate(read)}
+            functions = {name: EngineFunction(function.of, function.name, Reads.USERS) for function, name in names.items()}
+            whole = united(self.parts, functions)
+            self._joined.clear()
+            self._joined[read] = (whole[0], names) if len(whole) == 1 else None
+        joined = self._joined[read]
+        return self._apart if joined is None else [joined]
+
+    def _answer(self, part: Part, names: Mapping[Hashable, str], question: Question[Result]) -> Result:
+        block = QueryBlock(part, len(self.sizes), names)
+        question(block)
+        return question(QueryBlock(part, len(self.sizes), names, block.answers()))
+
+
+class QueryBlock:
+    """The rows of a frame.
+
+    Parameters
+    ----------
+    part : Part
+        The frame.
+    K : int
+        How many biases there are.
+    names : mapping
+        Functions that are columns of the frame, with the names of these.
+    answers : list of ndarray, optional
+        The sums that were asked for, in their order; zeros by default.
+    """
+
+    def __init__(self, part: Part, K: int, names: Mapping[Hashable, str], answers: list[Floats] | None = None) -> None:
+        self.part, self.K, self._names, self._answers = part, K, names, answers
+        self.changes: list[Change | None] = []
+        self.points: dict[int, Any] = {}
+        self.read: list[EngineFunction] = []
+        self._asked: list[tuple[list[Asked], bool]] = []
+        self._columns: dict[int, Expressions] = {}
+        self._staged = 0
+
+    # columns
+
+    def columns(self, values: Sequence[EngineFunction]) -> Expressions:
+        if id(values) not in self._columns:
+            self.read += values
+            named = [nw.col(self._names[one]) if one in self._names else one(self.part) for one in values]
+            self._columns[id(values)] = self.let(Expressions(named))
+        return self._columns[id(values)]
+
+    def solved(self, values: Sequence[str]) -> Expressions:
+        return Expressions([nw.col(name) for name in values], are_named=True)
+
+    def omega(self, k: int) -> Expressions:
+        return Expressions([nw.col(OMEGA.format(k))], are_named=True)
+
+    def log_omega(self) -> Expressions:
+        return np.log(Expressions([nw.col(OMEGA.format(k)) for k in range(self.K)]))
+
+    def normalised(self, u: Floats, added: Mapping[int, Expressions]) -> Normalised:
+        sampled = np.flatnonzero(np.isfinite(u)).tolist()
+        with np.errstate(over="ignore"):  # sums at a point so far off are not finite, which is noticed later
+            factors = np.exp(u)
+        biases: list[Term] = [0.0] * self.K
+        for k in sampled:
+            own = self.omega(k) * float(factors[k])
+            biases[k] = (own * np.exp(added[k]) if k in added else own).terms[0]
+        terms = self.let(Expressions(biases))
+        mass = self.let(Expressions([total([terms.terms[k] for k in sampled])]))
+        weight = self.let(1.0 / mass)
+        return Normalised(weight, lambda: np.log(mass), self.let(terms * weight))
+
+    def tilts(self, rows: RowsAt, log_omegas: Floats) -> Expressions:
+        biases = [rows.users_bias(k) * float(np.exp(-log_omegas[k])) for k in range(self.K)]
+        return np.hstack([one * rows.weight for one in biases])
+
+    def of_sample(self, numbers: Floats) -> Expressions:
+        return Expressions([self._of_sample(column) for column in numbers.T])
+
+    def _of_sample(self, numbers: Floats) -> Term:
+        own = {label: float(numbers[code]) for label, code in self.part.codes.items()}
+        (_, found), *others = own.items()
+        if all(number == found for _, number in others):
+            return found
+        assert self.part.label is not None
+        chosen: nw.Expr = nw.lit(found)
+        for label, number in others:
+            if number != found:
+                chosen = nw.when(nw.col(self.part.label) == label).then(nw.lit(number)).otherwise(chosen)
+        return chosen
+
+    def let(self, columns: Expressions) -> Expressions:
+        if columns.are_named:
+            return columns
+        stage: dict[str, nw.Expr] = {}
+        terms: list[Term] = []
+        for term in columns.terms:
+            if isinstance(term, nw.Expr):
+                name = STAGE.format(self._staged)
+                self._staged += 1
+                stage[name] = term
+                terms.append(nw.col(name))
+            else:
+                terms.append(term)
+        self.changes.append(with_columns(stage))
+        return Expressions(terms, are_named=True)
+
+    # sums
+
+    def sum(self, columns: Expressions) -> Floats:
+        return self._ask([self._sum(term) for term in columns.terms])
+
+    def gram(self, columns: Expressions, others: Expressions) -> Floats:
+        left, right = columns.terms, others.terms
+        if columns is not others:
+            products = [(Expressions([a]) * Expressions([b])).terms[0] for a in left for b in right]
+            return self._ask([self._sum(term) for term in products]).reshape(len(left), len(right))
+        upper = np.triu_indices(len(left))
+        products = [(Expressions([left[i]]) * Expressions([left[j]])).terms[0] for i, j in zip(*upper, strict=True)]
+        found = np.zeros((len(left), len(left)))
+        found[upper] = found.T[upper] = self._ask([self._sum(term) for term in products])
+        return found
+
+    def by_sample(self, columns: Expressions) -> Floats:
+        return self._ask([self._sum(term) for term in columns.terms], by_sample=True)
+
+    def extremes(self, columns: Expressions, states: Sequence[int] = ()) -> Extremes:
+        terms, inside = columns.terms, [label for label, code in self.part.codes.items() if code in states]
+        if states and not inside:
+            terms = (nw.lit(None, nw.Float64),) * len(terms)
+        elif states and len(inside) < len(self.part.codes):
+            chosen = nw.col(str(self.part.label)).is_in(inside)
+            terms = tuple(nw.when(chosen).then(_expression(term)) for term in terms)
+        low, high = (self._ask([_extreme(term, how) for term in terms]) for how in EXTREMES)
+        return Extremes(low, high)
+
+    def unknown(self, columns: Expressions) -> Floats:
+        endless = [
+            nw.when(_expression(term).abs() < float("inf")).then(nw.lit(0.0)).otherwise(nw.lit(1.0))
+            for term in columns.terms
+        ]
+        return self._ask([Asked(Aggregate(term)) for term in endless])
+
+    def _sum(self, term: Term) -> Asked:
+        if isinstance(term, nw.Expr):
+            return Asked(Aggregate(self.part.times_count(term)))
+        return Asked(self.part.rows, term) if term else Asked(None, 0.0)
+
+    def _ask(self, asked: list[Asked], *, by_sample: bool = False) -> Floats:
+        """Note aggregates, or return their answers: of shape (m,), or (K, m) by sample."""
+        place = len(self._asked)
+        self._asked.append((asked, by_sample))
+        if self._answers is not None:
+            return self._answers[place]
+        return np.zeros((self.K, len(asked)) if by_sample else len(asked))
+
+    @property
+    def named(self) -> dict[str, Aggregate]:
+        """What was asked for, by names."""
+        pairs = ((f"{i} {j}", one.of) for i, (asked, _) in enumerate(self._asked) for j, one in enumerate(asked))
+        return {name: of for name, of in pairs if of is not None}
+
+    def answers(self) -> list[Floats]:
+        """Query all that was noted."""
+        named, rows = self.named, list[tuple[int, dict[str, Any]]]()
+        names = list(named)
+        is_grouped = self.part.label is not None and any(by_sample for _, by_sample in self._asked)
+        for start in range(0, len(names), SUMS_OF_A_QUERY):
+            some = {name: named[name] for name in names[start : start + SUMS_OF_A_QUERY]}
+            if is_grouped:
+                rows += self.part.by_sample(some, *self.changes)
+            else:
+                rows.append((next(iter(self.part.codes.values())), self.part.aggregates(some, *self.changes)))
+        return self.answered(rows)
+
+    def answered(self, rows: list[tuple[int, dict[str, Any]]], *, by_sample: bool = False) -> list[Floats]:
+        """Return the answers of rows by name, each with the sample that it is of; those of all by sample, if asked."""
+        return [self._answered(i, rows, by_sample=by_sample or own) for i, (_, own) in enumerate(self._asked)]
+
+    def _answered(self, i: int, rows: list[tuple[int, dict[str, Any]]], *, by_sample: bool) -> Floats:
+        asked, _ = self._asked[i]
+        found = np.zeros((self.K, len(asked)))
+        for j, one in enumerate(asked):
+            if one.of is None:
+                found[0, j] = one.factor
+                continue
+            told = [(code, row[f"{i} {j}"]) for code, row in rows if f"{i} {j}" in row]
+            if one.of.how in EXTREMES:  # pandas gives NaN if none is inside
+                found[0, j] = EXTREMES[one.of.how](float(number) for _, number in told if number is not None)
+            for code, number in told if one.of.how not in EXTREMES else ():
+                found[code, j] += one.factor * (np.nan if number is None else float(number))
+        return found if by_sample else found.sum(axis=0)
+
+
+def _extreme(term: Term, how: How) -> Asked:
+    return Asked(Aggregate(term, how)) if isinstance(term, nw.Expr) else Asked(None, term)
+
+
+def _terms(columns: Any) -> Sequence[Term]:
+    terms: Sequence[Term] = columns.terms
+    return terms
+
+
+def _expression(term: Term) -> nw.Expr:
+    return nw.lit(term) if isinstance(term, float) else term
+
+
+@dataclass(frozen=True, eq=False)
+class GroupAnswers(Generic[Result]):
+    """The answers to a question for groups of rows, each within one sample; those of a draw are sums of these.
+
+    Attributes
+    ----------
+    question : callable
+        The question.
+    block : QueryBlock
+        What it noted.
+    labels : list
+        The label of each group.
+    source, counts : ndarray of shape (G,)
+        Its sample, and how many rows are counted in it.
+    totals : ndarray of shape (G, T)
+        Its sums.
+    """
+
+    question: Question[Result]
+    block: QueryBlock
+    labels: list[Any]
+    source: Integers
+    counts: Floats
+    totals: Floats
+
+    def drawn(self, times: Floats) -> Result:
+        """Return the answer with group g counted times_g times."""
+        block, numbers = self.block, times @ self.totals
+        answers = np.split(numbers, np.cumsum([len(asked) for asked, _ in self.block._asked])[:-1])
+        return self.question(QueryBlock(block.part, block.K, {}, answers))
+
+
+@dataclass(frozen=True, eq=False)
+class UnitSums:
+    """Sums over the rows of units, or of intervals within them.
+
+    Attributes
+    ----------
+    units : Units
+        The units.
+    entry : ndarray of int of shape (G,)
+        The entry of the units to which each group of rows belongs.
+    key : list
+        The value of each group in a further column, if one was asked for.
+    sums : ndarray of shape (G, m)
+        Its sums.
+    """
+
+    units: Units
+    entry: Integers
+    key: list[Any]
+    sums: Floats
+
+    @property
+    def totals(self) -> Floats:
+        """The sums over entries, of shape (E, m)."""
+        return np.asarray(membership(self.entry, len(self.units.rows)) @ self.sums)
+
+
+def sums_over_units(rows: Queries, question: Question[Floats], key: Question[Floats] | None = None) -> UnitSums:
+    """Query sums of columns over units and, within them, over the values of a key."""
+    dependence, lengths = rows.dependence, [rows_a_value(int(size)) for size in rows.sizes]
+    keys = (*dependence.keys, *([] if key is None else [KEY]))
+    found: list[tuple[int, Any, Any, Any, float, list[float]]] = []
+    for part in rows.parts:
+        block = QueryBlock(part, len(rows.sizes), {})
+        block.changes.append(dependence.units(part, lengths))
+        named = None if key is None else with_columns({KEY: _expression(_terms(key(block))[0])})
+        columns = {str(j): Aggregate(part.times_count(_expression(one))) for j, one in enumerate(_terms(question(block)))}
+        for code, row in part.by_sample(columns | {"rows": part.rows}, *block.changes, named, key=keys):
+            sums = [float(row[name]) for name in columns]
+            found.append((code, row.get(CELL), row[UNIT], row.get(KEY), float(row["rows"]), sums))
+    in_series = dependence.series is not None
+    found.sort(key=lambda one: (one[0], one[2]) if in_series else (one[0], str(one[1]), str(one[2])))
+    places: dict[Any, int] = {}
+    entry = np.array([places.setdefault(one[:3], len(places)) for one in found])
+    units: dict[Any, int] = {}
+    unit = [units.setdefault((k, label) if in_series else label, len(units)) for k, _, label in places]
+    cells: dict[Any, int] = {}
+    cell = [cells.setdefault((k, label), len(cells)) for k, label, _ in places]
+    sample, counted = np.array([k for k, _, _ in places]), np.bincount(entry, [one[4] for one in found])
+    table = Units(np.array(unit), np.array(cell), sample, counted.astype(np.float64), dependence.remaining, in_series)
+    return UnitSums(table, entry, [one[3] for one in found], np.array([one[5] for one in found], np.float64))
