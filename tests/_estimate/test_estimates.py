@@ -119,7 +119,7 @@ class TestInfluence:
         rows = np.concatenate(list(design.samples.values()))
         fit = vardi.debias(design.samples, design.biases)
         estimate = fit.expectation("x > 2")
-        phi, source = estimate.influence.values[:, 0], fit.held.source
+        phi, source = estimate.influence.of_rows()[:, 0], fit.held.source
         epsilon = 1e-6
         for i in (0, 70, 149):
             counts = np.ones(len(rows))
