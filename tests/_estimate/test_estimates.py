@@ -138,7 +138,7 @@ class TestInfluence:
         eta, influence = tangent.influence(values)
         rg = tangent.weights[:, None] * (values - eta)
         b = tangent.jacobian.solve(tangent.measure.project(rg))[:, 0]
-        means = tangent.measure.project(influence.values)[:, 0] / tangent.measure.sizes
+        means = tangent.measure.project(influence.of_rows())[:, 0] / tangent.measure.sizes
         assert_allclose(means, b, atol=1e-12)
         assert_allclose(influence.b[:, 0], b, atol=1e-12)
 
