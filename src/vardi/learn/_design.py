@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from types import ModuleType
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeGuard
 
 import narwhals as nw
 import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
+from numpy.typing import ArrayLike, NDArray
 
 from vardi._fit.weighted import WeightedSample
 from vardi._inputs.frames import as_frame
@@ -20,8 +20,18 @@ from vardi._types import Floats
 from vardi.biases._values import is_missing
 from vardi.errors import MismatchError, MissingValuesError, number_of_rows, suggest
 from vardi.errors._texts import show
+from vardi.learn._given import Rows, is_sparse
+from vardi.learn.xy_pool import take
+
+if TYPE_CHECKING:
+    import pandas
+    from narwhals.typing import IntoDataFrame
 
 Missing: TypeAlias = Literal["refuse", "drop"]
+Features: TypeAlias = Rows | str | Sequence[str]
+"""Rows in pool order, columns of the pool, or a formula."""
+Outcome: TypeAlias = ArrayLike | None
+"""A column, a formula or a value for each row; None if the formula has it."""
 
 INTERCEPT = "Intercept"  # what formulaic calls it
 QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
@@ -53,17 +63,17 @@ class Design:
         How many rows were left out because a feature, or the outcome, is missing.
     """
 
-    features: Any
+    features: Rows
     Z: Floats
     names: tuple[str, ...]
-    outcome: NDArray[Any]
+    outcome: np.ndarray
     complete: NDArray[np.bool_]
     left_out: int
     intercept: bool | None = None
     missing: Mapping[str, int] = field(default_factory=dict)
 
 
-def as_design(fit: WeightedSample, X: Any, y: Any, missing: Missing) -> Design:
+def as_design(fit: WeightedSample, X: Features, y: Outcome, missing: Missing) -> Design:
     """Return features and outcome as one design, or refuse what does not match."""
     if missing not in ("refuse", "drop"):
         raise MismatchError(f"missing is {missing!r}. Write 'refuse', or 'drop' to leave out rows with missing values.")
@@ -79,14 +89,14 @@ def as_design(fit: WeightedSample, X: Any, y: Any, missing: Missing) -> Design:
     asked = _asked(fit)
     complete, lacking = _complete({**gaps, "y" if not isinstance(y, str) else y: _gaps(outcome)}, asked, missing)
     rows = kept[complete]
-    features = native if len(rows) == len(fit) else _taken(native, rows)
+    features = native if len(rows) == len(fit) else take(native, rows)
     left_out = int((asked & ~complete).sum())
     return Design(features, *_zeroed(matrix, names, outcome, complete), complete, left_out, None, lacking)
 
 
-def recording(fit: WeightedSample, X: Any, y: Any) -> WeightedSample:
+def recording(fit: WeightedSample, X: Features, y: Outcome) -> WeightedSample:
     """Return the rows of the samples that recorded the outcome and the features given by name."""
-    named: list[Any] = [y] if isinstance(y, str) else []
+    named: list[str | np.ndarray] = [y] if isinstance(y, str) else []
     columns: list[str] = []
     if isinstance(X, str) and "~" in X:
         left, right = X.split("~", 1)
@@ -108,8 +118,8 @@ def _asked(fit: WeightedSample) -> NDArray[np.bool_]:
 
 
 def _zeroed(
-    matrix: Floats, names: Sequence[str], outcome: NDArray[Any], complete: NDArray[np.bool_]
-) -> tuple[Floats, tuple[str, ...], NDArray[Any]]:
+    matrix: Floats, names: Sequence[str], outcome: np.ndarray, complete: NDArray[np.bool_]
+) -> tuple[Floats, tuple[str, ...], np.ndarray]:
     """Return the features and outcomes, with zeros and another row's outcome for rows that are left out."""
     first = int(np.argmax(complete))
     return (
@@ -141,7 +151,7 @@ def _complete(
 # ---------------------------------------------------------------- formulas
 
 
-def _of_formula(fit: WeightedSample, formula: str, y: Any, missing: Missing) -> Design:
+def _of_formula(fit: WeightedSample, formula: str, y: Outcome, missing: Missing) -> Design:
     """Return the design of a formula: on its left anything that y may be, on its right formulaic's language."""
     left, right = (side.strip() for side in formula.split("~", 1))
     left = left[1:-1] if re.fullmatch("`[^`]+`", left) else left
@@ -180,7 +190,7 @@ def _of_formula(fit: WeightedSample, formula: str, y: Any, missing: Missing) -> 
     return Design(features, *_zeroed(matrix, names, outcome, complete), complete, left_out, intercept, lacking)
 
 
-def _formulaic() -> tuple[Any, Any]:
+def _formulaic() -> tuple[ModuleType, ModuleType]:
     try:
         import formulaic
         import pandas
@@ -211,7 +221,7 @@ def _answering(formula: str, known: Sequence[str]) -> Iterator[None]:
         ) from error
 
 
-def _columns_in(fit: WeightedSample, text: str) -> dict[str, NDArray[Any]]:
+def _columns_in(fit: WeightedSample, text: str) -> dict[str, np.ndarray]:
     """Return the columns of the pool that a text mentions."""
     pool, states = fit.held.pool, fit.held.states
     frames = pool.frames_of(states)
@@ -223,7 +233,7 @@ def _names_in(text: str) -> list[str]:
     return list(dict.fromkeys(quoted or plain for quoted, plain in NAME.findall(QUOTED.sub("", text))))
 
 
-def _require_finite(features: Any) -> None:
+def _require_finite(features: pandas.DataFrame) -> None:
     """Refuse terms of a formula that are not finite on some rows, such as the logarithm of 0."""
     counts = {str(name): int(np.count_nonzero(~np.isfinite(features[name]))) for name in features.columns}
     bad = {name: count for name, count in counts.items() if count}
@@ -239,11 +249,11 @@ def _require_finite(features: Any) -> None:
 # ---------------------------------------------------------------- arrays and columns
 
 
-def _features(fit: WeightedSample, X: Any, missing: Missing) -> tuple[Any, Floats, tuple[str, ...]]:
+def _features(fit: WeightedSample, X: Features, missing: Missing) -> tuple[Rows, Floats, tuple[str, ...]]:
     """Return the features as the model sees them, as a matrix, and their names."""
     if isinstance(X, list | tuple) and X and all(isinstance(name, str) for name in X):
         return _of_pool(fit, X, missing)
-    if sparse.issparse(X):
+    if is_sparse(X):
         native, matrix, names = X, X.toarray(), None
     elif _is_frame(X):
         frame = as_frame(X)
@@ -261,11 +271,11 @@ def _features(fit: WeightedSample, X: Any, missing: Missing) -> tuple[Any, Float
     return native, _matrix(list(matrix.T), names), tuple(names)
 
 
-def _of_pool(fit: WeightedSample, names: Sequence[str], missing: Missing) -> tuple[Any, Floats, tuple[str, ...]]:
+def _of_pool(fit: WeightedSample, names: Sequence[str], missing: Missing) -> tuple[Rows, Floats, tuple[str, ...]]:
     """Return columns of the pool, in the user's library if it has named columns."""
     matrix = np.column_stack([_column(fit, name, missing) for name in names])
     whole = fit.held.pool.whole()
-    native: Any = matrix
+    native: Rows = matrix
     if whole is not None and _is_frame(whole.native) and all(name in whole.columns for name in names):
         native = nw.from_native(whole.native).select(*names).to_native()
     return native, matrix, tuple(names)
@@ -278,7 +288,7 @@ def _column(fit: WeightedSample, name: str, missing: Missing = "refuse") -> Floa
     return kept.spread(fit.held.values(name))
 
 
-def _outcome(fit: WeightedSample, y: Any) -> NDArray[Any]:
+def _outcome(fit: WeightedSample, y: Outcome) -> np.ndarray:
     """Return the outcome of every row of the pool: numbers or labels."""
     pool, states = fit.held.pool, fit.held.states
     if isinstance(y, str) and pool.frames and all(y in frame.columns for frame in pool.frames_of(states)):
@@ -294,18 +304,18 @@ def _outcome(fit: WeightedSample, y: Any) -> NDArray[Any]:
     return values
 
 
-def _gaps(values: NDArray[Any]) -> NDArray[np.bool_]:
+def _gaps(values: np.ndarray) -> NDArray[np.bool_]:
     """Return where a value is missing."""
     if values.dtype.kind in "fiub":
         return ~np.isfinite(values)
     return np.fromiter((is_missing(value) for value in values.tolist()), bool, len(values))
 
 
-def _is_frame(X: Any) -> bool:
+def _is_frame(X: object) -> TypeGuard[IntoDataFrame]:
     return not isinstance(X, np.ndarray | list | tuple) and hasattr(X, "columns")
 
 
-def _matrix(columns: Sequence[NDArray[Any]], names: Sequence[str]) -> Floats:
+def _matrix(columns: Sequence[np.ndarray], names: Sequence[str]) -> Floats:
     for column, name in zip(columns, names, strict=True):
         if column.dtype.kind not in "fiub":
             raise MismatchError(
@@ -313,7 +323,3 @@ def _matrix(columns: Sequence[NDArray[Any]], names: Sequence[str]) -> Floats:
                 f"one column for each category, or write a formula, such as 'y ~ {name}', which does."
             )
     return np.column_stack([np.asarray(column, np.float64) for column in columns])
-
-
-def _taken(features: Any, rows: NDArray[np.int64]) -> Any:
-    return as_frame(features).take(rows) if _is_frame(features) else features[rows]

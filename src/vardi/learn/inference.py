@@ -7,10 +7,8 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from textwrap import wrap
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.validation import check_is_fitted
@@ -24,8 +22,9 @@ from vardi._notebook import fragment, paragraph, table
 from vardi._types import Floats
 from vardi.errors import MismatchError, VardiError, number_of_rows, suggest
 from vardi.errors._texts import WIDTH, listed, show
-from vardi.learn._design import Missing, as_design, recording
-from vardi.learn._glm import Equations, Family, family_of
+from vardi.learn._design import Features, Missing, Outcome, as_design, recording
+from vardi.learn._given import Rows
+from vardi.learn._glm import Equations, Family, LinearModel, family_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +53,7 @@ class ModelInference:
     coefficients: Floats
     covariance: Floats = field(repr=False)
     level: float
-    model_: Any
+    model_: LinearModel
     estimates: Estimates = field(repr=False)
     rows_left_out: int = 0
     missing: Mapping[str, int] = field(default_factory=dict)
@@ -131,7 +130,13 @@ class ModelInference:
 
 
 def inference(
-    fit: WeightedSample, model: Any, X: Any, y: Any = None, level: float = 0.95, *, missing: Missing = "refuse"
+    fit: WeightedSample,
+    model: LinearModel,
+    X: Features,
+    y: Outcome = None,
+    level: float = 0.95,
+    *,
+    missing: Missing = "refuse",
 ) -> ModelInference:
     r"""Return the coefficients of a weighted regression with errors that account for the estimation of the weights.
 
@@ -208,11 +213,11 @@ class Solved:
     theta: Floats
     equations: Equations
     influence: Influence
-    model: Any
+    model: LinearModel
     left_out: tuple[int, Mapping[str, int]]
 
 
-def solve(fit: WeightedSample, model: Any, X: Any, y: Any, missing: Missing = "refuse") -> Solved:
+def solve(fit: WeightedSample, model: LinearModel, X: Features, y: Outcome, missing: Missing = "refuse") -> Solved:
     """Fit a model to the debiased rows and solve it to rounding; or check that a fitted one solves its equations."""
     family = family_of(model)
     require_rows(fit.held, "A regression")
@@ -241,7 +246,7 @@ def solve(fit: WeightedSample, model: Any, X: Any, y: Any, missing: Missing = "r
     return Solved(names, theta, equations, moved, fitted, (design.left_out, design.missing))
 
 
-def _with_intercept(model: Any, intercept: bool | None, *, given: bool) -> Any:
+def _with_intercept(model: LinearModel, intercept: bool | None, *, given: bool) -> LinearModel:
     """Return a model that has an intercept if and only if the formula has one."""
     if intercept is None or intercept == model.fit_intercept:
         return model
@@ -261,7 +266,7 @@ def _cells(value: float, error: float, z: float, low: float, high: float) -> lis
     return [f"{value:{form}}", f"{error:{form}}", f"{z:.1f}", f"{low:{form}} to {high:{form}}"]
 
 
-def _is_fitted(model: Any) -> bool:
+def _is_fitted(model: LinearModel) -> bool:
     try:
         check_is_fitted(model)
     except NotFittedError:
@@ -269,13 +274,13 @@ def _is_fitted(model: Any) -> bool:
     return True
 
 
-def _fitted(model: Any, features: Any, outcome: NDArray[Any], weights: Floats) -> Any:
+def _fitted(model: LinearModel, features: Rows, outcome: np.ndarray, weights: Floats) -> LinearModel:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # Newton steps continue from where the solver stops
         return clone(model).fit(features, outcome, sample_weight=weights)
 
 
-def _coefficients(model: Any, p: int) -> Floats:
+def _coefficients(model: LinearModel, p: int) -> Floats:
     """Return intercept and coefficients of a fitted model as one vector."""
     coef = np.asarray(model.coef_, np.float64)
     if coef.ndim == 2 and len(coef) > 1:
@@ -291,7 +296,7 @@ def _coefficients(model: Any, p: int) -> Floats:
     return np.concatenate([np.ravel(model.intercept_), coef]) if model.fit_intercept else coef
 
 
-def _set_coefficients(model: Any, theta: Floats) -> None:
+def _set_coefficients(model: LinearModel, theta: Floats) -> None:
     first = int(model.fit_intercept)
     model.coef_ = theta[first:].reshape(np.shape(model.coef_))
     if first:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from vardi._estimate.estimates import Estimate
 from vardi._estimate.reliability import warn_of_doubt
@@ -12,9 +11,11 @@ from vardi._estimate.sensitivity.factors import GAMMAS
 from vardi._estimate.sensitivity.question import Question
 from vardi._estimate.sensitivity.result import Kind, Sensitivity
 from vardi._fit.sample import DebiasedSample
+from vardi._inputs.pool import Name
 from vardi._types import Floats
 from vardi.errors import MismatchError, suggest
-from vardi.learn._glm import Equations
+from vardi.learn._design import Features, Outcome
+from vardi.learn._glm import Equations, LinearModel
 from vardi.learn.inference import solve
 
 
@@ -36,13 +37,13 @@ class Coefficient:
 
 def coefficient_sensitivity(
     fit: DebiasedSample,
-    model: Any,
-    X: Any,
-    y: Any,
+    model: LinearModel,
+    X: Features,
+    y: Outcome,
     coefficient: str,
     gammas: float | Sequence[float] = GAMMAS,
     *,
-    samples: Any = None,
+    samples: Sequence[Name] | None = None,
     kind: Kind = "free",
     threshold: float | None = None,
 ) -> Sensitivity:

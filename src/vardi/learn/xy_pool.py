@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import narwhals as nw
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from vardi._fit.debias import debias
@@ -15,23 +15,28 @@ from vardi._fit.sample import DebiasedSample
 from vardi._fit.weighted import WeightedSample
 from vardi._inputs.by_row import in_order
 from vardi._inputs.frames import Frame, NarwhalsFrame, NumpyFrame, as_frame
+from vardi._inputs.given import Biases, ByRow, Known, Labels
 from vardi._inputs.known import known_biases
 from vardi._inputs.pool import Name, as_biases, as_named
 from vardi._types import Integers
 from vardi.biases import Bias
 from vardi.errors import MismatchError, suggest
 from vardi.errors._texts import show
+from vardi.learn._given import Rows, is_sparse
+
+if TYPE_CHECKING:
+    from vardi.biases._conversion import BiasLike
 
 
 def debias_rows(
-    X: Any,
-    y: Any,
-    source: Any,
-    biases: Any,
+    X: Rows,
+    y: Rows | None,
+    source: Labels | None,
+    biases: Biases | None,
     target: str | None = None,
-    known: Any = None,
-    clusters: Any = None,
-    series: Any = None,
+    known: Known | None = None,
+    clusters: ByRow | None = None,
+    series: ByRow | bool | None = None,
 ) -> DebiasedSample:
     """Debias rows with separate targets; parameters are those of ``DebiasedResampler`` and of ``debias``.
 
@@ -49,7 +54,7 @@ def debias_rows(
             "source names several samples, but there are no biases, so it is unknown how they were drawn. Give "
             "biases= by label; 1 means that a sample was drawn without bias."
         )
-    by_name: dict[Name, Any] = {"all": 1} if biases is None else as_named(biases, "biases")
+    by_name: dict[Name, BiasLike] = {"all": 1} if biases is None else as_named(biases, "biases")
     if source is None and len(by_name) != 1:
         raise MismatchError(
             f"There are biases for {show(by_name)}, but source=None does not say which sample each row belongs to. "
@@ -61,11 +66,11 @@ def debias_rows(
     )
     if source is None:
         source = np.full(len(rows), next(iter(by_name)), dtype=object)
-    depends = {"clusters": clusters, "series": series}
-    return debias(rows, by_name if biases is None else biases, source=source, known=known, **depends)
+    declared = by_name if biases is None else biases
+    return debias(rows, declared, source=source, known=known, clusters=clusters, series=series)
 
 
-def with_targets(fit: DebiasedSample, y: Any) -> tuple[WeightedSample, Integers | None]:
+def with_targets(fit: DebiasedSample, y: Rows | None) -> tuple[WeightedSample, Integers | None]:
     """Return the rows of the samples that have targets, and their places; None if all have."""
     has = () if y is None or np.ndim(y) != 1 else fit.held.recorded_by([np.asarray(y)])
     if not has:
@@ -73,10 +78,10 @@ def with_targets(fit: DebiasedSample, y: Any) -> tuple[WeightedSample, Integers 
     return fit.among([fit.names[k] for k in has]), np.flatnonzero(np.isin(fit.held.pool.source, has))
 
 
-def joined(X: Any, y: Any, target: str | None, biases: Mapping[Name, Any]) -> Frame:
+def joined(X: Rows, y: Rows | None, target: str | None, biases: Mapping[Name, BiasLike]) -> Frame:
     """Return rows with the target as a column, or name the column that a bias misses."""
     rows: Frame
-    if sparse.issparse(X):
+    if is_sparse(X):
         rows = _SparseRows(X, as_biases(biases, tuple(biases)))
     else:
         rows = as_frame(np.asarray(X) if _is_array(X) else X)
@@ -91,7 +96,7 @@ def joined(X: Any, y: Any, target: str | None, biases: Mapping[Name, Any]) -> Fr
     return _with_columns(rows, {name: values for name, values in targets.items() if name not in own})
 
 
-def _require_readable(column: str, who: str, own: tuple[str, ...], targets: Mapping[str, Any]) -> None:
+def _require_readable(column: str, who: str, own: tuple[str, ...], targets: Mapping[str, np.ndarray]) -> None:
     if (column in own) != (column in targets):
         return
     columns = ", ".join(own[:20]) + (", ..." if len(own) > 20 else "")
@@ -110,7 +115,7 @@ def _require_readable(column: str, who: str, own: tuple[str, ...], targets: Mapp
     raise MismatchError(f"{who} reads {column!r}, {text}")
 
 
-def _targets(y: Any, target: str | None) -> dict[str, NDArray[Any]]:
+def _targets(y: Rows | None, target: str | None) -> dict[str, np.ndarray]:
     """Return the columns of y by name."""
     if y is None:
         return {}
@@ -126,7 +131,7 @@ def _targets(y: Any, target: str | None) -> dict[str, NDArray[Any]]:
     return {name: values[:, 0] if values.ndim == 2 else values}
 
 
-def _with_columns(rows: Frame, columns: Mapping[str, NDArray[Any]]) -> Frame:
+def _with_columns(rows: Frame, columns: Mapping[str, np.ndarray]) -> Frame:
     if not columns:
         return rows
     if isinstance(rows, NarwhalsFrame):
@@ -139,7 +144,7 @@ def _with_columns(rows: Frame, columns: Mapping[str, NDArray[Any]]) -> Frame:
 class _ArrayWithTarget(NumpyFrame):
     """An array with the target as its last column, read by its name."""
 
-    def __init__(self, rows: Any, targets: Mapping[str, NDArray[Any]]) -> None:
+    def __init__(self, rows: Frame, targets: Mapping[str, np.ndarray]) -> None:
         self._arrays = {**{name: rows.column(name) for name in rows.columns}, **targets}
         self.native = rows.native
         if isinstance(rows.native, np.ndarray) and not rows.native.dtype.names:
@@ -154,7 +159,7 @@ class _ArrayWithTarget(NumpyFrame):
 class _SparseRows(NumpyFrame):
     """Rows of a sparse array; the columns that biases read are held as arrays."""
 
-    def __init__(self, native: Any, biases: tuple[Bias, ...]) -> None:
+    def __init__(self, native: sparse.sparray, biases: tuple[Bias, ...]) -> None:
         self.native = native.tocsr()
         read = {name for bias in biases for name in bias.columns}
         places = [place for place in range(native.shape[1]) if f"x{place}" in read]
@@ -165,14 +170,16 @@ class _SparseRows(NumpyFrame):
         return int(self.native.shape[0])
 
 
-def take(rows: Any, positions: Integers) -> Any:
+def take(rows: Rows | None, positions: Integers) -> Rows | None:
     """Return some rows of an array, a sparse array, a frame or a series, in the same library."""
-    if sparse.issparse(rows):
+    if rows is None:
+        return None
+    if is_sparse(rows):
         return rows.tocsr()[positions].asformat(rows.format)
     if _is_array(rows):
         return np.asarray(rows)[positions]
     return as_frame(rows).take(positions)
 
 
-def _is_array(rows: Any) -> bool:
+def _is_array(rows: object) -> TypeGuard[ArrayLike]:
     return isinstance(rows, np.ndarray | list | tuple)

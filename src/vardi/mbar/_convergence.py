@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -135,7 +134,7 @@ def _in_time(fit: DebiasedSample) -> tuple[Floats, Floats]:
     return place, sizes[pool.source]
 
 
-def _fractions(fractions: Any) -> list[float]:
+def _fractions(fractions: Sequence[float]) -> list[float]:
     parts = np.ravel(np.asarray(fractions, np.float64)).tolist()
     if not parts or sorted(set(parts)) != parts or not 0.0 < parts[0] <= parts[-1] <= 1.0:
         raise MismatchError(

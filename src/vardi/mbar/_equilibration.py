@@ -12,10 +12,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from vardi._inputs.pool import Name
 from vardi._rows.series import Autocorrelation, rows_a_value
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 STARTS = 100  # frames, evenly spaced, that are tried as the first to keep
 
 
-def statistical_inefficiency(values: Any) -> float:
+def statistical_inefficiency(values: ArrayLike) -> float:
     r"""Return how many successive frames are worth an independent one, for the mean of a series.
 
     Parameters
@@ -140,7 +140,7 @@ class Equilibration:
         return aligned(head, lines)
 
 
-def equilibration(values: Any, source: Any = None) -> Equilibration:
+def equilibration(values: ArrayLike, source: ArrayLike | None = None) -> Equilibration:
     r"""Return the start of each simulation that leaves most effective frames.
 
     The start t maximises :math:`(N - t) / g(t)`, with g the statistical inefficiency of the frames from t on. A hundred
@@ -224,7 +224,7 @@ def _inefficiency(x: Floats) -> float:
     return max(g * float(sums @ sums) / squares, 1.0)
 
 
-def _series(values: Any) -> Floats:
+def _series(values: ArrayLike) -> Floats:
     array = as_array(values, "The series")
     if array.ndim != 1 or not len(array) or array.dtype.kind not in "fiub" or not np.isfinite(array).all():
         fact = (

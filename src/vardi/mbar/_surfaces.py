@@ -12,6 +12,7 @@ from math import gamma, isfinite, pi
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from vardi._types import Floats, Integers
@@ -27,11 +28,12 @@ OF_SPEED = (
 )  # of scikit-learn's tree search, which is not used here
 WIDEST = 6.0  # kernel widths per period above which images beyond the two nearest weigh less than 2e-8
 
+Parameters: TypeAlias = Mapping[str, Any]  # of pymbar's functions, by name: of a type for each
 Rows: TypeAlias = Floats | tuple[str, ...]  # the coordinate: (n, D) numbers, or D expressions
-Functions: TypeAlias = Any  # (n, m) numbers, dense or sparse, or m expressions
+Functions: TypeAlias = Floats | sparse.csr_array | list[str]  # (n, m) numbers, dense or sparse, or m expressions
 
 
-def as_points(x: Any, dims: int, what: str) -> Floats:
+def as_points(x: ArrayLike, dims: int, what: str) -> Floats:
     """Return points as numbers of shape (m, D)."""
     points = np.asarray(x, np.float64)
     points = points.reshape(-1, 1) if dims == 1 and points.ndim <= 1 else np.atleast_2d(points)
@@ -59,7 +61,7 @@ class Histogram:
     periods: tuple[float | None, ...]
 
     @classmethod
-    def of(cls, parameters: Mapping[str, Any] | None) -> Histogram:
+    def of(cls, parameters: Parameters | None) -> Histogram:
         """Read ``histogram_parameters``."""
         given = {} if parameters is None else dict(parameters)
         _require_known(given, ("bin_edges", "period"), "histogram_parameters")
@@ -104,7 +106,13 @@ class Histogram:
         outside = np.any([(one < 0) | (one >= size) for one, size in zip(index, shape, strict=True)], axis=0)
         return np.where(outside, -1, np.ravel_multi_index(index, shape, mode="clip"))
 
-    def functions(self, rows: Rows, places: Integers) -> Functions:
+    def asked(self, points: Floats) -> tuple[Integers, np.ndarray]:
+        """Return the place of each point among the bins asked for, -1 outside the grid, and those bins."""
+        bins, places = np.unique(self.places(points), return_inverse=True)
+        outside = int(len(bins) > 0 and bins[0] < 0)
+        return places - outside, bins[outside:]
+
+    def functions(self, rows: Rows, places: np.ndarray) -> Functions:
         """Return the indicators of the given bins."""
         if isinstance(rows, tuple):
             shape = tuple(len(one) - 1 for one in self.edges)
@@ -148,7 +156,7 @@ class Kernel:
     periods: tuple[float | None, ...]
 
     @classmethod
-    def of(cls, parameters: Mapping[str, Any] | None, dims: int) -> Kernel:
+    def of(cls, parameters: Parameters | None, dims: int) -> Kernel:
         """Read ``kde_parameters``."""
         given = {} if parameters is None else dict(parameters)
         _require_known(given, ("bandwidth", "kernel", "period", *OF_SPEED), "kde_parameters")
@@ -171,7 +179,11 @@ class Kernel:
         """How many dimensions the coordinate has."""
         return len(self.periods)
 
-    def functions(self, rows: Rows, points: Floats) -> Functions:
+    def asked(self, points: Floats) -> tuple[Integers, np.ndarray]:
+        """Return the place of each point among the points asked for, and those points."""
+        return np.arange(len(points)), points
+
+    def functions(self, rows: Rows, points: np.ndarray) -> Functions:
         """Return the kernels around the given points."""
         if isinstance(rows, tuple):
             return [self._text(rows, point) for point in points.tolist()]
@@ -217,7 +229,7 @@ class Kernel:
         return float(np.log(integral) + D * np.log(self.width))
 
 
-def _periods(given: Any, dims: int) -> tuple[float | None, ...]:
+def _periods(given: float | Sequence[float | None] | None, dims: int) -> tuple[float | None, ...]:
     """Return the period of each dimension: one for all, or a list with None for those without."""
     periods = tuple(given) if isinstance(given, Sequence | np.ndarray) else (given,) * dims
     if len(periods) != dims or not all(one is None or (isfinite(one) and one > 0) for one in periods):
@@ -228,7 +240,7 @@ def _periods(given: Any, dims: int) -> tuple[float | None, ...]:
     return tuple(None if one is None else float(one) for one in periods)
 
 
-def _require_known(given: Mapping[str, Any], known: tuple[str, ...], what: str) -> None:
+def _require_known(given: Parameters, known: tuple[str, ...], what: str) -> None:
     for name in given:
         if name not in known:
             raise MismatchError(f"{what} has {name!r}, which is not one of its parameters. Give {', '.join(known)}.")

@@ -7,7 +7,7 @@ Reduced potentials are in units of kT. With the gas constant R = 8.3144626181532
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 from vardi.errors import MismatchError, suggest
 
@@ -39,7 +39,7 @@ def kT(unit: Unit, temperature: float) -> float:  # noqa: N802 as written in phy
     return factor(unit) * (1.0 if unit == "kT" else GAS_CONSTANT * temperature)
 
 
-def factor(unit: Any) -> float:
+def factor(unit: str) -> float:
     """Return how many units of energy there are in a kJ/mol (or in a kT), or refuse an unknown unit."""
     if unit not in get_args(Unit):
         raise MismatchError(
@@ -48,6 +48,6 @@ def factor(unit: Any) -> float:
     return 1.0 / CALORIE if unit == "kcal/mol" else 1.0
 
 
-def _require_temperature(temperature: Any) -> None:
+def _require_temperature(temperature: object) -> None:
     if not isinstance(temperature, int | float) or not 0.0 < temperature < math.inf:
         raise MismatchError(f"The temperature is {temperature!r}, but it must be positive. Give it in kelvin.")

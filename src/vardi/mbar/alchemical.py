@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from vardi._types import Floats, Integers
@@ -50,6 +52,7 @@ class AlchemicalEstimator(BaseEstimator):  # type: ignore[misc]
     Examples
     --------
     >>> import numpy as np
+    from numpy.typing import ArrayLike
     >>> import pandas as pd
     >>> import vardi
     >>> rng = np.random.default_rng(0)
@@ -67,7 +70,7 @@ class AlchemicalEstimator(BaseEstimator):  # type: ignore[misc]
         self,
         maximum_iterations: int = 10000,
         relative_tolerance: float = 1e-7,
-        initial_f_k: Any = "BAR",
+        initial_f_k: ArrayLike = "BAR",
         method: str = "robust",
         n_bootstraps: int = 0,
         verbose: bool = False,
@@ -109,7 +112,7 @@ class AlchemicalEstimator(BaseEstimator):  # type: ignore[misc]
         self._found = {name: self._frame(values, u_nk.attrs) for name, values in found.items()}
         return self
 
-    def _frame(self, values: Floats, attrs: dict[Any, Any]) -> pd.DataFrame:
+    def _frame(self, values: Floats, attrs: Mapping[Hashable, object]) -> pd.DataFrame:
         """Return numbers for pairs of states as a frame that keeps the unit attributes."""
         import pandas as pd
 
@@ -156,7 +159,7 @@ class AlchemicalEstimator(BaseEstimator):  # type: ignore[misc]
         return self._result("Theta")
 
     @property
-    def states_(self) -> list[Any] | None:
+    def states_(self) -> list[Hashable] | None:
         """The states: columns of ``u_nk``."""
         return getattr(self, "_states_", None)
 
@@ -166,7 +169,7 @@ class AlchemicalEstimator(BaseEstimator):  # type: ignore[misc]
         return np.asarray(self.mbar_.compute_overlap()["matrix"])
 
 
-def _states_of(u_nk: Any) -> tuple[Integers, Integers]:
+def _states_of(u_nk: pd.DataFrame) -> tuple[Integers, Integers]:
     """Return the column of the state that each row was drawn in, and how many rows each column has."""
     if getattr(getattr(u_nk, "index", None), "nlevels", 1) < 2:
         raise MismatchError(
