@@ -52,7 +52,6 @@ class AlchemicalEstimator(BaseEstimator):  # type: ignore[misc]
     Examples
     --------
     >>> import numpy as np
-    from numpy.typing import ArrayLike
     >>> import pandas as pd
     >>> import vardi
     >>> rng = np.random.default_rng(0)

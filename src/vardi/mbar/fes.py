@@ -51,7 +51,6 @@ class FES:
     Umbrella windows over a flat landscape, whose unbiased state has potential 0:
 
     >>> import numpy as np
-    from numpy.typing import ArrayLike
     >>> import vardi
     >>> rng = np.random.default_rng(0)
     >>> centres = np.array([-1.0, 0.0, 1.0])
@@ -89,7 +88,6 @@ class FES:
         Examples
         --------
         >>> import numpy as np
-        from numpy.typing import ArrayLike
         >>> import vardi
         >>> rng = np.random.default_rng(0)
         >>> windows = {"left": rng.normal(-0.5, 1.0, 500), "right": rng.normal(0.5, 1.0, 500)}
