@@ -97,7 +97,7 @@ def schema(data: Data, engine: Engine) -> nw.Schema:
 def in_memory(data: Data, label: str | None) -> Any:
     """Return the rows as a Polars frame."""
     with reading(data):
-        frame = _without_intervals(_relation(data)).pl() if data.format == "duckdb" else _scan(data, None).collect()
+        frame = without_intervals(_relation(data)).pl() if data.format == "duckdb" else _scan(data, None).collect()
     pl = package("polars")
     return frame if label is None else frame.with_columns(pl.col(label).cast(pl.String))
 
@@ -235,7 +235,7 @@ def _has_blank_line(path: Path) -> bool:
     return False
 
 
-def _without_intervals(relation: Any) -> Any:
+def without_intervals(relation: Any) -> Any:
     """Return a relation in which columns of types that Polars lacks are cast to text."""
     columns = []
     for name, kind in zip(relation.columns, relation.types, strict=True):

@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,6 @@ import numpy as np
 
 from vardi._fit.debias import debias, identify_with_notes
 from vardi._inputs.engine.part import COUNTS, LABEL, ROW
-from vardi._inputs.frames import as_frame, concat
 from vardi._inputs.shared_units import warn_of
 from vardi.biases import as_bias
 from vardi.errors import ExpressionError, InvalidBiasError, MissingValuesError, SharedUnitsWarning, number_of_rows
@@ -125,26 +123,24 @@ class OpenStudy:
         label = self.study.label
         if label is None:
             return None
-        kinds = nw.from_native(self.frames[0]).collect_schema()
+        kinds = self.schemas()[0]
         if self.is_lazy or kinds[label] == nw.String:
             return LABEL if LABEL in kinds else label
         return nw.from_native(self.frames[0], eager_only=True)[label].cast(nw.String).to_native()
 
     @property
-    def _label_text(self) -> Any:
+    def label_text(self) -> nw.Expr:
         """The name of each row's sample, as an expression; only for a pool."""
-        column = LABEL if LABEL in nw.from_native(self.frames[0]).collect_schema() else self.study.label
+        column = LABEL if LABEL in self.schemas()[0] else self.study.label
         return nw.col(str(column)).cast(nw.String)
 
-    @cached_property
-    def pool(self) -> Any:
-        """All rows in one Polars frame, in the order of the study; only for rows in memory."""
-        return concat([as_frame(frame) for frame in self.frames]).native
+    def schemas(self) -> list[nw.Schema]:
+        """Return the columns of each frame with their types."""
+        return [nw.Schema(nw.from_native(frame).collect_schema()) for frame in self.frames]
 
     def columns(self) -> list[list[str]]:
         """Return the user's own columns of each frame."""
-        names = [nw.from_native(frame).collect_schema().names() for frame in self.frames]
-        return [[name for name in own if name not in (ROW, COUNTS, LABEL)] for own in names]
+        return [[name for name in own if name not in (ROW, COUNTS, LABEL)] for own in self.schemas()]
 
     def verdict(self) -> Verdict:
         """Return whether the samples can be compared with one another, before any solve."""
@@ -177,7 +173,7 @@ class OpenStudy:
         pl = package("polars")
         pieces = []
         for data, frame in zip(self.study.data, self.frames, strict=True):
-            label = nw.lit(data.name) if self.study.label is None else self._label_text
+            label = nw.lit(data.name) if self.study.label is None else self.label_text
             asked = (
                 nw.from_native(frame)
                 .lazy()
