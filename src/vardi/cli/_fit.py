@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import shlex
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -23,6 +21,7 @@ if TYPE_CHECKING:
     from vardi._facts.account import Account
     from vardi._fit.sample import DebiasedSample
     from vardi.study import OpenStudy
+    from vardi.study._outputs import Replicates
 
 WEIGHTS_HELP = "Write the weight of every row, with its source, row, id and count: .csv, .parquet or .jsonl."
 REPORT_HELP = "Write a report: .html, or .pdf if Chromium, Chrome or Edge is installed."
@@ -31,7 +30,6 @@ KIND_HELP = (
     "How replicates are made: bayesian (every row gets a random weight), rows (drawn with replacement) or jackknife "
     "(groups left out)."
 )
-NONE: Mapping[str, Any] = MappingProxyType({})
 
 Kind = Literal["bayesian", "rows", "jackknife"]
 
@@ -66,9 +64,8 @@ def fit(
         raise typer.BadParameter("--replicates are written beside the weights. Name their file: -o weights.parquet")
     if with_data and output is None:
         raise typer.BadParameter("--with-data is written beside the weights. Name their file: -o weights.parquet")
-    asked = {"n": replicates, "kind": kind, "seed": seed} if replicates else {}
-    options: dict[str, Any] = {"with_data": with_data, "replicates": asked}
-    fitted = run_fit(study, targets, **options, force=force, hidden=as_json or quiet)
+    asked: Replicates | None = {"n": replicates, "kind": kind, "seed": seed} if replicates else None
+    fitted = run_fit(study, targets, with_data=with_data, replicates=asked, force=force, hidden=as_json or quiet)
     if as_json or not quiet:
         show_fit(fitted, targets, as_json=as_json)
         _say_next(study, targets, hidden=as_json)
@@ -79,7 +76,7 @@ def run_fit(
     targets: dict[str, Path],
     *,
     with_data: bool = False,
-    replicates: Mapping[str, Any] = NONE,
+    replicates: Replicates | None = None,
     force: bool = False,
     hidden: bool = False,
 ) -> Fitted:
@@ -102,7 +99,7 @@ def run_fit(
     with warnings_as_lines(told=told) as said, progress(hidden=hidden) as stage:
         stage("Reading the data" if study.engine == "memory" else f"Opening the data with {study.engine}")
         opened = study.open()
-        weights_columns(opened, with_data=with_data, replicates=replicates.get("n", 0))
+        weights_columns(opened, with_data=with_data, replicates=replicates)
         stage("Solving")
         fitted = opened.fit()
         stage("Estimating errors")
@@ -112,9 +109,10 @@ def run_fit(
                 stage(f"Writing the {what}")
                 with writing(targets[what], place):
                     if what == "weights":
-                        said_so = partial(stage, "Making replicates")
-                        asked: dict[str, Any] = {"with_data": with_data, "replicates": replicates, "progress": said_so}
-                        write_weights(opened, fitted, place, **asked)
+                        making = partial(stage, "Making replicates")
+                        write_weights(
+                            opened, fitted, place, with_data=with_data, replicates=replicates, progress=making
+                        )
                     else:
                         _write_report(opened, fitted, place, targets[what])
     return Fitted(opened, account, said)
@@ -139,8 +137,8 @@ def _write_report(opened: OpenStudy, fitted: DebiasedSample, place: Path, target
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder, "report.html") if is_pdf(target) else place
         today = datetime.now(UTC).date().isoformat()
-        named: dict[str, Any] = {"title": study.title, "study": study.path, "date": today}
-        fitted.report(page, **named, variables=list(study.variables) or None, overwrite=True)
+        named = list(study.variables) or None
+        fitted.report(page, title=study.title, study=study.path, date=today, variables=named, overwrite=True)
         if is_pdf(target):
             print_page(page, place, target)
 

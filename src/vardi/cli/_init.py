@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,8 @@ from vardi.cli._guard import guarded
 from vardi.errors import StudyError, VardiError
 
 if TYPE_CHECKING:
+    import narwhals as nw
+
     from vardi.study import Study
 
 HEADER = """# A study for vardi: samples of one population, and how each was drawn.
@@ -228,7 +230,7 @@ def _files_there(folder: Path) -> list[str]:
     return [f"In this folder: {listed}"] if listed else []
 
 
-def _about_biases(columns: Mapping[str, Any]) -> str:
+def _about_biases(columns: nw.Schema) -> str:
     """Return the possible answers about a bias, with a column of the sample as example."""
     from vardi.study._columns import ticked
 
@@ -285,7 +287,7 @@ def _free_name(stem: str, names: list[str]) -> str:
     return next(name for name in (base, *(f"{base}_{k}" for k in range(2, 1000))) if name not in names)
 
 
-def _columns(data: str, study: Path) -> Mapping[str, Any]:
+def _columns(data: str, study: Path) -> nw.Schema:
     """Return the columns of the files, with their types."""
     from vardi.study._data import FORMATS, Data, RefusedPath, find_files
     from vardi.study._engines import require_header, schema

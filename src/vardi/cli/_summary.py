@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import Any
 
 from rich.console import RenderableType
 from rich.filesize import decimal
@@ -123,7 +122,7 @@ def _ends(passes: tuple[int, int]) -> str:
     return str(least) if least == most else f"{least} to {most}"
 
 
-def account_json(opened: OpenStudy, found: Account) -> dict[str, Any]:
+def account_json(opened: OpenStudy, found: Account) -> dict[str, object]:
     """Return the account as JSON can hold it."""
     study = opened.study
     parameters = {
@@ -153,11 +152,11 @@ def account_json(opened: OpenStudy, found: Account) -> dict[str, Any]:
     }
 
 
-def _own(value: Any, *names: str) -> dict[str, Any]:
+def _own(value: object, *names: str) -> dict[str, object]:
     return {name: getattr(value, name) for name in names}
 
 
-def verdict_json(verdict: Verdict) -> dict[str, Any]:
+def verdict_json(verdict: Verdict) -> dict[str, object]:
     """Return a verdict as JSON can hold it."""
     return {
         **_own(verdict, "identified", "message", "groups", "weakest_rows", "kappa"),

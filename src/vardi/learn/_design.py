@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from types import ModuleType
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeGuard
 
 import narwhals as nw
@@ -15,7 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from vardi._fit.weighted import WeightedSample
 from vardi._inputs.frames import as_frame
-from vardi._inputs.kept import KeptRows
 from vardi._types import Floats
 from vardi.biases._values import is_missing
 from vardi.errors import MismatchError, MissingValuesError, number_of_rows, suggest
@@ -55,10 +53,10 @@ class Design:
         Numbers or labels; rows that are left out carry the outcome of another row.
     complete : ndarray of bool
         Which rows of the samples in question have no missing value.
-    left_out : int
-        How many rows of these samples have one.
     intercept : bool or None
         Whether a formula has one; None if the model decides.
+    left_out : int
+        How many rows of these samples have one.
     missing : mapping from name to int
         How many rows were left out because a feature, or the outcome, is missing.
     """
@@ -68,9 +66,9 @@ class Design:
     names: tuple[str, ...]
     outcome: np.ndarray
     complete: NDArray[np.bool_]
+    intercept: bool | None
     left_out: int
-    intercept: bool | None = None
-    missing: Mapping[str, int] = field(default_factory=dict)
+    missing: Mapping[str, int]
 
 
 def as_design(fit: WeightedSample, X: Features, y: Outcome, missing: Missing) -> Design:
@@ -82,16 +80,14 @@ def as_design(fit: WeightedSample, X: Features, y: Outcome, missing: Missing) ->
     if y is None:
         raise MismatchError("There is no outcome. Give y, or a formula such as 'y ~ x + region' in place of X.")
     native, matrix, names = _features(fit, X, missing)
-    outcome = _outcome(fit, y)
     kept = fit.held.kept.positions
-    matrix, outcome = matrix[kept], outcome[kept]
-    gaps = {name: ~np.isfinite(column) for name, column in zip(names, matrix.T, strict=True)}
-    asked = _asked(fit)
-    complete, lacking = _complete({**gaps, "y" if not isinstance(y, str) else y: _gaps(outcome)}, asked, missing)
+    matrix, outcome = matrix[kept], _outcome(fit, y)[kept]
+    gaps = dict(zip(names, ~np.isfinite(matrix.T), strict=True))
+    complete, left_out, lacking = _complete(fit, {**gaps, y if isinstance(y, str) else "y": _gaps(outcome)}, missing)
     rows = kept[complete]
     features = native if len(rows) == len(fit) else take(native, rows)
-    left_out = int((asked & ~complete).sum())
-    return Design(features, *_zeroed(matrix, names, outcome, complete), complete, left_out, None, lacking)
+    matrix[~complete] = 0.0
+    return Design(features, matrix, names, _filled(outcome, complete), complete, None, left_out, lacking)
 
 
 def recording(fit: WeightedSample, X: Features, y: Outcome) -> WeightedSample:
@@ -110,42 +106,36 @@ def recording(fit: WeightedSample, X: Features, y: Outcome) -> WeightedSample:
     return fit.among([fit.names[k] for k in has]) if has else fit
 
 
-def _asked(fit: WeightedSample) -> NDArray[np.bool_]:
-    """Return which of the fit's rows belong to the samples in question."""
-    held = fit.held
-    inside = np.ones(len(fit), bool) if held.inside is None else held.inside
-    return np.asarray(held.kept.of(inside))
-
-
-def _zeroed(
-    matrix: Floats, names: Sequence[str], outcome: np.ndarray, complete: NDArray[np.bool_]
-) -> tuple[Floats, tuple[str, ...], np.ndarray]:
-    """Return the features and outcomes, with zeros and another row's outcome for rows that are left out."""
-    first = int(np.argmax(complete))
-    return (
-        np.where(complete[:, None], matrix, 0.0),
-        tuple(names),
-        outcome[np.where(complete, np.arange(len(outcome)), first)],
-    )
-
-
 def _complete(
-    gaps: Mapping[str, NDArray[np.bool_]], asked: NDArray[np.bool_], missing: Missing
-) -> tuple[NDArray[np.bool_], dict[str, int]]:
-    """Return which rows in question are complete, and how many lack each value; or refuse incomplete rows."""
+    fit: WeightedSample, gaps: Mapping[str, NDArray[np.bool_]], missing: Missing
+) -> tuple[NDArray[np.bool_], int, dict[str, int]]:
+    """Return which rows of the samples in question are complete, how many are not, and how many lack each value.
+
+    Raise if rows are incomplete and are not to be left out.
+    """
+    inside = fit.held.inside
+    asked = fit.held.kept.of(np.ones(len(fit), bool) if inside is None else inside)
     counts = {name: int((own & asked).sum()) for name, own in gaps.items() if (own & asked).any()}
     complete = asked & ~np.any(list(gaps.values()), axis=0)
-    said = ", ".join(f"{name!r} ({count})" for name, count in counts.items())
+    left_out, said = int((asked & ~complete).sum()), _counted(counts)
     if counts and missing == "refuse":
-        rows = number_of_rows(int((asked & ~complete).sum()))
         raise MissingValuesError(
-            f"{rows} have missing or infinite values: {said}. Fill them in, or write missing='drop' to leave "
-            "these rows out; the model then describes the part of the population that has them all.",
+            f"{number_of_rows(left_out)} have missing or infinite values: {said}. Fill them in, or write missing="
+            "'drop' to leave these rows out; the model then describes the part of the population that has them all.",
             columns=counts,
         )
     if not complete.any():
         raise MissingValuesError(f"No row has all values: {said} are missing. Leave a feature out.", columns=counts)
-    return complete, counts
+    return complete, left_out, counts
+
+
+def _filled(outcome: np.ndarray, complete: NDArray[np.bool_]) -> np.ndarray:
+    """Return outcomes, with that of another row for rows that are left out."""
+    return outcome[np.where(complete, np.arange(len(outcome)), np.argmax(complete))]
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name!r} ({count})" for name, count in counts.items())
 
 
 # ---------------------------------------------------------------- formulas
@@ -160,13 +150,16 @@ def _of_formula(fit: WeightedSample, formula: str, y: Outcome, missing: Missing)
             f"The formula {formula!r} has {'an' if left else 'no'} outcome, and y is {'given' if left else 'not'}. "
             "Give the outcome once, on the left of the formula."
         )
-    formulaic, pandas = _formulaic()
-    kept: KeptRows = fit.held.kept
+    try:
+        import formulaic
+        import pandas
+    except ImportError as error:
+        raise ImportError("Formulas need formulaic: pip install 'vardi[formula]'. Or give X and y.") from error
+    kept = fit.held.kept
     columns = {name: kept.of(values) for name, values in _columns_in(fit, right).items()}
     outcome = kept.of(_outcome(fit, left or y))
     gaps = {name: _gaps(values) for name, values in columns.items()}
-    asked = _asked(fit)
-    complete, lacking = _complete({**gaps, left or "y": _gaps(outcome)}, asked, missing)
+    complete, left_out, lacking = _complete(fit, {**gaps, left or "y": _gaps(outcome)}, missing)
     frame = pandas.DataFrame({name: values[complete] for name, values in columns.items()})
     for name in columns:
         order = fit.held.pool.frames_of(fit.held.states)[0].categories(name)
@@ -185,18 +178,8 @@ def _of_formula(fit: WeightedSample, formula: str, y: Outcome, missing: Missing)
     _require_finite(features)
     matrix = np.zeros((len(complete), len(features.columns)))
     matrix[complete] = features.to_numpy()
-    names = [str(name) for name in features.columns]
-    left_out = int((asked & ~complete).sum())
-    return Design(features, *_zeroed(matrix, names, outcome, complete), complete, left_out, intercept, lacking)
-
-
-def _formulaic() -> tuple[ModuleType, ModuleType]:
-    try:
-        import formulaic
-        import pandas
-    except ImportError as error:
-        raise ImportError("Formulas need formulaic: pip install 'vardi[formula]'. Or give X and y.") from error
-    return formulaic, pandas
+    names = tuple(map(str, features.columns))
+    return Design(features, matrix, names, _filled(outcome, complete), complete, intercept, left_out, lacking)
 
 
 @contextmanager
@@ -238,10 +221,9 @@ def _require_finite(features: pandas.DataFrame) -> None:
     counts = {str(name): int(np.count_nonzero(~np.isfinite(features[name]))) for name in features.columns}
     bad = {name: count for name, count in counts.items() if count}
     if bad:
-        said = ", ".join(f"{name!r} ({count})" for name, count in bad.items())
         raise MissingValuesError(
-            f"Terms of the formula are infinite or not numbers on some rows: {said}. Write terms that are finite on "
-            "all rows.",
+            f"Terms of the formula are infinite or not numbers on some rows: {_counted(bad)}. Write terms that are "
+            "finite on all rows.",
             columns=bad,
         )
 
@@ -284,8 +266,7 @@ def _of_pool(fit: WeightedSample, names: Sequence[str], missing: Missing) -> tup
 def _column(fit: WeightedSample, name: str, missing: Missing = "refuse") -> Floats:
     if missing == "drop" and name in (columns := _columns_in(fit, f"`{name}`")):
         return _matrix([columns[name]], [name])[:, 0]
-    kept: KeptRows = fit.held.kept
-    return kept.spread(fit.held.values(name))
+    return np.asarray(fit.held.kept.spread(fit.held.values(name)))
 
 
 def _outcome(fit: WeightedSample, y: Outcome) -> np.ndarray:

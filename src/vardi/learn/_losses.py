@@ -60,7 +60,7 @@ class Loss:
         if method is None:
             raise MismatchError(
                 f"The loss {self.name!r} needs {' or '.join(self.methods)}, which {type(model).__name__} does not "
-                f"have. Give another scoring: {_listed()}."
+                f"have. Give another scoring: {listed_losses()}."
             )
         if method not in ("score_samples", "transform") and y is None:
             raise MismatchError(
@@ -197,7 +197,7 @@ def as_loss(scoring: Scoring, estimator: Estimator | None) -> Loss:
         name = getattr(scoring, "__name__", type(scoring).__name__)
         return Loss(name, ("predict",), lambda y, prediction, _: scoring(y, prediction))
     raise MismatchError(
-        f"scoring was given as {type(scoring).__name__}. Give {_listed()}, or a function (y_true, y_pred) that "
+        f"scoring was given as {type(scoring).__name__}. Give {listed_losses()}, or a function (y_true, y_pred) that "
         "returns a loss for each row."
     )
 
@@ -212,8 +212,8 @@ def _named(scoring: str) -> Loss:
     else:
         reason, remedy = f" is not a known loss.{suggest(scoring, (*LOSSES, *get_scorer_names()))}", ""
     raise MismatchError(
-        f"scoring={scoring!r}{reason} Give {_listed()}, a function (y_true, y_pred) that returns a loss for each row, "
-        f"or scikit-learn's {', '.join(map(repr, SCORES))}.{remedy}"
+        f"scoring={scoring!r}{reason} Give {listed_losses()}, a function (y_true, y_pred) that returns a loss for each "
+        f"row, or scikit-learn's {', '.join(map(repr, SCORES))}.{remedy}"
     )
 
 
@@ -238,9 +238,10 @@ def _suited(estimator: Estimator | None) -> str:
         return "negative_log_likelihood"
     raise MismatchError(
         f"{type(estimator).__name__} is not a classifier, a regressor or a density, so there is no default loss. "
-        f"Give scoring: {_listed()}."
+        f"Give scoring: {listed_losses()}."
     )
 
 
-def _listed() -> str:
+def listed_losses() -> str:
+    """Return the names of the losses."""
     return ", ".join(map(repr, LOSSES))

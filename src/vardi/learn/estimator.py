@@ -219,11 +219,7 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
             return X
         frame = as_frame(np.asarray(X) if isinstance(X, list | tuple) else X)
         there = [name for name in named if name in frame.columns]
-        if not there:
-            return X
-        if isinstance(frame.native, np.ndarray):
-            return np.delete(frame.native, [frame.columns.index(name) for name in there], axis=1)
-        return nw.from_native(frame.native).drop(*there).to_native()
+        return frame.without(there).native if there else X
 
     def fit_transform(self, X: Rows, y: Rows | None = None, source: Labels | None = None, **params: Any) -> Answer:
         """Fit, and transform the rows; parameters as for :meth:`fit`."""

@@ -90,12 +90,7 @@ class ModelInference:
 
     def __getitem__(self, name: str | int) -> Estimate:
         """Return one coefficient; differences and ratios of coefficients carry their errors along."""
-        if isinstance(name, str) and name not in self.names:
-            raise MismatchError(
-                f"No coefficient {name!r}. The coefficients are {', '.join(map(repr, self.names))}."
-                f"{suggest(name, self.names)}"
-            )
-        return self.estimates[self.names.index(name) if isinstance(name, str) else name]
+        return self.estimates[place_of(name, self.names) if isinstance(name, str) else name]
 
     def table(self) -> str:
         """Return coefficient, error, z and interval of each name, as text of at most 80 columns."""
@@ -203,6 +198,16 @@ def inference(
     return ModelInference(
         solved.names, solved.theta, estimates.covariance, level, solved.model, estimates, *solved.left_out
     )
+
+
+def place_of(coefficient: str, names: tuple[str, ...]) -> int:
+    """Return the place of a coefficient, or raise an error that lists them."""
+    if coefficient not in names:
+        raise MismatchError(
+            f"No coefficient {coefficient!r}. The coefficients are {', '.join(map(repr, names))}."
+            f"{suggest(coefficient, names)}"
+        )
+    return names.index(coefficient)
 
 
 @dataclass(frozen=True)

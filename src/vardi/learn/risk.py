@@ -30,7 +30,7 @@ from vardi._inputs.given import Biases, ByRow, Known, Labels
 from vardi._types import Floats, Integers
 from vardi.errors import InvalidBiasError, MismatchError
 from vardi.learn._given import Estimator, Generator, Rows, Seed, Splitter
-from vardi.learn._losses import LOSSES, Loss, Metric, Scoring, as_loss, is_metric, takes_weights
+from vardi.learn._losses import LOSSES, Loss, Metric, Scoring, as_loss, is_metric, listed_losses, takes_weights
 from vardi.learn.resampler import as_generator
 from vardi.learn.xy_pool import debias_rows, joined, take, with_targets
 
@@ -163,17 +163,14 @@ def _held_out(
     """Return for each row the mean loss of the models that were trained without it."""
     total, times = np.zeros(len(weights)), np.zeros(len(weights))
     for train, test in folds:
-        model = _fitted(estimator, take(X, train), take(y, train), weights[train], labels[train])
+        rows = take(X, train), take(y, train)
+        if has_fit_parameter(estimator, "source"):  # it debiases by itself
+            model = clone(estimator).fit(*rows, source=labels[train])
+        else:
+            model = fit_weighted(estimator, *rows, weights[train], {})
         total[test] += loss(model, take(X, test), take(y, test))
         times[test] += 1
     return total / np.maximum(times, 1.0)  # rows of samples without targets are never held out
-
-
-def _fitted(estimator: Estimator, X: Rows | None, y: Rows | None, weights: Floats, labels: np.ndarray) -> Estimator:
-    """Return a clone fitted with the weights, or with the labels if it debiases by itself."""
-    if has_fit_parameter(estimator, "source"):
-        return clone(estimator).fit(X, y, source=labels)
-    return fit_weighted(estimator, X, y, weights, {})
 
 
 def _folds(
@@ -268,7 +265,7 @@ class DebiasedScorer:
         elif self._metric is not None and not takes_weights(self._metric):
             raise MismatchError(
                 f"The metric of {scoring} takes no sample_weight, so its rows cannot be weighted. Give one that does, "
-                f"or a loss: {', '.join(map(repr, LOSSES))}."
+                f"or a loss: {listed_losses()}."
             )
 
     def __call__(

@@ -13,10 +13,9 @@ from vardi._estimate.sensitivity.result import Kind, Sensitivity
 from vardi._fit.sample import DebiasedSample
 from vardi._inputs.pool import Name
 from vardi._types import Floats
-from vardi.errors import MismatchError, suggest
 from vardi.learn._design import Features, Outcome
 from vardi.learn._glm import Equations, LinearModel
-from vardi.learn.inference import solve
+from vardi.learn.inference import place_of, solve
 
 
 @dataclass(frozen=True)
@@ -93,12 +92,7 @@ def coefficient_sensitivity(
     """
     question = Question.of(fit.held, gammas, samples, kind, threshold)
     solved = solve(fit, model, X, y)
-    if coefficient not in solved.names:
-        raise MismatchError(
-            f"No coefficient {coefficient!r}. The coefficients are {', '.join(map(repr, solved.names))}."
-            f"{suggest(coefficient, solved.names)}"
-        )
-    j = solved.names.index(coefficient)
+    j = place_of(coefficient, solved.names)
     estimate = Estimate.from_influence(float(solved.theta[j]), solved.influence.column(j))
     warn_of_doubt(fit.names, [f"the coefficient of {coefficient}"], [estimate.law])
     target = Coefficient(solved.equations, solved.theta, solved.names, j)

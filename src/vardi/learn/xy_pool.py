@@ -80,17 +80,14 @@ def with_targets(fit: DebiasedSample, y: Rows | None) -> tuple[WeightedSample, I
 
 def joined(X: Rows, y: Rows | None, target: str | None, biases: Mapping[Name, BiasLike]) -> Frame:
     """Return rows with the target as a column, or name the column that a bias misses."""
-    rows: Frame
-    if is_sparse(X):
-        rows = _SparseRows(X, as_biases(biases, tuple(biases)))
-    else:
-        rows = as_frame(np.asarray(X) if _is_array(X) else X)
+    declared = as_biases(biases, tuple(biases))
+    rows = _sparse(X, declared) if is_sparse(X) else as_frame(np.asarray(X) if _is_array(X) else X)
     targets = _targets(in_order(y, (rows,), "y"), target)
     for values in targets.values():
         if len(values) != len(rows):
             raise MismatchError(f"y has {len(values)} values, but X has {len(rows)} rows. Give one for each row.")
     own = rows.columns
-    for name, bias in zip(biases, as_biases(biases, tuple(biases)), strict=True):
+    for name, bias in zip(biases, declared, strict=True):
         for column in bias.columns:
             _require_readable(column, f"The bias {bias} of {str(name)!r}", own, targets)
     return _with_columns(rows, {name: values for name, values in targets.items() if name not in own})
@@ -138,33 +135,33 @@ def _with_columns(rows: Frame, columns: Mapping[str, np.ndarray]) -> Frame:
         arrays = [(name, rows.series(values, name)) for name, values in columns.items()]
         series = [nw.from_native(array, series_only=True).alias(name) for name, array in arrays]
         return as_frame(rows._data.with_columns(*series).to_native())
-    return _ArrayWithTarget(rows, columns)
+    return _with_target(rows, columns)
 
 
-class _ArrayWithTarget(NumpyFrame):
-    """An array with the target as its last column, read by its name."""
-
-    def __init__(self, rows: Frame, targets: Mapping[str, np.ndarray]) -> None:
-        self._arrays = {**{name: rows.column(name) for name in rows.columns}, **targets}
-        self.native = rows.native
-        if isinstance(rows.native, np.ndarray) and not rows.native.dtype.names:
-            numbers = all(values.dtype.kind in "fiub" for values in self._arrays.values())
-            parts = [part if numbers else part.astype(object) for part in (rows.native, *targets.values())]
-            self.native = np.column_stack(parts)
-
-    def __len__(self) -> int:
-        return int(self.native.shape[0])
+def _with_target(rows: Frame, targets: Mapping[str, np.ndarray]) -> Frame:
+    """Return an array with the target as its last column, read by its name."""
+    arrays = {**{name: rows.column(name) for name in rows.columns}, **targets}
+    native = rows.native
+    if isinstance(native, np.ndarray) and not native.dtype.names:
+        numbers = all(values.dtype.kind in "fiub" for values in arrays.values())
+        parts = [part if numbers else part.astype(object) for part in (native, *targets.values())]
+        native = np.column_stack(parts)
+    return _ArrayRows(native, arrays)
 
 
-class _SparseRows(NumpyFrame):
-    """Rows of a sparse array; the columns that biases read are held as arrays."""
+def _sparse(native: sparse.sparray, biases: tuple[Bias, ...]) -> Frame:
+    """Return rows of a sparse array, with those columns as arrays that biases read."""
+    read = {name for bias in biases for name in bias.columns}
+    stored = native.tocsc()
+    places = [place for place in range(native.shape[1]) if f"x{place}" in read]
+    return _ArrayRows(native.tocsr(), {f"x{place}": stored[:, [place]].toarray()[:, 0] for place in places})
 
-    def __init__(self, native: sparse.sparray, biases: tuple[Bias, ...]) -> None:
-        self.native = native.tocsr()
-        read = {name for bias in biases for name in bias.columns}
-        places = [place for place in range(native.shape[1]) if f"x{place}" in read]
-        stored = native.tocsc()
-        self._arrays = {f"x{place}": stored[:, [place]].toarray()[:, 0] for place in places}
+
+class _ArrayRows(NumpyFrame):
+    """Rows of an array, dense or sparse, whose columns are held apart from it."""
+
+    def __init__(self, native: np.ndarray | sparse.csr_array, arrays: Mapping[str, np.ndarray]) -> None:
+        self.native, self._arrays = native, dict(arrays)
 
     def __len__(self) -> int:
         return int(self.native.shape[0])

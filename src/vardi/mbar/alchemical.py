@@ -17,6 +17,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+def _result(name: str, says: str) -> property:
+    """Return a property that holds a result of MBAR as a frame; None before ``fit``, or if it was not asked for."""
+
+    def result(self: AlchemicalEstimator) -> pd.DataFrame | None:
+        return getattr(self, "_found", {}).get(name)
+
+    return property(result, doc=says)
+
+
 class AlchemicalEstimator(BaseEstimator):  # type: ignore[misc]
     r"""Free energy differences of alchemical states: alchemlyb's ``MBAR`` on vardi.
 
@@ -119,43 +128,13 @@ class AlchemicalEstimator(BaseEstimator):  # type: ignore[misc]
         frame.attrs = dict(attrs)
         return frame
 
-    def _result(self, name: str) -> pd.DataFrame | None:
-        return getattr(self, "_found", {}).get(name)
-
-    @property
-    def delta_f_(self) -> pd.DataFrame | None:
-        """Free energy differences in kT."""
-        return self._result("Delta_f")
-
-    @property
-    def d_delta_f_(self) -> pd.DataFrame | None:
-        """Their standard errors."""
-        return self._result("dDelta_f")
-
-    @property
-    def delta_h_(self) -> pd.DataFrame | None:
-        """Differences of enthalpies in kT."""
-        return self._result("Delta_u")
-
-    @property
-    def d_delta_h_(self) -> pd.DataFrame | None:
-        """Their standard errors."""
-        return self._result("dDelta_u")
-
-    @property
-    def delta_sT_(self) -> pd.DataFrame | None:  # noqa: N802 alchemlyb's name
-        """Differences of entropies times temperature in kT."""
-        return self._result("Delta_s")
-
-    @property
-    def d_delta_sT_(self) -> pd.DataFrame | None:  # noqa: N802 alchemlyb's name
-        """Their standard errors."""
-        return self._result("dDelta_s")
-
-    @property
-    def theta_(self) -> pd.DataFrame | None:
-        """Covariance of the log normalisers, relative to the distribution of all rows together."""
-        return self._result("Theta")
+    delta_f_ = _result("Delta_f", "Free energy differences in kT.")
+    d_delta_f_ = _result("dDelta_f", "Their standard errors.")
+    delta_h_ = _result("Delta_u", "Differences of enthalpies in kT.")
+    d_delta_h_ = _result("dDelta_u", "Their standard errors.")
+    delta_sT_ = _result("Delta_s", "Differences of entropies times temperature in kT.")  # noqa: N815 alchemlyb's name
+    d_delta_sT_ = _result("dDelta_s", "Their standard errors.")  # noqa: N815 alchemlyb's name
+    theta_ = _result("Theta", "Covariance of the log normalisers, relative to the distribution of all rows together.")
 
     @property
     def states_(self) -> list[Hashable] | None:

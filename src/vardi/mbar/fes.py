@@ -16,7 +16,7 @@ from vardi.mbar._options import as_bootstraps
 from vardi.mbar._potentials import by_row, require_potentials
 from vardi.mbar._surfaces import Functions, Histogram, Kernel, Parameters, Rows, as_points
 from vardi.mbar._targets import InPopulation, InState, Target
-from vardi.mbar._weights import ROUNDING, errors_of_differences, spread_of_differences
+from vardi.mbar._weights import errors_of_differences, spread_of_differences
 from vardi.mbar.multistate import MBAR
 
 Point: TypeAlias = float | Sequence[float] | Floats
@@ -307,9 +307,7 @@ class FES:
             return errors
         for part in _parts(len(there)):
             C = self._target.log_covariance(_beside(reference, _columns(functions, there[part])))
-            both = np.diag(C)[1:] + C[0, 0]
-            squares = both - 2.0 * C[0, 1:]
-            errors[there[part]] = np.sqrt(np.where(squares > ROUNDING * both, squares, 0.0))
+            errors[there[part]] = errors_of_differences(C)[0, 1:]
         return errors
 
     def _logs_of_refits(self, functions: Functions) -> Floats:

@@ -285,7 +285,7 @@ class MBAR:
         """
         if output not in ("averages", "differences"):
             raise MismatchError(f"output is {output!r}. Give 'averages' or 'differences'.")
-        u_ln = self.u_kn if u_kn is None else self._potentials(u_kn)
+        u_ln = self._potentials(u_kn)
         if state_dependent:
             A = by_state(A_n, self.N_k, "A_n")
             if len(A) != len(u_ln):
@@ -377,7 +377,7 @@ class MBAR:
             ``bootstrapped_f``.
         """
         pairs = np.asarray(state_map)
-        u = self.u_kn if u_ln is None else self._potentials(u_ln)
+        u = self._potentials(u_ln)
         if pairs.ndim == 1:
             found = self._inner(None, u[pairs], None, uncertainty_method, errors=return_theta)
         else:
@@ -416,7 +416,7 @@ class MBAR:
             ``Delta_f``, ``Delta_u``, ``Delta_s``, which are j minus i, and their errors ``dDelta_f``, ``dDelta_u``,
             ``dDelta_s``.
         """
-        u = self.u_kn if u_kn is None else self._potentials(u_kn)
+        u = self._potentials(u_kn)
         found = self._inner(u, u, np.tile(np.arange(len(u)), (2, 1)), uncertainty_method, errors=True)
         named = {"f": (found.f, found.errors_of_f), "u": (found.mu, found.errors_of_differences)}
         named["s"] = found.mu - found.f, found.errors_of_entropies
@@ -448,9 +448,9 @@ class MBAR:
         own = np.diag(sums)
         return np.sqrt(np.maximum((sums + sums.T - own[:, None] - own) / 2.0, 0.0))
 
-    def _potentials(self, u: ArrayLike) -> Floats:
+    def _potentials(self, u: ArrayLike | None) -> Floats:
         """Return potentials of states, of shape (L, n), given in that shape, for one state, or padded by sample."""
-        if u is self.u_kn:
+        if u is None or u is self.u_kn:
             return self.u_kn
         u = np.asarray(u, np.float64)
         padded = u.ndim == 2 and u.shape[1] != self.N

@@ -7,12 +7,13 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from math import fsum, inf, isfinite
-from typing import Any
+from typing import Any, TypeGuard
 
 import narwhals as nw
 
 from vardi._inputs.engine.part import COUNTS, LABEL, ROW
 from vardi._inputs.frames.names import misread_names
+from vardi._inputs.given import KnownValue
 from vardi._inputs.known import ROUNDING
 from vardi.biases import (
     Bias,
@@ -81,7 +82,7 @@ class Columns:
                         key, f"The counts {column!r} of {data} are {_kind_text(found[column])}, not numbers."
                     )
 
-    def variables(self, document: dict[str, Any]) -> tuple[str, ...]:
+    def variables(self, document: dict[str, object]) -> tuple[str, ...]:
         """Return the variables to report."""
         given = document.get("variables", [])
         key = ("variables",)
@@ -94,9 +95,9 @@ class Columns:
             self.problems.add(key, "A variable is listed twice.")
         return tuple(given)
 
-    def depends(self, document: dict[str, Any], samples: Sequence[str]) -> dict[str, Any]:
+    def depends(self, document: dict[str, object], samples: Sequence[str]) -> dict[str, object]:
         """Return how rows depend on one another, or note missing columns and invalid sizes."""
-        found: dict[str, Any] = {}
+        found: dict[str, object] = {}
         for what in DEPENDS:
             column = document.get(what)
             if column is None:
@@ -122,7 +123,7 @@ class Columns:
                 self.problems.add(key, f"population must be how many units a sample was drawn from, not {shown(size)}.")
         return found | {"population": sizes}
 
-    def known(self, document: dict[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
+    def known(self, document: dict[str, object], names: Mapping[str, object]) -> dict[str, KnownValue]:
         """Return what is known of the population."""
         given = document.get("known", {})
         if not isinstance(given, dict):
@@ -281,7 +282,7 @@ class Columns:
             f"The column {name!r} of {data} is read as text, since it holds {value!r}, which is not a number. {remedy}"
         )
 
-    def _known(self, key: Key, name: str, value: Any, names: Mapping[str, Any]) -> Any:
+    def _known(self, key: Key, name: str, value: Any, names: Mapping[str, object]) -> Any:
         """Return one known value, or one margin with its keys converted to the type of the column."""
         what = f"The known value of {name!r}"
         if isinstance(value, dict):
@@ -324,7 +325,7 @@ class Columns:
             return None
         return bias if self._require_columns(key, what, bias) else None
 
-    def _margin(self, key: Key, name: str, value: dict[str, Any]) -> dict[Any, Any]:
+    def _margin(self, key: Key, name: str, value: Mapping[str, Any]) -> dict[str | float, float | list[float]]:
         what = f"The margin of {name!r}"
         if not value or not all(_is_value(share) and 0 <= _first(share) <= 1 for share in value.values()):
             self.problems.add(key, f"{what} must be a table of the column's values, each with {A_SHARE}.")
@@ -359,7 +360,7 @@ def _nodes(bias: Bias) -> tuple[Node, ...]:
     return (bias.node,) if isinstance(bias, ExpressionBias) else ()  # columns of fitted biases may hold text
 
 
-def _as_kind(text: str, kinds: Sequence[Any]) -> Any:
+def _as_kind(text: str, kinds: Sequence[nw.dtypes.DType]) -> str | float:
     """Return a TOML key, which is a string, as a value of its column."""
     if kinds and kinds[0] == nw.Boolean and text.lower() in ("true", "false"):
         return text.lower() == "true"
@@ -371,14 +372,14 @@ def _as_kind(text: str, kinds: Sequence[Any]) -> Any:
     return text
 
 
-def _is_value(value: Any) -> bool:
+def _is_value(value: Any) -> TypeGuard[float | list[float]]:
     """Return whether a TOML value is a number, or a list of a number and its standard error."""
     pair = value if isinstance(value, list) and len(value) == 2 else [value, 0]
     numbers = all(isinstance(part, int | float) and not isinstance(part, bool) for part in pair)
     return numbers and all(abs(part) < inf for part in pair) and bool(pair[1] >= 0)
 
 
-def _first(value: Any) -> float:
+def _first(value: float | list[float]) -> float:
     return float(value[0] if isinstance(value, list) else value)
 
 
@@ -386,7 +387,7 @@ def _toml_key(name: str) -> str:
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
 
 
-def _kind_text(kind: Any) -> str:
+def _kind_text(kind: nw.dtypes.DType) -> str:
     """Return what a column holds, in plain words."""
     return "text" if kind == nw.String else "dates" if kind in (nw.Date, nw.Datetime) else f"values of type {kind}"
 

@@ -6,7 +6,6 @@ import re
 import tomllib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from vardi.errors import StudyError, suggest
 
@@ -114,7 +113,7 @@ class Problems:
         if problem not in self._found:
             self._found.append(problem)
 
-    def unknown_keys(self, place: Key, table: dict[str, Any], allowed: Collection[str]) -> None:
+    def unknown_keys(self, place: Key, table: dict[str, object], allowed: Collection[str]) -> None:
         """Note the unknown keys of a table."""
         where = f"[{'.'.join(place)}]" if place else "a study"
         for key in table:

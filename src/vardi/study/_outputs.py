@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 import narwhals as nw
 import numpy as np
@@ -13,7 +13,7 @@ from vardi._estimate.refits import Progress
 from vardi._fit.sample import DebiasedSample
 from vardi._inputs.engine.part import ROW
 from vardi._inputs.frames import as_frame, concat
-from vardi._rows.multipliers import names_of
+from vardi._rows.multipliers import ReplicateKind, names_of
 from vardi.errors import MismatchError, OutputError
 from vardi.study._engines import package, without_intervals
 from vardi.study._study import OpenStudy
@@ -25,6 +25,15 @@ if TYPE_CHECKING:
 Frame: TypeAlias = "pl.DataFrame | pl.LazyFrame | DuckDBPyRelation"
 Weighted: TypeAlias = "Frame | Mapping[str | None, Frame]"  # of a pool, or of each sample by name
 
+
+class Replicates(TypedDict):
+    """The options of `DebiasedSample.replicate_weights`."""
+
+    n: int
+    kind: ReplicateKind
+    seed: int
+
+
 SUFFIXES = (".parquet", ".csv", ".jsonl", ".ndjson")
 
 
@@ -35,9 +44,10 @@ def require_suffix(path: Path) -> None:
         raise OutputError(f"{path} has no suffix that names a kind of file. End its name in {kinds}.", path=str(path))
 
 
-def weights_columns(opened: OpenStudy, *, with_data: bool, replicates: int = 0) -> list[str]:
+def weights_columns(opened: OpenStudy, *, with_data: bool, replicates: Replicates | None = None) -> list[str]:
     """Return the columns of a weights file, or refuse data that already have columns of those names."""
-    ours = [*_own_columns(opened), *(["count"] if is_counted(opened) else []), *names_of(replicates)]
+    counted = ["count"] if is_counted(opened) else []
+    ours = [*_own_columns(opened), *counted, *names_of(replicates["n"] if replicates else 0)]
     return _beside_data(opened, ours) if with_data else ours
 
 
@@ -69,14 +79,14 @@ def write_weights(
     path: Path,
     *,
     with_data: bool = False,
-    replicates: Mapping[str, Any] | None = None,
+    replicates: Replicates | None = None,
     progress: Progress | None = None,
 ) -> None:
     """Write source, row, id, weight and count of every row, in the order of the data, and their columns if asked.
 
     Replicate weights, with the options of `DebiasedSample.replicate_weights`, are further columns.
     """
-    columns = weights_columns(opened, with_data=with_data, replicates=replicates["n"] if replicates else 0)
+    columns = weights_columns(opened, with_data=with_data, replicates=replicates)
     if opened.is_lazy:
         weights = fit.replicate_weights(**replicates, id=ROW, progress=progress) if replicates else fit.weights
     else:
