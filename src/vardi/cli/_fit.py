@@ -15,6 +15,7 @@ import typer
 from vardi.cli._console import progress, show, show_files, show_json, show_next, warnings_as_lines
 from vardi.cli._guard import guarded
 from vardi.cli._options import Force, Json, Quiet, StudyFile
+from vardi.cli._pdf import is_pdf, print_page, require_browser
 from vardi.errors import ContradictedKnownWarning
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def fit(
     quiet: Quiet = False,
 ) -> None:
     """Debias a study: print a summary, and write the weights and a report."""
-    targets = _named(output, report)
+    targets = {what: path for what, path in (("weights", output), ("report", report)) if path is not None}
     if replicates and output is None:
         raise typer.BadParameter("--replicates are written beside the weights. Name their file: -o weights.parquet")
     if with_data and output is None:
@@ -120,7 +121,6 @@ def run_fit(
 
 def _require_report(path: Path) -> None:
     """Refuse a report that is neither a page nor a PDF, or a PDF that no browser here can print."""
-    from vardi.cli._pdf import is_pdf, require_browser
     from vardi.report._render import require_html
 
     if is_pdf(path):
@@ -131,8 +131,6 @@ def _require_report(path: Path) -> None:
 
 def _write_report(opened: OpenStudy, fitted: DebiasedSample, place: Path, target: Path) -> None:
     """Write the report of a study as a page, or as the PDF that is printed from it."""
-    from vardi.cli._pdf import is_pdf, print_page
-
     study = opened.study
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder, "report.html") if is_pdf(target) else place
@@ -167,8 +165,6 @@ def show_fit(fitted: Fitted, targets: dict[str, Path], *, as_json: bool) -> None
 
 def _say_next(study: Path, targets: dict[str, Path], *, hidden: bool) -> None:
     """Print what to do with the outputs, or how to have some written."""
-    from vardi.cli._pdf import is_pdf
-
     if hidden:
         return
     if not targets:
@@ -184,11 +180,6 @@ def _say_next(study: Path, targets: dict[str, Path], *, hidden: bool) -> None:
         show("", "Open the report in a browser to read and print it.")
 
 
-def _named(weights: Path | None, report: Path | None) -> dict[str, Path]:
-    return {what: path for what, path in (("weights", weights), ("report", report)) if path is not None}
-
-
-@guarded
 def report(
     study: StudyFile,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help=REPORT_HELP)] = Path("report.html"),
@@ -197,11 +188,7 @@ def report(
     quiet: Quiet = False,
 ) -> None:
     """Write the report of a study: one page (HTML) that opens offline in any browser, or the PDF printed from it."""
-    targets = _named(None, output)
-    fitted = run_fit(study, targets, force=force, hidden=as_json or quiet)
-    if as_json or not quiet:
-        show_fit(fitted, targets, as_json=as_json)
-        _say_next(study, targets, hidden=as_json)
+    fit(study, report=output, force=force, as_json=as_json, quiet=quiet)
 
 
 @guarded

@@ -82,6 +82,23 @@ def width_of(heading: str, cells: Iterable[object], most: int) -> int:
     return min(max(len(heading), *(len(str(cell)) for cell in cells), 0), most)
 
 
+def aligned(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """Return a table of text: the first column flush left, the others flush right.
+
+    >>> print(aligned(("name", "rows"), [("a", "12"), ("agency", "3")]))
+    name    rows
+    a         12
+    agency     3
+    """
+    widths = [max(map(len, column)) for column in zip(head, *lines, strict=True)]
+
+    def line(cells: Sequence[str]) -> str:
+        first, *rest = (cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
+        return "  ".join([first.lstrip().ljust(widths[0]), *rest]).rstrip()
+
+    return "\n".join(map(line, [head, *lines]))
+
+
 def count(number: float) -> str:
     """Return a number of things with thousands separators, and with a decimal if they are few and not whole.
 

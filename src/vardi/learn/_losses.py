@@ -68,7 +68,8 @@ class Loss:
                 "scoring='negative_log_likelihood' for a density, 'distortion' for clusters."
             )
         response = np.asarray(getattr(model, method)(X))
-        losses = np.asarray(self.of(np.asarray(y), response, getattr(model, "classes_", None)))
+        with np.errstate(divide="ignore", invalid="ignore"):  # what has no loss, such as a mean of zero, is found below
+            losses = np.asarray(self.of(np.asarray(y), response, getattr(model, "classes_", None)))
         if losses.ndim == 2 and len(losses) == len(response):  # several outcomes: each counts the same
             losses = losses.mean(axis=1)
         if losses.shape != (len(response),):
@@ -100,20 +101,15 @@ def _brier(y: np.ndarray, p: np.ndarray, classes: Classes) -> ArrayLike:
 
 
 def _poisson(y: np.ndarray, mean: np.ndarray, _: Classes) -> ArrayLike:
-    with np.errstate(
-        divide="ignore", invalid="ignore"
-    ):  # no deviance for a mean of zero or less: the caller reports it
-        return np.where(mean > 0, 2.0 * (xlogy(y, y / mean) - y + mean), np.inf)
+    return np.where(mean > 0, 2.0 * (xlogy(y, y / mean) - y + mean), np.inf)
 
 
 def _gamma(y: np.ndarray, mean: np.ndarray, _: Classes) -> ArrayLike:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where((y > 0) & (mean > 0), 2.0 * (np.log(mean / y) + y / mean - 1.0), np.inf)
+    return np.where((y > 0) & (mean > 0), 2.0 * (np.log(mean / y) + y / mean - 1.0), np.inf)
 
 
 def _squared_log(y: np.ndarray, mean: np.ndarray, _: Classes) -> ArrayLike:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where((y > -1) & (mean > -1), (np.log1p(y) - np.log1p(mean)) ** 2, np.inf)
+    return np.where((y > -1) & (mean > -1), (np.log1p(y) - np.log1p(mean)) ** 2, np.inf)
 
 
 def _percentage(y: np.ndarray, mean: np.ndarray, _: Classes) -> ArrayLike:

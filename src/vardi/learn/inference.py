@@ -10,8 +10,8 @@ from textwrap import wrap
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.utils.validation import check_is_fitted
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import _is_fitted
 
 from vardi._estimate.estimates import Estimate, Estimates
 from vardi._estimate.reliability import warn_of_doubt
@@ -21,7 +21,7 @@ from vardi._fit.weighted import WeightedSample
 from vardi._notebook import fragment, paragraph, table
 from vardi._types import Floats
 from vardi.errors import MismatchError, VardiError, number_of_rows, suggest
-from vardi.errors._texts import WIDTH, listed, show
+from vardi.errors._texts import WIDTH, aligned, listed, show
 from vardi.learn._design import Features, Missing, Outcome, as_design, recording
 from vardi.learn._given import Rows
 from vardi.learn._glm import Equations, Family, LinearModel, family_of
@@ -95,13 +95,10 @@ class ModelInference:
     def table(self) -> str:
         """Return coefficient, error, z and interval of each name, as text of at most 80 columns."""
         heads, rows = self._cells()
-        widths = [max(len(row[j]) for row in [heads, *rows]) for j in range(4)]
-        left = min(max(len(name) for name in self.names), WIDTH - sum(widths) - 8)
-        lines = ["  ".join([" " * left, *(head.rjust(w) for head, w in zip(heads, widths, strict=True))])]
-        for name, row in zip(self.names, rows, strict=True):
-            short = name if len(name) <= left else name[: left - 1] + "…"
-            lines.append("  ".join([short.ljust(left), *(cell.rjust(w) for cell, w in zip(row, widths, strict=True))]))
-        return "\n".join([*lines, *(line for note in self._notes() for line in wrap(note, WIDTH))])
+        left = WIDTH - 8 - sum(max(map(len, column)) for column in zip(heads, *rows, strict=True))
+        names = [name if len(name) <= left else name[: left - 1] + "…" for name in self.names]
+        table = aligned(("", *heads), [(name, *row) for name, row in zip(names, rows, strict=True)])
+        return "\n".join([table, *(line for note in self._notes() for line in wrap(note, WIDTH))])
 
     def __str__(self) -> str:
         return self.table()
@@ -269,14 +266,6 @@ def _cells(value: float, error: float, z: float, low: float, high: float) -> lis
     plain = 1e-8 < error < 1e6 and abs(value) < 1e9
     form = f".{max(1 - math.floor(math.log10(error)), 0)}f" if plain else ".5g"
     return [f"{value:{form}}", f"{error:{form}}", f"{z:.1f}", f"{low:{form}} to {high:{form}}"]
-
-
-def _is_fitted(model: LinearModel) -> bool:
-    try:
-        check_is_fitted(model)
-    except NotFittedError:
-        return False
-    return True
 
 
 def _fitted(model: LinearModel, features: Rows, outcome: np.ndarray, weights: Floats) -> LinearModel:

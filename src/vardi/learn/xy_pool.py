@@ -116,16 +116,14 @@ def _targets(y: Rows | None, target: str | None) -> dict[str, np.ndarray]:
     """Return the columns of y by name."""
     if y is None:
         return {}
-    if not _is_array(y):
-        frame = as_frame(y)
-        if hasattr(y, "columns"):
-            names = (target,) if target is not None and len(frame.columns) == 1 else frame.columns
-            return {name: frame.column(column) for name, column in zip(names, frame.columns, strict=True)}
-        return {target or str(getattr(y, "name", None) or "y"): frame.column(frame.columns[0])}
-    values, name = np.asarray(y), target or "y"
-    if values.ndim == 2 and values.shape[1] > 1:
-        return {f"{name}{j}": column for j, column in enumerate(values.T)}
-    return {name: values[:, 0] if values.ndim == 2 else values}
+    frame = as_frame(np.asarray(y) if _is_array(y) else y)
+    names, many = frame.columns, len(frame.columns) > 1
+    if not hasattr(y, "columns"):
+        name = target or str(getattr(y, "name", None) or "y")
+        names = tuple(f"{name}{j}" for j in range(len(names))) if many else (name,)
+    elif target is not None and not many:
+        names = (target,)
+    return {name: frame.column(column) for name, column in zip(names, frame.columns, strict=True)}
 
 
 def _with_columns(rows: Frame, columns: Mapping[str, np.ndarray]) -> Frame:

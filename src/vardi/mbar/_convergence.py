@@ -15,7 +15,7 @@ from vardi._inputs.pool import Name
 from vardi._types import Floats
 from vardi.errors import MismatchError
 from vardi.errors._refusals import needs_rows
-from vardi.mbar._equilibration import aligned
+from vardi.errors._texts import aligned
 from vardi.mbar.multistate import MBAR
 
 FRACTIONS = tuple(k / 10 for k in range(1, 11))

@@ -10,7 +10,6 @@ the best start to keep is the one that leaves most of these (Chodera 2016).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from vardi._rows.series import Autocorrelation, rows_a_value
 from vardi._types import Floats, Integers
 from vardi.biases._values import as_array
 from vardi.errors import MismatchError
+from vardi.errors._texts import aligned
 
 if TYPE_CHECKING:
     from vardi._estimate.tangent import Influence
@@ -192,17 +192,6 @@ def equilibration(values: ArrayLike, source: ArrayLike | None = None) -> Equilib
         found.append((len(own), start, g, (len(own) - start) / g, len(own) / g_of_all))
     names, columns = tuple(states.tolist()), [np.array(column) for column in zip(*found, strict=True)]
     return Equilibration(names, columns[0], columns[1], columns[2], columns[3], columns[4], kept)
-
-
-def aligned(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """Return a table of text: the first column flush left, the others flush right."""
-    widths = [max(map(len, column)) for column in zip(head, *lines, strict=True)]
-
-    def line(cells: Sequence[str]) -> str:
-        first, *rest = (cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
-        return "  ".join([first.lstrip().ljust(widths[0]), *rest]).rstrip()
-
-    return "\n".join(map(line, [head, *lines]))
 
 
 def _settled(x: Floats) -> tuple[int, float]:

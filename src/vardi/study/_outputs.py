@@ -57,15 +57,21 @@ def is_counted(opened: OpenStudy) -> bool:
 
 
 def _own_columns(opened: OpenStudy) -> list[str]:
-    return ["source", "row", *(["id"] if _has_id(opened) else []), "weight"]
+    has_id = any(data.id is not None for data in opened.study.data)
+    return ["source", "row", *(["id"] if has_id else []), "weight"]
 
 
 def _beside_data(opened: OpenStudy, ours: list[str]) -> list[str]:
     """Return vardi's columns, then those of the data, or refuse data that use one of vardi's names otherwise."""
-    same = {"source": opened.study.label, "id": _common_id(opened), "count": _common_count(opened)}
-    theirs = list(dict.fromkeys(name for names in opened.columns() for name in names))
+    data, columns = opened.study.data, opened.columns()
+    theirs = list(dict.fromkeys(name for names in columns for name in names))
+    same = {  # columns of the data that are what vardi means by their name
+        "source": opened.study.label == "source",
+        "id": all(one.id == "id" for one in data),
+        "count": all(one.counts == "count" for one, names in zip(data, columns, strict=True) if "count" in names),
+    }
     for name in ours:
-        if name in theirs and same.get(name) != name:
+        if name in theirs and not same.get(name):
             raise MismatchError(
                 f"The data have a column {name!r}, and so has a weights file. Rename it in the data, or write the "
                 "weights alone and join them by source and row."
@@ -112,22 +118,6 @@ def write_frame(frame: pl.DataFrame | pl.LazyFrame, path: Path) -> None:
     rows = frame.lazy()
     sinks: dict[str, Callable[[Path], object]] = {".parquet": rows.sink_parquet, ".csv": rows.sink_csv}
     sinks.get(path.suffix.lower(), rows.sink_ndjson)(path)
-
-
-def _has_id(opened: OpenStudy) -> bool:
-    return any(data.id is not None for data in opened.study.data)
-
-
-def _common_id(opened: OpenStudy) -> str | None:
-    """Return the column of ids if it is the same one in all data."""
-    found = {data.id for data in opened.study.data}
-    return found.pop() if len(found) == 1 else None
-
-
-def _common_count(opened: OpenStudy) -> str | None:
-    """Return "count" if all data with a column of that name use it for counts, as vardi does."""
-    pairs = zip(opened.study.data, opened.columns(), strict=True)
-    return "count" if all(data.counts == "count" for data, names in pairs if "count" in names) else None
 
 
 def _in_memory(opened: OpenStudy, fit: DebiasedSample, added: Sequence[pl.Series] = ()) -> Weighted:

@@ -44,30 +44,22 @@ class Declared:
             message = "There are no samples. Give each a table [sources.NAME] with data and bias."
             self.problems.add(("sources",), message)
         places: dict[Data, Key] = {}
-        biases: Biases = {}
         for name, table in tables.items():
-            key = ("sources", name)
-            self.problems.unknown_keys(key, table, SOURCE_KEYS)
-            data = self._data(key, table, name)
+            self.problems.unknown_keys(("sources", name), table, SOURCE_KEYS)
+            data = self._data(("sources", name), table, name)
             if data is not None:
-                places[data] = key
-            bias = self._bias((*key, "bias"), table.get("bias"), name)
-            if bias is not None:
-                biases[name] = ((*key, "bias"), bias)
-        return places, None, biases
+                places[data] = ("sources", name)
+        biases: dict[Key, object] = {("sources", name, "bias"): table.get("bias") for name, table in tables.items()}
+        return places, None, self._biases(biases)
 
     def states(self, taken: Mapping[str, object]) -> Biases:
         """Return the biases of states that no sample was drawn from."""
-        states: Biases = {}
-        for name, table in self._tables("states").items():
-            key = ("states", name)
-            self.problems.unknown_keys(key, table, ("bias",))
+        tables = self._tables("states")
+        for name, table in tables.items():
+            self.problems.unknown_keys(("states", name), table, ("bias",))
             if name in taken:
-                self.problems.add(key, f"{name!r} is already a sample. A state has no sample: rename it.")
-            bias = self._bias((*key, "bias"), table.get("bias"), name)
-            if bias is not None:
-                states[name] = ((*key, "bias"), bias)
-        return states
+                self.problems.add(("states", name), f"{name!r} is already a sample. A state has no sample: rename it.")
+        return self._biases({("states", name, "bias"): table.get("bias") for name, table in tables.items()})
 
     def engine(self, places: dict[Data, Key]) -> str:
         """Return the engine that the study asks for, or "auto"."""
@@ -112,11 +104,7 @@ class Declared:
             message = "A [pool] needs [biases] with a line for each sample: NAME = ..."
             self.problems.add(("biases",) if "biases" in self.document else ("pool",), message)
             given = {}
-        biases: Biases = {}
-        for name, text in given.items():
-            bias = self._bias(("biases", name), text, name)
-            if bias is not None:
-                biases[name] = (("biases", name), bias)
+        biases = self._biases({("biases", name): text for name, text in given.items()})
         return ({} if data is None else {data: ("pool",)}), label, biases
 
     def _tables(self, key: str) -> dict[str, dict[str, object]]:
@@ -139,15 +127,19 @@ class Declared:
         self.problems.add((*key, name), f"{name} must be {wanted}, not {shown(value)}.")
         return None
 
-    def _bias(self, key: Key, value: object, name: str) -> str | float | None:
-        if value is None:
-            message = f"{name!r} has no bias. Say how its rows were drawn; bias = 1 means at random."
-            self.problems.add(key, message)
-            return None
-        if isinstance(value, str) or (isinstance(value, int | float) and not isinstance(value, bool)):
-            return value
-        self.problems.add(key, f"The bias of {name!r} must be an expression in quotes or a number, not {shown(value)}.")
-        return None
+    def _biases(self, given: Mapping[Key, object]) -> Biases:
+        """Return the valid ones of some biases, which are given by their places; the second part is the name."""
+        biases: Biases = {}
+        for key, value in given.items():
+            if value is None:
+                message = f"{key[1]!r} has no bias. Say how its rows were drawn; bias = 1 means at random."
+                self.problems.add(key, message)
+            elif isinstance(value, str | int | float) and not isinstance(value, bool):
+                biases[key[1]] = (key, value)
+            else:
+                message = f"The bias of {key[1]!r} must be an expression in quotes or a number, not {shown(value)}."
+                self.problems.add(key, message)
+        return biases
 
     def _data(self, key: Key, table: dict[str, object], name: str | None) -> Data | None:
         """Return where the rows are, or None after noting what is wrong."""
