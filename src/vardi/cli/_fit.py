@@ -69,7 +69,8 @@ def fit(
     fitted = run_fit(study, targets, with_data=with_data, replicates=asked, force=force, hidden=as_json or quiet)
     if as_json or not quiet:
         show_fit(fitted, targets, as_json=as_json)
-        _say_next(study, targets, hidden=as_json)
+    if not as_json and not quiet:
+        _say_next(study, targets)
 
 
 def run_fit(
@@ -163,10 +164,8 @@ def show_fit(fitted: Fitted, targets: dict[str, Path], *, as_json: bool) -> None
         show("Weights are per unit. Rows stand for several units, so multiply each weight by the column count.")
 
 
-def _say_next(study: Path, targets: dict[str, Path], *, hidden: bool) -> None:
+def _say_next(study: Path, targets: dict[str, Path]) -> None:
     """Print what to do with the outputs, or how to have some written."""
-    if hidden:
-        return
     if not targets:
         named = shlex.quote(str(study))
         show("No file was written.", "")

@@ -57,9 +57,8 @@ def account_tables(title: str, found: Account) -> list[RenderableType]:
     for table in tables:
         parts += [Text(), table] if table.row_count else []
     if found.more_variables:
-        tables[
-            -1
-        ].caption = f"... and {found.more_variables} more: name the columns to report in the study, variables = [...]"
+        remedy = "name the columns to report in the study, variables = [...]"
+        tables[-1].caption = f"... and {found.more_variables} more: {remedy}"
     wrong = found.known_check is not None and found.known_check.contradicted
     said = f"The weights meet known values that the samples contradict. {DETAILS_OF_KNOWN}"
     for note in found.bias_notes if found.unasked else found.notes:

@@ -115,9 +115,8 @@ def convergence(
         part = fit if rows.all() else inputs.fitted(near=near, rows=rows)
         return log_ratio(part.held, *places, level)  # without a warning: it is plain that early parts are rough
 
-    kept = [
-        np.ceil(np.round(part * frames, 6)) for part in parts
-    ]  # rounded first, so that rounding error adds no frame
+    # Rounded first, so that rounding error adds no frame.
+    kept = [np.ceil(np.round(part * frames, 6)) for part in parts]
     forward = tuple(estimate(place < most) for most in kept)
     backward = tuple(estimate(place >= frames - most) for most in kept)
     return Convergence((k, l), np.array(parts), forward, backward)

@@ -19,13 +19,8 @@ from vardi._types import Floats, Integers
 from vardi.errors import MismatchError
 
 KERNELS = ("gaussian", "tophat", "epanechnikov")
-OF_SPEED = (
-    "algorithm",
-    "atol",
-    "rtol",
-    "breadth_first",
-    "leaf_size",
-)  # of scikit-learn's tree search, which is not used here
+# Of scikit-learn's tree search, which is not used here.
+OF_SPEED = ("algorithm", "atol", "rtol", "breadth_first", "leaf_size")
 WIDEST = 6.0  # kernel widths per period above which images beyond the two nearest weigh less than 2e-8
 
 Parameters: TypeAlias = Mapping[str, Any]  # of pymbar's functions, by name: of a type for each

@@ -47,7 +47,22 @@ class Columns:
         self.problems = problems
         self.engine = engine
         self.schemas: dict[Data, nw.Schema] = {}
-        self._look_into(places, engine)
+        for data, key in places.items():
+            if engine == "polars" and data.format == "duckdb":
+                continue
+            with self.problems.noting((*key, "data")):
+                require_header(data)
+                require_rows(data, engine)
+                found = schema(data, engine)
+                self.schemas[data] = found
+                if not found:
+                    self.problems.add((*key, "data"), f"{data} has no columns.")
+                self._require_names(key, data, engine)
+                for ours in (ROW, COUNTS, LABEL):
+                    if ours in found:
+                        self.problems.add(
+                            (*key, "data"), f"The column {ours!r} of {data} has a name that vardi reserves. Rename it."
+                        )
 
     def require_biases(self, biases: Biases) -> None:
         """Note biases that do not parse or that read missing columns."""
@@ -131,25 +146,6 @@ class Columns:
             self.problems.add(("known",), message)
             return {}
         return {name: self._known(("known", name), name, value, names) for name, value in given.items()}
-
-    def _look_into(self, places: dict[Data, Key], engine: Engine) -> None:
-        """Read the names and types of the columns."""
-        for data, key in places.items():
-            if engine == "polars" and data.format == "duckdb":
-                continue
-            with self.problems.noting((*key, "data")):
-                require_header(data)
-                require_rows(data, engine)
-                found = schema(data, engine)
-                self.schemas[data] = found
-                if not found:
-                    self.problems.add((*key, "data"), f"{data} has no columns.")
-                self._require_names(key, data, engine)
-                for ours in (ROW, COUNTS, LABEL):
-                    if ours in found:
-                        self.problems.add(
-                            (*key, "data"), f"The column {ours!r} of {data} has a name that vardi reserves. Rename it."
-                        )
 
     def _require_names(self, key: Key, data: Data, engine: Engine) -> None:
         """Note columns whose names an engine would read as a pattern or a path."""
