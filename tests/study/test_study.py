@@ -731,10 +731,9 @@ def test_types_that_polars_has_not_do_no_harm(tmp_path, engine):
             "union_value(n := 1) AS u FROM range(3) r(i)"
         )
     text = f'engine = "{engine}"\n[sources.a]\ndata = "d.duckdb"\ntable = "t"\nbias = "x"\n'
-    opened = read(written(tmp_path, text)).open()
-    assert len(opened.fit()) == 3
-    if engine == "memory":
-        assert opened.frames[0].rows()[0][1:] == ("1 day", "[1 day]", "1")
+    study = read(written(tmp_path, text))
+    assert len(study.fit()) == 3
+    assert weights(study, tmp_path, with_data=True).rows()[0][-3:] == ("1 day", "[1 day]", "1")
 
 
 @pytest.mark.parametrize("engine", ENGINES)
