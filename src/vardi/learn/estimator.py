@@ -18,12 +18,11 @@ from sklearn.utils.validation import _check_method_params, check_is_fitted
 
 from vardi._estimate.draws import draw
 from vardi._estimate.weight_routing import fit_weighted, request_weights, require_weight_use
-from vardi._inputs.frames import as_frame
 from vardi._inputs.given import Biases, Known, Labels
 from vardi.errors import MismatchError
 from vardi.learn._given import Estimator, Rows, Seed, is_sparse
 from vardi.learn.resampler import as_generator
-from vardi.learn.xy_pool import debias_rows, take, with_targets
+from vardi.learn.xy_pool import debias_rows, frame_of, take, with_targets
 
 __all__ = ["DebiasedEstimator"]
 
@@ -217,7 +216,7 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
         named = [name for name in (self.clusters, self.series) if name is not None]
         if not named or is_sparse(X):
             return X
-        frame = as_frame(np.asarray(X) if isinstance(X, list | tuple) else X)
+        frame = frame_of(X)
         there = [name for name in named if name in frame.columns]
         return frame.without(there).native if there else X
 
@@ -237,7 +236,7 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
 
     def set_output(self, *, transform: str | None = None) -> Self:
         """Set the container that ``transform`` returns: "default", "pandas" or "polars"."""
-        for name in {"estimator", "estimator_"} & vars(self).keys():
+        for name in sorted({"estimator", "estimator_"} & vars(self).keys()):
             getattr(self, name).set_output(transform=transform)
         return self
 

@@ -5,7 +5,7 @@ Row i is drawn with probability :math:`\pi_i`, so the drawn rows are what an unb
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -16,6 +16,8 @@ from vardi._estimate.draws import Method, draw
 from vardi._inputs.given import Biases, Known, Labels
 from vardi.learn._given import Rows, Seed
 from vardi.learn.xy_pool import debias_rows, take, with_targets
+
+X_ = TypeVar("X_", bound=Rows)
 
 
 class DebiasedResampler(BaseEstimator):  # type: ignore[misc]
@@ -105,9 +107,7 @@ class DebiasedResampler(BaseEstimator):  # type: ignore[misc]
         validate_data(self, X, skip_check_array=True)
         return self
 
-    def fit_resample(
-        self, X: Rows, y: Rows | None = None, source: Labels | None = None
-    ) -> tuple[Rows | None, Rows | None]:
+    def fit_resample(self, X: X_, y: Rows | None = None, source: Labels | None = None) -> tuple[X_, Any]:
         """Compute the weights and draw rows.
 
         Parameters

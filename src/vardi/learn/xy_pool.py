@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import narwhals as nw
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy import sparse
 
 from vardi._fit.debias import debias
@@ -26,6 +25,8 @@ from vardi.learn._given import Rows, is_sparse
 
 if TYPE_CHECKING:
     from vardi.biases._conversion import BiasLike
+
+T = TypeVar("T")
 
 
 def debias_rows(
@@ -81,7 +82,7 @@ def with_targets(fit: DebiasedSample, y: Rows | None) -> tuple[WeightedSample, I
 def joined(X: Rows, y: Rows | None, target: str | None, biases: Mapping[Name, BiasLike]) -> Frame:
     """Return rows with the target as a column, or name the column that a bias misses."""
     declared = as_biases(biases, tuple(biases))
-    rows = _sparse(X, declared) if is_sparse(X) else as_frame(np.asarray(X) if _is_array(X) else X)
+    rows = _sparse(X, declared) if is_sparse(X) else frame_of(X)
     targets = _targets(in_order(y, (rows,), "y"), target)
     for values in targets.values():
         if len(values) != len(rows):
@@ -116,7 +117,7 @@ def _targets(y: Rows | None, target: str | None) -> dict[str, np.ndarray]:
     """Return the columns of y by name."""
     if y is None:
         return {}
-    frame = as_frame(np.asarray(y) if _is_array(y) else y)
+    frame = frame_of(y)
     names, many = frame.columns, len(frame.columns) > 1
     if not hasattr(y, "columns"):
         name = target or str(getattr(y, "name", None) or "y")
@@ -165,16 +166,15 @@ class _ArrayRows(NumpyFrame):
         return int(self.native.shape[0])
 
 
-def take(rows: Rows | None, positions: Integers) -> Rows | None:
-    """Return some rows of an array, a sparse array, a frame or a series, in the same library."""
+def take(rows: T, positions: Integers) -> T:
+    """Return some rows of an array, a sparse array, a frame or a series, in the same library; None of None."""
     if rows is None:
-        return None
+        return rows
     if is_sparse(rows):
         return rows.tocsr()[positions].asformat(rows.format)
-    if _is_array(rows):
-        return np.asarray(rows)[positions]
-    return as_frame(rows).take(positions)
+    return frame_of(rows).take(positions)
 
 
-def _is_array(rows: object) -> TypeGuard[ArrayLike]:
-    return isinstance(rows, np.ndarray | list | tuple)
+def frame_of(rows: object) -> Frame:
+    """Return an array, a frame or a series behind one interface; lists are arrays."""
+    return as_frame(np.asarray(rows) if isinstance(rows, list | tuple) else rows)
