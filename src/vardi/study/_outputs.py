@@ -139,22 +139,24 @@ def _joined(opened: OpenStudy, weighted: Weighted, columns: Sequence[str]) -> pl
         return concat([as_frame(part) for part in parts]).native.lazy().select(columns)
     if opened.study.engine == "duckdb":
         parts = [without_intervals(part) for part in parts]
-        _require_one_type(parts)
+        _require_one_type(parts, columns)
         parts = [part.pl(lazy=True) for part in parts]
     return package("polars").concat(parts, how="diagonal_relaxed").select(columns)
 
 
 def _parts(opened: OpenStudy, weighted: Weighted, columns: Sequence[str]) -> Iterator[Any]:
     """Yield the rows of each sample, with those columns of a weights file that it has."""
-    study, named = opened.study, list(zip(opened.study.data, opened.schemas(), strict=True))
-    ids = {schema[data.id] for data, schema in named if data.id is not None} - {nw.Unknown()}
+    named = list(zip(opened.study.data, opened.schemas(), strict=True))
+    ids = {schema[data.id] for data, schema in named if data.id is not None} - {nw.Unknown()}  # which has no values
+    id_type = ids.pop() if len(ids) == 1 else nw.String()
     whole = all(schema[data.counts].is_integer() for data, schema in named if data.counts is not None)
-    for data in study.data:
+    for data, schema in named:
         frame: Any = nw.from_native(weighted[data.name] if isinstance(weighted, Mapping) else weighted)
-        source = nw.lit(data.name) if study.label is None else opened.label_text
+        source = nw.lit(data.name) if opened.study.label is None else opened.label_text
         added = [source.alias("source"), nw.col(ROW).alias("row")]
         if data.id is not None:
-            added.append((nw.col(data.id).cast(nw.String) if len(ids) > 1 else nw.col(data.id)).alias("id"))
+            column = nw.col(data.id)
+            added.append((column if schema[data.id] == id_type else column.cast(id_type)).alias("id"))
         if is_counted(opened):
             count = nw.lit(1) if data.counts is None else nw.col(data.counts)
             added.append(count.cast(nw.Int64 if whole else nw.Float64).alias("count"))
@@ -163,12 +165,13 @@ def _parts(opened: OpenStudy, weighted: Weighted, columns: Sequence[str]) -> Ite
         yield rows.select([name for name in columns if name in there])
 
 
-def _require_one_type(relations: Sequence[DuckDBPyRelation]) -> None:
-    """Refuse a column of several types, of which Polars would make text."""
-    try:
-        concat([as_frame(relation.limit(0).pl()) for relation in relations])
-    except MismatchError as error:
-        raise MismatchError(
-            f"A column of the data has several types. {error} Or write the weights alone and join them by source and "
-            "row."
-        ) from error
+def _require_one_type(relations: Sequence[DuckDBPyRelation], columns: Sequence[str]) -> None:
+    """Refuse a column that is text in some samples only: Polars would make text of it in all."""
+    schemas = [nw.from_native(relation).collect_schema() for relation in relations]
+    for name in columns:
+        kinds = sorted({str(schema[name]) for schema in schemas if name in schema})
+        if len(kinds) > 1 and "String" in kinds:
+            raise MismatchError(
+                f"A column of the data has several types: {name!r} is {' in one sample and '.join(kinds)} in another. "
+                "Convert it to one, or write the weights alone and join them by source and row."
+            )
