@@ -51,6 +51,16 @@ def show(names: Iterable[object], most: int = LISTED) -> str:
     return listed((repr(str(name)) for name in names), most)
 
 
+def first_of(names: Iterable[str], most: int = SHOWN) -> str:
+    """Return the first of some names, with dots in place of the others.
+
+    >>> first_of("abcde", 3), first_of("abc", 3)
+    ('a, b, c, ...', 'a, b, c')
+    """
+    every = list(names)
+    return ", ".join(every[:most]) + (", ..." if len(every) > most else "")
+
+
 def more(every: Sequence[object], most: int = SHOWN) -> list[str]:
     """Return the last line of a table that shows only its first lines; nothing if it shows all.
 

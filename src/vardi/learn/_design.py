@@ -160,19 +160,16 @@ def _of_formula(fit: WeightedSample, formula: str, y: Outcome, missing: Missing)
     outcome = kept.of(_outcome(fit, left or y))
     gaps = {name: _gaps(values) for name, values in columns.items()}
     complete, left_out, lacking = _complete(fit, {**gaps, left or "y": _gaps(outcome)}, missing)
-    frame = pandas.DataFrame({name: values[complete] for name, values in columns.items()})
+    rows = range(int(complete.sum()))  # a formula of the intercept alone has no columns to count them by
+    frame = pandas.DataFrame({name: values[complete] for name, values in columns.items()}, index=rows)
     for name in columns:
         order = fit.held.pool.frames_of(fit.held.states)[0].categories(name)
         if order is not None:
             there = set(frame[name])
             frame[name] = pandas.Categorical(frame[name], [value for value in order if value in there])
     with _answering(formula, [name for own in fit.held.pool.frames for name in own.columns]):
-        found = formulaic.Formula(right).get_model_matrix(
-            frame if len(frame.columns) else pandas.DataFrame(index=range(int(complete.sum()))),
-            context={"np": np},
-            output="pandas",
-            na_action="ignore",
-        )
+        terms = formulaic.Formula(right)
+        found = terms.get_model_matrix(frame, context={"np": np}, output="pandas", na_action="ignore")
     intercept = INTERCEPT in found.columns
     features = pandas.DataFrame(found).drop(columns=INTERCEPT, errors="ignore").astype(np.float64)
     _require_finite(features)

@@ -20,7 +20,7 @@ from vardi._inputs.pool import Name, as_biases, as_named
 from vardi._types import Integers
 from vardi.biases import Bias
 from vardi.errors import MismatchError, suggest
-from vardi.errors._texts import show
+from vardi.errors._texts import first_of, show
 from vardi.learn._given import Rows, is_sparse
 
 if TYPE_CHECKING:
@@ -97,18 +97,17 @@ def joined(X: Rows, y: Rows | None, target: str | None, biases: Mapping[Name, Bi
 def _require_readable(column: str, who: str, own: tuple[str, ...], targets: Mapping[str, np.ndarray]) -> None:
     if (column in own) != (column in targets):
         return
-    columns = ", ".join(own[:20]) + (", ..." if len(own) > 20 else "")
     if column in own:
         text = "which is both a column of X and the name of y. Give y another name with target=, or rename the column."
     elif targets:
         text = (
-            f"which is neither a column of X ({columns}) nor the name of y ({', '.join(targets)})."
+            f"which is neither a column of X ({first_of(own)}) nor the name of y ({', '.join(targets)})."
             f"{suggest(column, [*own, *targets])} Add the column to X; if it is the target, give target={column!r}."
         )
     else:
         text = (
-            f"which is not a column of X ({columns}), and y is None.{suggest(column, own)} Add the column to X; if it "
-            "is the target, give y."
+            f"which is not a column of X ({first_of(own)}), and y is None.{suggest(column, own)} Add the column to X; if "
+            "it is the target, give y."
         )
     raise MismatchError(f"{who} reads {column!r}, {text}")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import gamma, isfinite, pi
+from math import gamma, isfinite, pi, prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -87,19 +87,18 @@ class Histogram:
         return len(self.edges)
 
     @property
-    def size(self) -> int:
-        """How many bins the grid has."""
-        return int(np.prod([len(one) - 1 for one in self.edges]))
+    def shape(self) -> tuple[int, ...]:
+        """How many bins the grid has in each dimension."""
+        return tuple(len(one) - 1 for one in self.edges)
 
     def places(self, points: Floats) -> Integers:
         """Return the bin of each point, -1 outside the grid."""
-        shape = tuple(len(one) - 1 for one in self.edges)
         index = []
         for x, edges, period in zip(points.T, self.edges, self.periods, strict=True):
             inside = x if period is None else edges[0] + (x - edges[0]) % period
             index.append(np.searchsorted(edges, inside, side="right") - 1)
-        outside = np.any([(one < 0) | (one >= size) for one, size in zip(index, shape, strict=True)], axis=0)
-        return np.where(outside, -1, np.ravel_multi_index(index, shape, mode="clip"))
+        outside = np.any([(one < 0) | (one >= size) for one, size in zip(index, self.shape, strict=True)], axis=0)
+        return np.where(outside, -1, np.ravel_multi_index(index, self.shape, mode="clip"))
 
     def asked(self, points: Floats) -> tuple[Integers, np.ndarray]:
         """Return the place of each point among the bins asked for, -1 outside the grid, and those bins."""
@@ -110,9 +109,8 @@ class Histogram:
     def functions(self, rows: Rows, places: np.ndarray) -> Functions:
         """Return the indicators of the given bins."""
         if isinstance(rows, tuple):
-            shape = tuple(len(one) - 1 for one in self.edges)
-            return [self._condition(rows, index) for index in zip(*np.unravel_index(places, shape), strict=True)]
-        column = np.full(self.size + 1, -1)
+            return [self._condition(rows, index) for index in zip(*np.unravel_index(places, self.shape), strict=True)]
+        column = np.full(prod(self.shape) + 1, -1)
         column[places] = np.arange(len(places))
         mine = column[self.places(rows)]
         held = np.flatnonzero(mine >= 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -281,7 +282,7 @@ class FES:
             return found
         if isinstance(surface, Kernel):
             return surface.functions(self._rows, asked[[int(means.argmax())]])
-        every = np.arange(surface.size)
+        every = np.arange(prod(surface.shape))
         best = int(self._means(surface.functions(self._rows, every)).argmax())
         return surface.functions(self._rows, every[[best]])
 

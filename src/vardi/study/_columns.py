@@ -30,6 +30,7 @@ from vardi.biases._expressions.cells import Cells
 from vardi.biases._expressions.compile import NarwhalsTarget, compile_node
 from vardi.biases._expressions.nodes import Column, Node, is_condition
 from vardi.errors import ExpressionError, InvalidBiasError, MismatchError, suggest
+from vardi.errors._texts import first_of
 from vardi.study._data import Data, Engine
 from vardi.study._engines import first_text, require_header, require_rows, schema
 from vardi.study._locate import Key, Problems
@@ -89,9 +90,8 @@ class Columns:
             for what, column in (("source", label), ("counts", data.counts), ("id", data.id)):
                 key = (*places[data], what)
                 if column is not None and column not in found:
-                    listed = ", ".join(list(found)[:20]) + (", ..." if len(found) > 20 else "")
-                    near = suggest(column, found)
-                    self.problems.add(key, f"{data} has no column {column!r}.{near} It has: {listed}.")
+                    said = f"{data} has no column {column!r}.{suggest(column, found)} It has: {first_of(found)}."
+                    self.problems.add(key, said)
                 elif column is not None and what == "counts" and not found[column].is_numeric():
                     self.problems.add(
                         key, f"The counts {column!r} of {data} are {_kind_text(found[column])}, not numbers."
@@ -205,9 +205,8 @@ class Columns:
             return
         names = dict.fromkeys(name for found in self.schemas.values() for name in found)
         if len(lacking) == len(self.schemas):
-            listed = ", ".join(list(names)[:20]) + (", ..." if len(names) > 20 else "")
             quoted = f" Put a text to compare with in quotes: {column!r}." if is_compared else ""
-            hint = f"which no file has.{quoted or suggest(column, names)} The columns are: {listed}."
+            hint = f"which no file has.{quoted or suggest(column, names)} The columns are: {first_of(names)}."
         else:
             near = suggest(column, self.schemas[lacking[0]])
             hint = f"which {lacking[0]} lacks.{near} Every sample must have it."
@@ -217,7 +216,7 @@ class Columns:
 
     def _require_number(self, key: Key, name: str) -> None:
         """Note a variable that has no mean. Its columns need not be in every sample."""
-        kinds = [found[name] for found in self.schemas.values() if name in found]
+        kinds = self._kinds(name)
         if not kinds:
             bias = self._parsed(key, f"The variable {name!r}", name)
             if isinstance(bias, ParametricBias):
@@ -234,6 +233,10 @@ class Columns:
             remedy = f"Only numbers have a mean: write a condition, such as {ticked(name)} == 'a value'."
             what = f"The variable {name!r} holds {_kind_text(wrong[0])}"
             self.problems.add(key, f"{what}. {remedy}{self._said_of_texts([name])}")
+
+    def _kinds(self, name: str) -> list[nw.dtypes.DType]:
+        """Return the types of a column in the data that have it."""
+        return [found[name] for found in self.schemas.values() if name in found]
 
     def _require_somewhere(self, key: Key, what: str, bias: Bias) -> None:
         """Note columns that no single sample has together; in samples that do, note comparisons of different kinds."""
@@ -307,7 +310,7 @@ class Columns:
 
     def _function(self, key: Key, what: str, name: str) -> ExpressionBias | None:
         """Return the function whose mean is known, or note what is wrong with it."""
-        kinds = [found[name] for found in self.schemas.values() if name in found]
+        kinds = self._kinds(name)
         if kinds and len(kinds) == len(self.schemas):
             wrong = [kind for kind in kinds if not (kind.is_numeric() or kind == nw.Boolean)]
             if wrong:
@@ -331,7 +334,7 @@ class Columns:
             remedy = "Give the shares of all its values, which sum to 1; write the share of one value as a condition."
             self.problems.add(key, f"The shares of {name!r} sum to {total:.6g}. {remedy}")
         self._require_column(key, what, name)
-        kinds = [found[name] for found in self.schemas.values() if name in found]
+        kinds = self._kinds(name)
         return {_as_kind(text, kinds): share for text, share in value.items()}
 
 

@@ -15,6 +15,7 @@ import narwhals as nw
 
 from vardi._inputs.engine.part import COUNTS, LABEL, ROW
 from vardi.errors import StudyError, suggest
+from vardi.errors._texts import first_of
 from vardi.study._data import Data, Engine
 
 if TYPE_CHECKING:
@@ -334,5 +335,4 @@ def require_table(data: Data) -> str | None:
         if name == data.table:
             remedy = "vardi reads only tables of the schema 'main': create a view of it there."
             return f"The table {name!r} of {file} is in the schema {place!r}. {remedy}"
-    listed = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-    return f"{file} has no table {data.table!r}.{suggest(data.table, names)} It has: {listed or 'none'}."
+    return f"{file} has no table {data.table!r}.{suggest(data.table, names)} It has: {first_of(names) or 'none'}."
