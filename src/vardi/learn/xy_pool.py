@@ -106,8 +106,8 @@ def _require_readable(column: str, who: str, own: tuple[str, ...], targets: Mapp
         )
     else:
         text = (
-            f"which is not a column of X ({first_of(own)}), and y is None.{suggest(column, own)} Add the column to X; if "
-            "it is the target, give y."
+            f"which is not a column of X ({first_of(own)}), and y is None.{suggest(column, own)} Add the column to X; "
+            "if it is the target, give y."
         )
     raise MismatchError(f"{who} reads {column!r}, {text}")
 
