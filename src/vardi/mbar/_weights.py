@@ -31,7 +31,7 @@ from vardi._types import Floats, Integers
 ROUNDING = 64 * np.finfo(float).eps  # relative to two variances: below this, the variance of their difference is zero
 
 
-class Depends(TypedDict):
+class FrameDependence(TypedDict):
     """How rows depend on one another, as :func:`vardi.debias_matrix` takes it."""
 
     series: ArrayLike | bool | None
@@ -60,7 +60,7 @@ class StateWeights:
     u_kn: Floats
     N_k: Integers
     source: Integers
-    depends: Depends
+    depends: FrameDependence
 
     @property
     def _is_dependent(self) -> bool:

@@ -16,12 +16,12 @@ from vardi.errors import MismatchError
 from vardi.mbar._answers import StateAnswers
 from vardi.mbar._options import as_bootstraps, uncertainty
 from vardi.mbar._potentials import as_sizes, as_source, by_row, by_state, require_potentials
-from vardi.mbar._weights import Depends, StateWeights, differences, errors_of_differences, spread_of_differences
+from vardi.mbar._weights import FrameDependence, StateWeights, differences, errors_of_differences, spread_of_differences
 
 Results: TypeAlias = dict[str, Floats]
 
 
-class Overlap(TypedDict):
+class StateOverlap(TypedDict):
     """What pymbar calls the overlap of states."""
 
     scalar: float
@@ -118,7 +118,7 @@ class MBAR:
         self.x_kindices: Integers = as_source(x_kindices, self.N_k)
         self.n_bootstraps = as_bootstraps(n_bootstraps)
         self._seed: Any = np.random.SeedSequence(rseed).entropy
-        depends: Depends = {"series": None if series is False else series, "clusters": clusters}
+        depends: FrameDependence = {"series": None if series is False else series, "clusters": clusters}
         self.fit = debias_matrix(np.negative(self.u_kn.T, order="C"), self.x_kindices, log=True, **depends)
         self._states = StateWeights(self.fit, self.u_kn, self.N_k, self.x_kindices, depends)
 
@@ -168,7 +168,7 @@ class MBAR:
         r"""Return Kish's number of rows that estimates in each state rest on, :math:`1 / \sum_n W_{nk}^2`."""
         return np.asarray(1.0 / (self.W_nk**2).sum(axis=0))
 
-    def compute_overlap(self) -> Overlap:
+    def compute_overlap(self) -> StateOverlap:
         r"""Return the overlap matrix, :math:`O_{ij} = N_j \sum_n W_{ni} W_{nj}`, and its eigenvalues.
 
         Returns
