@@ -17,7 +17,7 @@ from vardi.biases._expressions.cells import Cells
 from vardi.biases._expressions.compile import Compiled, NarwhalsTarget, compile_node
 from vardi.biases._expressions.nodes import Call, Constant
 from vardi.biases._learned import LearnedBias
-from vardi.errors import InvalidBiasError, MissingValuesError, NeedsRowsError
+from vardi.errors import InvalidBiasError, MismatchError, MissingValuesError, NeedsRowsError
 from vardi.errors._refusals import needs_rows
 
 
@@ -77,14 +77,6 @@ class Declared:
         values = {k: constant_of(bias) for k, bias in enumerate(self.biases)}
         return {k: value for k, value in values.items() if value is not None}
 
-    def ranged(self, *, alone: bool) -> frozenset[str]:
-        """Return the columns whose range matters, besides features and functions.
-
-        These are the biases whose mean is known and, if there is a single sample, its own bias, which may be constant.
-        """
-        known = {OMEGA.format(function) for function in self.functions if isinstance(function, int)}
-        return frozenset(known | {OMEGA.format(k) for k in range(len(self.biases) if alone else 0)})
-
     @property
     def function_columns(self) -> tuple[str, ...]:
         """The column of each function; that of the bias if it is one."""
@@ -101,6 +93,15 @@ class Declared:
             for j, function in enumerate(self.functions)
             if isinstance(function, int) and function in self.features
         }
+
+
+def as_column(what: str, given: object) -> str:
+    """Return the name of a column that was given as an argument; raise if it is something else."""
+    if not isinstance(given, str):
+        raise MismatchError(
+            f"{what} was given as {type(given).__name__}, but the rows are lazy frames. Name the column that holds it."
+        )
+    return given
 
 
 def features_of(bias: ParametricBias, sample: str) -> tuple[ExpressionBias, ...]:
@@ -127,56 +128,41 @@ def constant_of(bias: Bias) -> float | None:
     return float(node.value) if isinstance(node, Constant) and not isinstance(node.value, str) else None
 
 
-def compiled_bias(bias: ExpressionBias, target: NarwhalsTarget, missing: Sequence[str] | Mapping[str, int]) -> Compiled:
-    """Return a bias compiled for an engine; only columns named in ``missing`` may have missing values."""
-    return compile_node(bias.node, target, missing)
-
-
 def as_floats(compiled: Compiled) -> nw.Expr:
     """Return a compiled expression as a column of numbers."""
     return nw.lit(compiled.value) if isinstance(compiled.value, float) else compiled.value.cast(nw.Float64)
 
 
-def expression(
-    part: Part, bias: Bias, target: NarwhalsTarget, missing: Mapping[str, int], name: object = None
-) -> nw.Expr:
-    """Return a bias or another expression for an engine; raise if it is unknown on some rows."""
-    return expressions(part, [bias], target, missing, name)[0]
-
-
 def expressions(
     part: Part,
-    biases: Sequence[Bias],
+    biases: Sequence[ExpressionBias],
     target: NarwhalsTarget,
     missing: Mapping[str, int],
-    name: object = None,
+    name: str | None = None,
     *,
     called: str = "bias",
 ) -> list[nw.Expr]:
     """Return expressions for an engine; raise for the first that is unknown on some rows, by one query for all."""
-    compiled = [compiled_bias(bias, target, missing) for bias in biases if isinstance(bias, ExpressionBias)]
-    assert len(compiled) == len(biases)
+    compiled = [compile_node(bias.node, target, missing) for bias in biases]
     doubtful = {
-        j: (~one.known).cast(nw.Int64)
-        for j, one in enumerate(compiled)
+        bias: (~one.known).cast(nw.Int64)
+        for bias, one in zip(biases, compiled, strict=True)
         if one.known is not None and not isinstance(one.value, float)
     }
-    for j, unknown in zip(doubtful, part.sums(list(doubtful.values())), strict=True):
+    for bias, unknown in zip(doubtful, part.sums(list(doubtful.values())), strict=True):
         if unknown:
-            bias = biases[j]
-            assert isinstance(bias, ExpressionBias)
             raise _unknown(bias, name, int(unknown), missing, called)
     return [as_floats(one) for one in compiled]
 
 
 def _unknown(
-    bias: ExpressionBias, sample: object, unknown: int, missing: Mapping[str, int], called: str
+    bias: ExpressionBias, sample: str | None, unknown: int, missing: Mapping[str, int], called: str
 ) -> MissingValuesError | InvalidBiasError:
     """Return the error for an expression without a value on some rows."""
     read = {column: count for column, count in missing.items() if not column.startswith(PREFIX)}
     if isinstance(bias, ColumnBias):
         own = {column: read[column] for column in bias.columns if column in read}
-        return unknown_expression(bias, unknown, own, None if sample is None else str(sample))
+        return unknown_expression(bias, unknown, own, sample)
     return unknown_value(bias, sample, unknown, read, called=called)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from vardi._inputs.engine.asking import collected, schema_of
+from vardi._inputs.engine.asking import DataFrame, LazyFrame, collected, schema_of
 from vardi._inputs.engine.part import PREFIX, Change
 from vardi._inputs.engine.queries import with_own
 from vardi._inputs.frames.library_expressions import (
@@ -69,7 +69,7 @@ def is_computable(bias: Bias) -> bool:
 
 
 def on_frame(
-    frame: nw.LazyFrame[Any], biases: Sequence[Bias], sample: str | None, what: str = "bias"
+    frame: LazyFrame, biases: Sequence[Bias], sample: str | None, what: str = "bias"
 ) -> tuple[list[Change], tuple[ExpressionBias, ...]]:
     """Return changes that add expressions of Polars and narwhals to a frame as columns, and the biases that read these.
 
@@ -115,9 +115,9 @@ def _factors(bias: Bias) -> tuple[Bias, ...]:
 class _Source:
     """A frame as the user gave it, its columns and its first rows."""
 
-    frame: nw.LazyFrame[Any]
+    frame: LazyFrame
     schema: nw.Schema
-    few: nw.DataFrame[Any]
+    few: DataFrame
     sample: str | None
 
     def put(self, bias: FrameExpressionBias, name: str) -> tuple[Change, tuple[str, ...]]:
@@ -145,7 +145,7 @@ class _Source:
             return partial(with_own, partial(with_nulls, bias, name, read), read), read
         return (lambda rows: self._known(_with_column(rows, bias, name), name, read)), read
 
-    def _known(self, rows: nw.LazyFrame[Any], name: str, read: Sequence[str]) -> nw.LazyFrame[Any]:
+    def _known(self, rows: LazyFrame, name: str, read: Sequence[str]) -> LazyFrame:
         """Return rows whose column is null wherever it reads a missing value that the engine does not propagate."""
         if rows.implementation.is_pandas_like():
             target = NarwhalsTarget(self.schema)
@@ -156,13 +156,13 @@ class _Source:
         return rows.with_columns(nw.when(~reduce(or_, lost)).then(nw.col(name)).alias(name)) if lost else rows
 
 
-def _selected(frame: nw.LazyFrame[Any], bias: FrameExpressionBias) -> nw.LazyFrame[Any]:
+def _selected(frame: LazyFrame, bias: FrameExpressionBias) -> LazyFrame:
     if bias.library == "Polars":
         return nw.from_native(frame.to_native().select(bias.expression)).lazy()
     return frame.select(bias.expression)
 
 
-def _with_column(rows: nw.LazyFrame[Any], bias: FrameExpressionBias, name: str) -> nw.LazyFrame[Any]:
+def _with_column(rows: LazyFrame, bias: FrameExpressionBias, name: str) -> LazyFrame:
     if bias.library == "Polars":
         return nw.from_native(rows.to_native().with_columns(bias.expression.alias(name))).lazy()
     return rows.with_columns(bias.expression.alias(name))

@@ -16,6 +16,7 @@ import narwhals as nw
 import numpy as np
 
 from vardi._inputs.engine.aggregates import LENGTH, Aggregate, How, query
+from vardi._inputs.engine.asking import DataFrame, LazyFrame
 from vardi._types import Floats, Integers
 
 AT_ONCE = 64  # aggregates of a query: pandas warns of results with more than a hundred columns
@@ -39,7 +40,7 @@ class Step:
         Whether the other columns are still there afterwards.
     """
 
-    change: Callable[[nw.LazyFrame[Any]], nw.LazyFrame[Any]]
+    change: Callable[[LazyFrame], LazyFrame]
     reads: str | None
     keeps: bool = True
 
@@ -146,7 +147,7 @@ class PartitionedFrame:
             return self._native
         return self._projected().map_partitions(partial(_after, self._steps), meta=self._empty)
 
-    def collect(self) -> nw.DataFrame[Any]:
+    def collect(self) -> DataFrame:
         """Compute the rows."""
         return nw.from_native(self.to_native().compute(), eager_only=True)
 
@@ -156,7 +157,7 @@ class PartitionedFrame:
         """Return a query of aggregates by keys, or over all rows if there are none; of so many groups at most."""
         return PartitionedAnswer(self, tuple(keys), dict(asked), most)
 
-    def answer(self, keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | None) -> nw.DataFrame[Any]:
+    def answer(self, keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | None) -> DataFrame:
         """Compute aggregates that can be put together from those of partitions."""
         from dask.delayed import delayed
 
@@ -210,7 +211,7 @@ class PartitionedAnswer:
     ) -> None:
         self._frame, self._keys, self._asked, self._most = frame, keys, asked, most
 
-    def collect(self) -> nw.DataFrame[Any]:
+    def collect(self) -> DataFrame:
         """Compute the aggregates; numbers of distinct values are those of rows without duplicates."""
         keys, asked = self._keys, self._asked
         rest = {name: one for name, one in asked.items() if one.how != "n_unique"}
@@ -247,7 +248,7 @@ def _answer(
 def _aggregates(rows: Any, keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | None) -> Any:
     """Return the aggregates of a frame of pandas."""
     names = list(asked)
-    pieces: list[nw.DataFrame[Any]] = []
+    pieces: list[DataFrame] = []
     with np.errstate(all="ignore"):
         for start in range(0, len(names), AT_ONCE):
             some = {name: asked[name] for name in names[start : start + AT_ONCE]}
@@ -265,26 +266,26 @@ def _together(keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | N
     return _aggregates(nw.concat(found).to_native(), keys, merged, most)
 
 
-def _lazy(rows: Any) -> nw.LazyFrame[Any]:
+def _lazy(rows: Any) -> LazyFrame:
     return nw.from_native(rows, eager_only=True).lazy()
 
 
-def _placed(name: str, edges: Floats, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+def _placed(name: str, edges: Floats, frame: LazyFrame) -> LazyFrame:
     rows = frame.collect()
     return _numbered(rows, name, np.searchsorted(edges, rows.get_column(name).to_numpy().astype(np.float64)))
 
 
-def _ranked(name: str, column: str, values: Any, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+def _ranked(name: str, column: str, values: Any, frame: LazyFrame) -> LazyFrame:
     rows = frame.collect()
     return _numbered(rows, name, np.searchsorted(values, rows.get_column(column).to_numpy()))
 
 
-def _numbered(rows: nw.DataFrame[Any], name: str, places: Integers) -> nw.LazyFrame[Any]:
+def _numbered(rows: DataFrame, name: str, places: Integers) -> LazyFrame:
     native = rows.to_native()
     return _lazy(native.assign(**{name: places}))
 
 
-def _same(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+def _same(frame: LazyFrame) -> LazyFrame:
     return frame
 
 

@@ -12,7 +12,7 @@ from vardi._inputs.engine.pool import most_cells
 from vardi._rows.dense import Dense
 from vardi._rows.engine.joint import EngineRows
 from vardi._rows.engine.model import EngineModel
-from vardi._rows.engine.subsample import thinned
+from vardi._rows.engine.subsample import subsample
 from vardi._rows.engine.united import united
 from vardi._rows.joint import Joint, KnownColumns
 from vardi._types import Floats
@@ -27,12 +27,13 @@ def few_rows(pool: LazyPool) -> tuple[DistinctRows, bool]:
     """Return all distinct rows of a pool, or a small part of its rows; and whether these are all of them."""
     if pool.distinct is not None:
         return pool.distinct, True
-    columns, sub = list(pool.declared.columns), thinned(pool)
-    if WORTHWHILE * sub.distinct <= pool.lengths.sum() and sub.distinct <= (limit := most_cells(len(columns))):
+    rows, distinct = subsample(pool)
+    columns = list(pool.declared.columns)
+    if WORTHWHILE * distinct <= pool.lengths.sum() and distinct <= (limit := most_cells(len(columns))):
         collapsed = distinct_rows(pool.parts, columns, limit)
         if collapsed is not None:
             return collapsed, True
-    return sub.rows, False
+    return rows, False
 
 
 def in_memory(pool: LazyPool, found: DistinctRows, *, is_all: bool) -> Dense:

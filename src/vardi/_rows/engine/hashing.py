@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import narwhals as nw
 
+from vardi._inputs.engine.asking import LazyFrame
 from vardi._inputs.engine.part import PREFIX, Change, Part
 from vardi._inputs.engine.queries import with_rank
 from vardi._rows.multipliers import PRIME, constants, feistel
@@ -25,7 +24,7 @@ def hashed(
     """
     number = _numbered(part, identity, what, clusters=clusters)
 
-    def change(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    def change(frame: LazyFrame) -> LazyFrame:
         mixed = number(frame).with_columns(**_halves())
         for constant in constants(seed, place):
             left, right = feistel(nw.col(LEFT), nw.col(RIGHT), constant)
@@ -61,9 +60,9 @@ def _numbered(part: Part, identity: str | None, what: str, *, clusters: bool) ->
     return lambda frame: frame.with_row_index(ROW, order_by=identity).with_columns(**{ROW: nw.col(ROW).cast(nw.Int64)})
 
 
-def _in_their_order(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+def _in_their_order(frame: LazyFrame) -> LazyFrame:
     """Return a Polars frame, whose rows are ordered, with row numbers."""
-    numbered: nw.LazyFrame[Any] = nw.from_native(frame.to_native().with_row_index(ROW))
+    numbered: LazyFrame = nw.from_native(frame.to_native().with_row_index(ROW))
     return numbered.with_columns(**{ROW: nw.col(ROW).cast(nw.Int64)})
 
 
