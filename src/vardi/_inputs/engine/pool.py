@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import narwhals as nw
@@ -87,34 +88,11 @@ class OpenFrames:
         require_shared_columns(self.biases, self.names, columns)
         limit = most_cells(len(declared.columns))
         parts, surveys = zip(*(survey(part, declared, self.counts, limit) for part in self.parts), strict=True)
-        found = Survey.joined(surveys)
-        _require_rows(found, parts, self.names, declared)
-        K = len(self.names)
-        sizes, lengths, reach = np.zeros(K), np.zeros(K), np.zeros((K, K))
-        for total, rows in ((sizes, found.counts), (lengths, found.rows), (reach.T, found.reach)):
-            np.add.at(total, found.source, rows)
-        _require_own(sizes, reach, self.names)
-        if sizes.sum() > MOST:
-            raise too_many(sizes.sum())
-        distinct = None
-        if (found.low == found.high).all():  # so all rows of a group are equal
-            distinct = DistinctRows(found.low, found.source, found.counts).in_order()
-        return LazyPool(
-            names=self.names,
-            biases=self.biases,
-            frames=(),
-            source=np.empty(0, np.int64),
-            counts=once(0),
-            dependence=EngineDependence.none(K),
-            parts=parts,
-            declared=declared,
-            sizes=sizes,
-            lengths=lengths,
-            reach=reach,
-            lows=found.low.min(axis=0),
-            highs=found.high.max(axis=0),
-            distinct=distinct,
-        )
+        no_rows = (), np.empty(0, np.int64), once(0)  # in memory
+        dependence = EngineDependence.none(len(self.names))
+        pool = LazyPool(self.names, self.biases, *no_rows, dependence, parts, declared, Survey.joined(surveys))
+        _require_valid(pool)
+        return pool
 
 
 @dataclass(frozen=True)
@@ -127,47 +105,60 @@ class LazyPool(Pool):
         The frames.
     declared : Declared
         What their columns hold.
-    sizes, lengths : ndarray of shape (K,)
-        The number of rows of each sample, with and without counts.
-    reach : ndarray of shape (K, K)
-        Counts of rows of sample l (columns) that bias k (rows) could have drawn.
-    lows, highs : ndarray of shape (c,)
-        Smallest and largest value of each declared column.
-    distinct : DistinctRows or None
-        The distinct rows, if the checks have returned them.
+    groups : Survey
+        Their rows in groups.
     dropped : tuple of Part
         Frames of samples that were left out.
     """
 
     parts: tuple[Part, ...]
     declared: Declared
-    sizes: Floats
-    lengths: Floats
-    reach: Floats
-    lows: Floats
-    highs: Floats
-    distinct: DistinctRows | None
+    groups: Survey
     dropped: tuple[Part, ...] = ()
 
     def __len__(self) -> int:
         return int(self.sizes.sum())
 
+    @cached_property
+    def sizes(self) -> Floats:
+        """The number of rows of each sample."""
+        return self.groups.by_sample(self.groups.counts, len(self.names))
+
+    @cached_property
+    def lengths(self) -> Floats:
+        """The number of rows of each sample, without counts."""
+        return self.groups.by_sample(self.groups.rows, len(self.names))
+
+    @cached_property
+    def reach(self) -> Floats:
+        """Counts of rows of sample l (columns) that bias k (rows) could have drawn."""
+        return self.groups.by_sample(self.groups.reach, len(self.names)).T
+
+    @cached_property
+    def lows(self) -> Floats:
+        """The smallest value of each declared column."""
+        return self.groups.low.min(axis=0)
+
+    @cached_property
+    def highs(self) -> Floats:
+        """The largest value of each declared column."""
+        return self.groups.high.max(axis=0)
+
+    @cached_property
+    def distinct(self) -> DistinctRows | None:
+        """The distinct rows, if all rows of a group are equal; None if they are not."""
+        groups = self.groups
+        is_equal = bool((groups.low == groups.high).all())
+        return DistinctRows(groups.low, groups.source, groups.counts).in_order() if is_equal else None
+
     def of_samples(self, codes: Sequence[int]) -> LazyPool:
         """Return the pool with the rows of some samples only; the others are states that were not sampled."""
-        kept = np.isin(np.arange(len(self.names)), codes)
-        is_left = [any(kept[code] for code in part.codes.values()) for part in self.parts]
-        pairs = list(zip(self.parts, is_left, strict=True))
-        distinct = self.distinct
-        if distinct is not None:
-            distinct = distinct.of_rows(np.flatnonzero(kept[distinct.source]))
+        left = [part for part in self.parts if not set(codes).isdisjoint(part.codes.values())]
         return replace(
             self,
-            parts=tuple(part.of_samples(codes) for part, is_in in pairs if is_in),
-            dropped=(*self.dropped, *(part for part, is_in in pairs if not is_in)),
-            sizes=np.where(kept, self.sizes, 0.0),
-            lengths=np.where(kept, self.lengths, 0.0),
-            reach=self.reach * kept,
-            distinct=distinct,
+            parts=tuple(part.of_samples(codes) for part in left),
+            dropped=(*self.dropped, *(part for part in self.parts if part not in left)),
+            groups=self.groups.of(np.isin(self.groups.source, codes)),
         )
 
     def nearest(self, groups: Sequence[Sequence[Name]]) -> str:
@@ -182,14 +173,14 @@ class LazyPool(Pool):
 
     def sides(self, bounds: Sequence[tuple[str, float]]) -> Floats:
         """Query the number of rows below, at and above bounds, by one query for each frame."""
-        found = np.zeros((3 * len(bounds), len(self.names)))
+        columns = [(nw.col(column), bound) for column, bound in bounds]
+        signs = [sign for column, bound in columns for sign in (column < bound, column == bound, column > bound)]
+        found = np.zeros((len(self.names), len(signs)))
         for part in self.parts:
-            columns = [(nw.col(column), bound) for column, bound in bounds]
-            signs = [sign for column, bound in columns for sign in (column < bound, column == bound, column > bound)]
-            asked = {str(j): Aggregate(part.times_count(sign.cast(nw.Float64))) for j, sign in enumerate(signs)}
-            for code, row in part.by_sample(asked):
-                found[:, code] += [row[name] or 0.0 for name in asked]
-        return found.reshape(len(bounds), 3, -1)
+            terms = [part.times_count(sign.cast(nw.Float64)) for sign in signs]
+            groups = part.groups({f"{PREFIX}{j}": Aggregate(term) for j, term in enumerate(terms)})
+            found[groups.source] += np.nan_to_num(groups.matrix([f"{PREFIX}{j}" for j in range(len(terms))]))
+        return found.T.reshape(len(bounds), 3, -1)
 
 
 def _opened(native: object, label: str | None, codes: dict[Hashable, int], sample: str | None) -> Part:
@@ -208,16 +199,21 @@ def _opened(native: object, label: str | None, codes: dict[Hashable, int], sampl
     return Part(frame, label, codes, counted=False, name=sample)
 
 
-def _require_rows(found: Survey, parts: Sequence[Part], names: Sequence[Name], declared: Declared) -> None:
-    """Refuse a frame or a sample without rows, and one with an invalid value."""
-    for part in parts:
+def _require_valid(pool: LazyPool) -> None:
+    """Refuse a frame or a sample without rows, an invalid value, and rows that their own sample's bias forbids."""
+    for part in pool.parts:
         if not part.codes:
             raise empty_pool()
         for code in part.codes.values():
-            own = found.of(found.source == code)
+            own = pool.groups.of(pool.groups.source == code)
             if not len(own.source):
-                raise empty_samples([names[code]])
-            _require_values(own, declared, code)
+                raise empty_samples([pool.names[code]])
+            _require_values(own, pool.declared, code)
+    impossible = pool.sizes - np.diag(pool.reach)
+    for k in np.flatnonzero((impossible > 0) & (pool.sizes > 0)).tolist():
+        raise impossible_rows(pool.names[k], impossible[k])
+    if pool.sizes.sum() > MOST:
+        raise too_many(pool.sizes.sum())
 
 
 def _require_values(mine: Survey, declared: Declared, code: int) -> None:
@@ -245,14 +241,6 @@ def _require_values(mine: Survey, declared: Declared, code: int) -> None:
             "remove these rows.",
             sample=str(holds),
         )
-
-
-def _require_own(sizes: Floats, reach: Floats, names: Sequence[Name]) -> None:
-    """Refuse rows that their own sample's bias forbids."""
-    impossible = np.flatnonzero((np.diag(reach) < sizes) & (sizes > 0))
-    if len(impossible):
-        k = int(impossible[0])
-        raise impossible_rows(names[k], sizes[k] - reach[k, k])
 
 
 class EngineTable:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 
 import narwhals as nw
 import numpy as np
@@ -24,7 +24,7 @@ from vardi._inputs.engine.expressions import on_frame
 from vardi._inputs.engine.part import COUNT, PREFIX, Part, where
 from vardi._types import Floats, Integers
 from vardi.biases import Bias, ExpressionBias
-from vardi.biases._expressions.compile import NarwhalsTarget, compile_node, require_columns
+from vardi.biases._expressions.compile import Compiled, NarwhalsTarget, compile_node, require_columns
 from vardi.biases._expressions.nodes import Column, Node, children, is_condition
 from vardi.biases._expressions.targets import Kind
 from vardi.errors._refusals import (
@@ -68,6 +68,12 @@ class Survey:
         """Return some of the groups."""
         return Survey(*(values[groups] for values in vars(self).values()))
 
+    def by_sample(self, values: Floats, K: int) -> Floats:
+        """Return the sums of values over the groups of each of K samples."""
+        columns = values.reshape(len(values), -1).T
+        sums = np.array([np.bincount(self.source, column, minlength=K) for column in columns], np.float64)
+        return sums.T.reshape(K, *values.shape[1:])
+
     @classmethod
     def joined(cls, surveys: Iterable[Survey]) -> Survey:
         """Return the groups of several frames as one survey."""
@@ -89,8 +95,8 @@ def survey(bare: Part, declared: Declared, counts: str | None, limit: int) -> tu
     if counts is not None and not (schema[counts].is_numeric() or schema[counts] == nw.Boolean):
         raise counts_of_a_kind(schema[counts])
     target, columns = NarwhalsTarget(schema), dict(zip(declared.columns, biases, strict=True))
-    draft = _Draft.of(bare, columns, len(declared.biases), counts, target, needed)
-    found = draft.survey(limit)
+    surveyor = _Surveyor(bare, columns, len(declared.biases), counts, target, needed)
+    found = surveyor.answer(limit)
     if found.doubtful:
         missing = missing_values(bare, target, needed)
         if label is not None and label in missing:
@@ -98,10 +104,9 @@ def survey(bare: Part, declared: Declared, counts: str | None, limit: int) -> tu
         if counts is not None and counts in missing:
             raise missing_counts(counts, missing[counts])
         expressions(bare, biases, target, missing, bare.name)
-        draft = _Draft.of(bare, columns, len(declared.biases), counts, target, (), missing)
-        found = draft.survey(limit)
-    codes = _known_codes(found.labels, bare)
-    part = replace(draft.part, codes=codes)
+        surveyor = replace(surveyor, missing=missing)
+        found = surveyor.answer(limit)
+    part = replace(surveyor.part, codes=_known_codes(found.labels, bare))
     if counts is not None:
         if found.refused:
             _refuse_counts(part, counts, declared.names)
@@ -142,132 +147,122 @@ def _in_part() -> nw.Expr:
 
 
 @dataclass(frozen=True)
-class _Found:
-    """An engine's answer: all labels, whether a value is missing or a count invalid, and the groups of valid rows."""
+class _Answer:
+    """What an engine says: labels of groups, whether a value is missing or a count invalid, and groups of the fit."""
 
     labels: list[Hashable]
     doubtful: bool
     refused: bool
     groups: Survey
-    size: int
 
 
 @dataclass(frozen=True)
-class _Draft:
-    """A part on which nothing has been checked yet.
+class _Surveyor:
+    """A frame on which nothing has been checked yet.
 
     Attributes
     ----------
-    part : Part
-        The frame with its columns, and all possible labels.
+    bare : Part
+        The frame as the user gave it, and all possible labels.
     columns : dict of str to ExpressionBias
-        What the fit reads: each added column with what it holds, the biases first.
+        What the fit reads: each column to be added with what it holds, the biases first.
     states : int
         How many biases there are.
+    counts : str or None
+        Column of frequency weights.
     target : NarwhalsTarget
         The user's own columns.
+    needed : tuple of str
+        Those of them that the fit reads.
     missing : mapping or None
-        Columns known to have missing values, for which the biases were compiled; None if it is not known yet.
-    certain : tuple of nw.Expr
-        What must hold on every row for the compiled biases to be valid.
+        Those with missing values; None if it is not known yet, so that biases are compiled as if there were none.
     """
 
-    part: Part
+    bare: Part
     columns: dict[str, ExpressionBias]
     states: int
+    counts: str | None
     target: NarwhalsTarget
-    missing: Mapping[str, int] | None
-    certain: tuple[nw.Expr, ...]
+    needed: tuple[str, ...]
+    missing: Mapping[str, int] | None = None
 
-    @classmethod
-    def of(
-        cls,
-        bare: Part,
-        columns: dict[str, ExpressionBias],
-        states: int,
-        counts: str | None,
-        target: NarwhalsTarget,
-        needed: Sequence[str],
-        missing: Mapping[str, int] | None = None,
-    ) -> _Draft:
-        """Add all declared columns to a frame, of which the columns in ``needed`` must have no missing values."""
-        compiled = {name: compile_node(bias.node, target, missing or ()) for name, bias in columns.items()}
-        added = {name: as_floats(one) for name, one in compiled.items()}
-        if counts is not None:
-            added[COUNT] = nw.col(counts).cast(nw.Float64)
-        certain = [_present(column, target) for column in needed]
-        if missing is None:
-            certain += [one.known for one in compiled.values() if one.known is not None]
-        with answering(bare.name):
-            part = replace(bare, frame=bare.frame.with_columns(**added), counted=counts is not None)
-        return cls(part, columns, states, target, missing, tuple(certain))
-
-    def survey(self, limit: int) -> _Found:
+    def answer(self, limit: int) -> _Answer:
         """Query the groups: of equal rows if all columns are conditions and there are few enough, else of samples."""
         conditions = conditions_of(self.columns.values(), self.target)
-        if conditions is not None:
-            found = self._ask(conditions, limit + 1)
-            if found.size <= limit:
-                return found
-        return self._ask(None, None)
+        found = None if conditions is None else self._ask(conditions, limit)
+        found = self._ask((), None) if found is None else found
+        assert found is not None
+        return found
 
-    def _ask(self, conditions: Sequence[Node] | None, most: int | None) -> _Found:
-        """Group the rows by label, by whether their count is valid and, if there are any, by conditions.
+    @cached_property
+    def part(self) -> Part:
+        """The frame with all declared columns."""
+        columns = {name: as_floats(self._compiled(bias.node)) for name, bias in self.columns.items()}
+        if self.counts is not None:
+            columns[COUNT] = nw.col(self.counts).cast(nw.Float64)
+        with answering(self.bare.name):
+            frame = self.bare.frame.with_columns(**columns)
+        return replace(self.bare, frame=frame, counted=self.counts is not None)
 
-        Without conditions, the range of each column is queried, and how many rows each bias could have drawn. A count
-        of doubtful rows costs less than a further key.
+    def _compiled(self, node: Node) -> Compiled:
+        return compile_node(node, self.target, self.missing or ())
+
+    def _ask(self, conditions: Sequence[Node], limit: int | None) -> _Answer | None:
+        """Group the rows by label, by whether their count is valid and by conditions; None if the groups are too many.
+
+        Without a limit rows of a group may differ: then the range of each column is queried, and how many rows each
+        bias could have drawn.
         """
-        part, status = self.part, [nw.col(COUNT) > 0, _out_of_range() | _in_part()] if self.part.counted else []
-        place = {node: len(status) + j for j, node in enumerate(conditions or ())}
-        codes = self._codes(status, tuple(place))
-        asked = {ROWS: LENGTH, COUNT: part.rows}
-        if self.certain:
-            doubt = nw.when(reduce(operator.and_, self.certain)).then(nw.lit(0, nw.Int64))
-            asked[DOUBTFUL] = Aggregate(doubt.otherwise(nw.lit(1, nw.Int64)))
-        asked |= {
-            HIGH.format(name): Aggregate(name, "max") for name, bias in self.columns.items() if bias.node not in place
-        }
-        if conditions is None:
-            asked |= self._ranges()
+        part, states = self.part, list(self.columns)[: self.states]
+        status = [nw.col(COUNT) > 0, _out_of_range() | _in_part()] if part.counted else []
+        codes = self._codes(status, conditions)
+        place = {node: len(status) + j for j, node in enumerate(conditions)}
+        asked = {ROWS: LENGTH, COUNT: part.rows, **self._doubt()}
+        for name, bias in self.columns.items():
+            if bias.node not in place:
+                asked[HIGH.format(name)] = Aggregate(name, "max")
+            if limit is None:
+                asked[LOW.format(name)] = Aggregate(name, "min")
+                asked[NAN.format(name)] = Aggregate(NarwhalsTarget.is_nan(nw.col(name)).cast(nw.Int64))
+        for name in states if limit is None else ():
+            asked[REACH.format(name)] = Aggregate(part.times_count((nw.col(name) > 0).cast(nw.Float64)))
+        most = None if limit is None else limit + 1
         found = part.groups(asked, codes.add if codes.bits else None, key=codes.keys, most=most)
+        if limit is not None and len(found) > limit:
+            return None
         held, unknown = codes.read(found)
-        counts, rows = found.numbers(COUNT), found.numbers(ROWS)
+        doubtful = unknown.any() or (DOUBTFUL in asked and found.numbers(DOUBTFUL).any())
+        counts, refused = found.numbers(COUNT), held[:, 1] if part.counted else np.zeros(len(found), bool)
         high = np.column_stack(
             [
-                held[:, place[bias.node]] if bias.node in place else found.numbers(HIGH.format(name))
+                held[:, place[bias.node]].astype(np.float64) if bias.node in place else found.numbers(HIGH.format(name))
                 for name, bias in self.columns.items()
             ]
-        ).astype(np.float64)
+        )
         low, reach = high, counts[:, None] * (high[:, : self.states] > 0)
-        if conditions is None:
-            nan = found.matrix([NAN.format(name) for name in self.columns]) > 0
-            low = np.where(nan, np.nan, found.matrix([LOW.format(name) for name in self.columns]))
-            high = np.where(nan, np.nan, high)
-            reach = found.matrix([REACH.format(name) for name in self._biases])
-        doubtful = unknown.any() or (bool(self.certain) and found.numbers(DOUBTFUL).any())
-        valid = counts > 0
-        if part.counted:
-            valid &= held[:, 0] & ~held[:, 1]
+        if limit is None:
+            nan = np.where(found.matrix([NAN.format(name) for name in self.columns]) > 0, np.nan, 0.0)
+            low, high = found.matrix([LOW.format(name) for name in self.columns]) + nan, high + nan
+            reach = found.matrix([REACH.format(name) for name in states])
         source = np.array([part.codes.get(label, -1) for label in found.labels], np.int64)
-        groups = Survey(source, counts, rows, low, high, reach).of(valid)
-        return _Found(found.labels, bool(doubtful), part.counted and bool(held[:, 1].any()), groups, len(found))
+        groups = Survey(source, counts, found.numbers(ROWS), low, high, reach).of((counts > 0) & ~refused)
+        return _Answer(found.labels, bool(doubtful), bool(refused.any()), groups)
 
-    @property
-    def _biases(self) -> list[str]:
-        return list(self.columns)[: self.states]
-
-    def _ranges(self) -> dict[str, Aggregate]:
-        asked = {LOW.format(name): Aggregate(name, "min") for name in self.columns}
-        for name in self.columns:
-            asked[NAN.format(name)] = Aggregate(NarwhalsTarget.is_nan(nw.col(name)).cast(nw.Int64))
-        for name in self._biases:
-            above = (nw.col(name) > 0).cast(nw.Float64)
-            asked[REACH.format(name)] = Aggregate(self.part.times_count(above))
-        return asked
+    def _doubt(self) -> dict[str, Aggregate]:
+        """Return the number of rows with a missing value or an unknown bias, which costs less than a further key."""
+        known = [self._compiled(bias.node).known for bias in self.columns.values()]
+        certain = [
+            *(_present(column, self.target) for column in self.needed),
+            *(one for one in known if one is not None),
+        ]
+        if self.missing is not None or not certain:
+            return {}
+        sure = nw.when(reduce(operator.and_, certain)).then(nw.lit(0, nw.Int64))
+        return {DOUBTFUL: Aggregate(sure.otherwise(nw.lit(1, nw.Int64)))}
 
     def _codes(self, status: Sequence[nw.Expr], conditions: Sequence[Node]) -> Codes:
         """Return the keys of groups; in SQL if DuckDB holds the rows and no value is known to be missing."""
-        compiled = [compile_node(node, self.target, self.missing or ()).value for node in conditions]
+        compiled = [self._compiled(node).value for node in conditions]
         if self.missing is not None or not self.part.frame.implementation.is_duckdb():
             return Codes([*status, *compiled])
         signs = [as_sign(node, self.target) or bit for node, bit in zip(conditions, compiled, strict=True)]
