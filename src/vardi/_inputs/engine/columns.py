@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 
 import narwhals as nw
 
@@ -63,13 +64,12 @@ class Declared:
     @cached_property
     def features(self) -> dict[int, tuple[str, ...]]:
         """The columns that the parameters of each bias, except the intercept, multiply."""
-        found, start = {}, 0
-        for k, bias in enumerate(self.biases):
-            if isinstance(bias, ParametricBias):
-                end = start + len(features_of(bias, self.names[k]))
-                found[k] = tuple(FEATURE.format(j) for j in range(start, end))
-                start = end
-        return found
+        place = count()
+        return {
+            k: tuple(FEATURE.format(next(place)) for _ in features_of(bias, self.names[k]))
+            for k, bias in enumerate(self.biases)
+            if isinstance(bias, ParametricBias)
+        }
 
     @cached_property
     def constants(self) -> dict[int, float]:
@@ -88,11 +88,8 @@ class Declared:
     @property
     def moving(self) -> dict[int, int]:
         """Functions that are a bias with parameters, with the position of that bias."""
-        return {
-            j: function
-            for j, function in enumerate(self.functions)
-            if isinstance(function, int) and function in self.features
-        }
+        states = {j: function for j, function in enumerate(self.functions) if isinstance(function, int)}
+        return {j: k for j, k in states.items() if k in self.features}
 
 
 def as_column(what: str, given: object) -> str:
@@ -159,7 +156,7 @@ def _unknown(
     bias: ExpressionBias, sample: str | None, unknown: int, missing: Mapping[str, int], called: str
 ) -> MissingValuesError | InvalidBiasError:
     """Return the error for an expression without a value on some rows."""
-    read = {column: count for column, count in missing.items() if not column.startswith(PREFIX)}
+    read = {column: number for column, number in missing.items() if not column.startswith(PREFIX)}
     if isinstance(bias, ColumnBias):
         own = {column: read[column] for column in bias.columns if column in read}
         return unknown_expression(bias, unknown, own, sample)
@@ -169,7 +166,7 @@ def _unknown(
 def missing_values(part: Part, target: NarwhalsTarget, columns: Sequence[str]) -> dict[str, int]:
     """Return those of some columns that have missing values, with their number."""
     counts = part.sums([target.is_missing(column).cast(nw.Int64) for column in columns])
-    return {column: int(count) for column, count in zip(columns, counts, strict=True) if count}
+    return {column: int(number) for column, number in zip(columns, counts, strict=True) if number}
 
 
 def _computable(part: Bias, bias: Bias, name: str) -> Bias:

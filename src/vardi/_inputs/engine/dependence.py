@@ -21,7 +21,7 @@ from vardi._inputs.dependence import (
 )
 from vardi._inputs.engine.aggregates import LENGTH, Aggregate
 from vardi._inputs.engine.columns import as_column
-from vardi._inputs.engine.part import PREFIX, Change, Part
+from vardi._inputs.engine.part import PREFIX, Change, Part, sums_by_sample
 from vardi._inputs.engine.queries import with_place
 from vardi._types import Floats
 from vardi.biases._expressions.targets import NarwhalsTarget
@@ -140,26 +140,24 @@ def _require_column(parts: Sequence[Part], what: str, column: str) -> None:
 
 def _look(pool: LazyPool, columns: Mapping[str, str]) -> None:
     """Refuse missing labels, too many clusters and tied times, by one query for each frame."""
-    rows, missing = np.zeros(len(pool.names)), dict.fromkeys(columns, 0.0)
-    distinct = {what: np.zeros(len(pool.names)) for what in columns}
-    for part in pool.parts:
-        target, asked = NarwhalsTarget(part.schema), {ROWS: LENGTH}
+
+    def asked(part: Part) -> dict[str, Aggregate]:
+        target, terms = NarwhalsTarget(part.schema), {ROWS: LENGTH}
         for what, column in columns.items():
-            asked[DISTINCT.format(what)] = Aggregate(column, "n_unique")
-            asked[MISSING.format(what)] = Aggregate(target.is_missing(column).cast(nw.Int64))
-        found = part.groups(asked)
-        rows[found.source] += found.numbers(ROWS)
-        for what in columns:
-            distinct[what][found.source] += found.numbers(DISTINCT.format(what))
-            missing[what] += found.numbers(MISSING.format(what)).sum()
-    for what, count in missing.items():
-        if count:
-            raise missing_labels(int(count), what)
+            terms[DISTINCT.format(what)] = Aggregate(column, "n_unique")
+            terms[MISSING.format(what)] = Aggregate(target.is_missing(column).cast(nw.Int64))
+        return terms
+
+    found = sums_by_sample(pool.parts, len(pool.names), asked)
+    for what in columns:
+        if missing := int(found[MISSING.format(what)].sum()):
+            raise missing_labels(missing, what)
     if "series" in columns:
-        for k in np.flatnonzero(distinct["series"] < rows).tolist():
-            raise tied_times(int(rows[k] - distinct["series"][k]), pool.names[k], np.nan)
+        tied = found[ROWS] - found[DISTINCT.format("series")]
+        for k in np.flatnonzero(tied > 0).tolist():
+            raise tied_times(int(tied[k]), pool.names[k], np.nan)
     if "clusters" in columns:
-        clusters = distinct["clusters"].astype(np.int64)
+        clusters = found[DISTINCT.format("clusters")].astype(np.int64)
         if clusters.sum() > MAX_UNITS:
             raise _too_many_clusters(columns["clusters"], int(clusters.sum()))
         warn_of_few_clusters(pool.names, clusters, pool.sizes, columns["clusters"])

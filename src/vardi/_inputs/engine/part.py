@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
@@ -110,8 +111,7 @@ class Part:
         chosen = nw.col(self.label).is_in(list(labels))
         belongs = chosen if self.belongs is None else chosen & self.belongs
         whole = self.frame if self.whole is None else self.whole
-        with answering(self.name):
-            return replace(self, frame=self.frame.filter(chosen), codes=labels, whole=whole, belongs=belongs)
+        return replace(self.map(where(chosen)), codes=labels, whole=whole, belongs=belongs)
 
     def times_count(self, term: nw.Expr) -> nw.Expr:
         """Return a term times the count of its row."""
@@ -207,6 +207,18 @@ class Groups:
     def matrix(self, names: Sequence[str]) -> Floats:
         """Return columns of numbers side by side."""
         return np.column_stack([self.numbers(name) for name in names])
+
+
+def sums_by_sample(
+    parts: Sequence[Part], K: int, asked: Callable[[Part], Mapping[str, Aggregate]]
+) -> dict[str, Floats]:
+    """Query aggregates of each part by sample, and add them up: K numbers for each."""
+    sums: dict[str, Floats] = defaultdict(lambda: np.zeros(K))
+    for part in parts:
+        groups = part.groups(terms := asked(part))
+        for name in terms:
+            sums[name][groups.source] += np.nan_to_num(groups.numbers(name))
+    return sums
 
 
 def _changed(frame: LazyFrame, changes: Sequence[Change | None]) -> LazyFrame:

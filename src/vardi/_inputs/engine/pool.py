@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -15,7 +15,7 @@ from vardi._inputs.engine.asking import answering, schema_of
 from vardi._inputs.engine.columns import Declared, as_column
 from vardi._inputs.engine.dependence import EngineDependence
 from vardi._inputs.engine.distinct import DistinctRows, rows_by_value
-from vardi._inputs.engine.part import PREFIX, Part
+from vardi._inputs.engine.part import PREFIX, Part, sums_by_sample
 from vardi._inputs.engine.queries import as_lazy
 from vardi._inputs.engine.survey import Survey, survey
 from vardi._inputs.frames.names import require_read_as_names
@@ -40,9 +40,8 @@ def open_frames(samples: object, biases: object, *, source: object, counts: obje
     named = as_named(samples, "samples") if label is None else {}
     if label is None:
         require_biases_for(named, by_name)
-    declared = dict(zip(by_name, as_biases(by_name, tuple(by_name)), strict=True))
     names = (*named, *(name for name in by_name if name not in named))
-    every = tuple(declared[name] for name in names)
+    every = as_biases(by_name, names)
     Declared(tuple(map(str, names)), every).require_computable()
     codes = {name: k for k, name in enumerate(names)}
     if label is not None:
@@ -119,6 +118,11 @@ class LazyPool(Pool):
     def __len__(self) -> int:
         return int(self.sizes.sum())
 
+    def places(self, columns: Iterable[str]) -> list[int]:
+        """Return the places of some columns among the declared ones."""
+        every = list(self.declared.columns)
+        return [every.index(name) for name in columns]
+
     @cached_property
     def sizes(self) -> Floats:
         """The number of rows of each sample."""
@@ -175,12 +179,13 @@ class LazyPool(Pool):
         """Query the number of rows below, at and above bounds, by one query for each frame."""
         columns = [(nw.col(column), bound) for column, bound in bounds]
         signs = [sign for column, bound in columns for sign in (column < bound, column == bound, column > bound)]
-        found = np.zeros((len(self.names), len(signs)))
-        for part in self.parts:
+
+        def asked(part: Part) -> dict[str, Aggregate]:
             terms = [part.times_count(sign.cast(nw.Float64)) for sign in signs]
-            groups = part.groups({f"{PREFIX}{j}": Aggregate(term) for j, term in enumerate(terms)})
-            found[groups.source] += np.nan_to_num(groups.matrix([f"{PREFIX}{j}" for j in range(len(terms))]))
-        return found.T.reshape(len(bounds), 3, -1)
+            return {f"{PREFIX}{j}": Aggregate(term) for j, term in enumerate(terms)}
+
+        found = sums_by_sample(self.parts, len(self.names), asked)
+        return np.array(list(found.values())).reshape(len(bounds), 3, -1)
 
 
 def _opened(native: object, label: str | None, codes: dict[Hashable, int], sample: str | None) -> Part:

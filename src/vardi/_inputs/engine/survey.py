@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._inputs.engine.aggregates import LENGTH, Aggregate
-from vardi._inputs.engine.asking import answering, schema_of
+from vardi._inputs.engine.asking import schema_of
 from vardi._inputs.engine.codes import Codes, as_sign
 from vardi._inputs.engine.columns import Declared, as_floats, expressions, missing_values
 from vardi._inputs.engine.expressions import on_frame
@@ -111,8 +111,7 @@ def survey(bare: Part, declared: Declared, counts: str | None, limit: int) -> tu
         if found.refused:
             _refuse_counts(part, counts, declared.names)
         counted = nw.col(COUNT) > 0
-        with answering(bare.name):
-            part = replace(part, frame=part.frame.filter(counted), whole=part.frame, belongs=counted)
+        part = replace(part.map(where(counted)), whole=part.frame, belongs=counted)
     return part, found.groups
 
 
@@ -121,10 +120,10 @@ def _known_codes(labels: Sequence[Hashable], part: Part) -> dict[Hashable, int]:
     if part.label is None:
         return part.codes
     found = sorted(set(labels), key=str)  # an engine groups in any order
-    strangers = [value for value in found if value not in part.codes]
+    strangers = [label for label in found if label not in part.codes]
     if strangers:
         raise unknown_label(strangers[0], part.label, found, part.codes)
-    return {value: part.codes[value] for value in dict.fromkeys(labels)}
+    return {label: code for label, code in part.codes.items() if label in found}
 
 
 def _refuse_counts(part: Part, counts: str, names: Sequence[str]) -> None:
@@ -189,10 +188,11 @@ class _Surveyor:
     def answer(self, limit: int) -> _Answer:
         """Query the groups: of equal rows if all columns are conditions and there are few enough, else of samples."""
         conditions = conditions_of(self.columns.values(), self.target)
-        found = None if conditions is None else self._ask(conditions, limit)
-        found = self._ask((), None) if found is None else found
-        assert found is not None
-        return found
+        if conditions is not None:
+            found = self._ask(conditions, limit)
+            if len(found.labels) <= limit:
+                return found
+        return self._ask((), None)
 
     @cached_property
     def part(self) -> Part:
@@ -200,61 +200,63 @@ class _Surveyor:
         columns = {name: as_floats(self._compiled(bias.node)) for name, bias in self.columns.items()}
         if self.counts is not None:
             columns[COUNT] = nw.col(self.counts).cast(nw.Float64)
-        with answering(self.bare.name):
-            frame = self.bare.frame.with_columns(**columns)
-        return replace(self.bare, frame=frame, counted=self.counts is not None)
+        part = self.bare.map(lambda frame: frame.with_columns(**columns))
+        return replace(part, counted=self.counts is not None)
 
     def _compiled(self, node: Node) -> Compiled:
         return compile_node(node, self.target, self.missing or ())
 
-    def _ask(self, conditions: Sequence[Node], limit: int | None) -> _Answer | None:
-        """Group the rows by label, by whether their count is valid and by conditions; None if the groups are too many.
+    def _ask(self, conditions: Sequence[Node], limit: int | None) -> _Answer:
+        """Group the rows by label, by whether their count is valid and by conditions, into one more than the limit.
 
         Without a limit rows of a group may differ: then the range of each column is queried, and how many rows each
         bias could have drawn.
         """
-        part, states = self.part, list(self.columns)[: self.states]
+        part = self.part
         status = [nw.col(COUNT) > 0, _out_of_range() | _in_part()] if part.counted else []
-        codes = self._codes(status, conditions)
-        place = {node: len(status) + j for j, node in enumerate(conditions)}
+        codes, place = self._codes(status, conditions), {node: len(status) + j for j, node in enumerate(conditions)}
         asked = {ROWS: LENGTH, COUNT: part.rows, **self._doubt()}
         for name, bias in self.columns.items():
-            if bias.node not in place:
-                asked[HIGH.format(name)] = Aggregate(name, "max")
             if limit is None:
-                asked[LOW.format(name)] = Aggregate(name, "min")
-                asked[NAN.format(name)] = Aggregate(NarwhalsTarget.is_nan(nw.col(name)).cast(nw.Int64))
-        for name in states if limit is None else ():
-            asked[REACH.format(name)] = Aggregate(part.times_count((nw.col(name) > 0).cast(nw.Float64)))
+                asked |= self._range(name)
+            elif bias.node not in place:
+                asked[HIGH.format(name)] = Aggregate(name, "max")
         most = None if limit is None else limit + 1
         found = part.groups(asked, codes.add if codes.bits else None, key=codes.keys, most=most)
-        if limit is not None and len(found) > limit:
-            return None
         held, unknown = codes.read(found)
         doubtful = unknown.any() or (DOUBTFUL in asked and found.numbers(DOUBTFUL).any())
         counts, refused = found.numbers(COUNT), held[:, 1] if part.counted else np.zeros(len(found), bool)
-        high = np.column_stack(
-            [
-                held[:, place[bias.node]].astype(np.float64) if bias.node in place else found.numbers(HIGH.format(name))
+        if limit is None:
+            low, high, nan, reach = (
+                found.matrix([what.format(name) for name in self.columns]) for what in (LOW, HIGH, NAN, REACH)
+            )
+            low[nan > 0] = high[nan > 0] = np.nan
+        else:
+            values = [
+                held[:, place[bias.node]] if bias.node in place else found.numbers(HIGH.format(name))
                 for name, bias in self.columns.items()
             ]
-        )
-        low, reach = high, counts[:, None] * (high[:, : self.states] > 0)
-        if limit is None:
-            nan = np.where(found.matrix([NAN.format(name) for name in self.columns]) > 0, np.nan, 0.0)
-            low, high = found.matrix([LOW.format(name) for name in self.columns]) + nan, high + nan
-            reach = found.matrix([REACH.format(name) for name in states])
+            low = high = np.column_stack(values).astype(np.float64)
+            reach = counts[:, None] * (high > 0)
         source = np.array([part.codes.get(label, -1) for label in found.labels], np.int64)
-        groups = Survey(source, counts, found.numbers(ROWS), low, high, reach).of((counts > 0) & ~refused)
-        return _Answer(found.labels, bool(doubtful), bool(refused.any()), groups)
+        groups = Survey(source, counts, found.numbers(ROWS), low, high, reach[:, : self.states])
+        return _Answer(found.labels, bool(doubtful), bool(refused.any()), groups.of((counts > 0) & ~refused))
+
+    def _range(self, name: str) -> dict[str, Aggregate]:
+        """Return the ends of a column, and how many rows have no number there and one above zero."""
+        column = nw.col(name)
+        return {
+            LOW.format(name): Aggregate(name, "min"),
+            HIGH.format(name): Aggregate(name, "max"),
+            NAN.format(name): Aggregate(NarwhalsTarget.is_nan(column).cast(nw.Int64)),
+            REACH.format(name): Aggregate(self.part.times_count((column > 0).cast(nw.Float64))),
+        }
 
     def _doubt(self) -> dict[str, Aggregate]:
         """Return the number of rows with a missing value or an unknown bias, which costs less than a further key."""
         known = [self._compiled(bias.node).known for bias in self.columns.values()]
-        certain = [
-            *(_present(column, self.target) for column in self.needed),
-            *(one for one in known if one is not None),
-        ]
+        known += [_present(column, self.target) for column in self.needed]
+        certain = [one for one in known if one is not None]
         if self.missing is not None or not certain:
             return {}
         sure = nw.when(reduce(operator.and_, certain)).then(nw.lit(0, nw.Int64))

@@ -56,8 +56,7 @@ def joint_rows(
     is_all : bool
         Whether these are all distinct rows.
     """
-    columns, known = list(pool.declared.columns), model.known
-    features = [columns.index(name) for names in pool.declared.features.values() for name in names]
+    known, features = model.known, pool.places(name for names in pool.declared.features.values() for name in names)
     values = functions_on(pool, found) @ known.directions if len(known.means) else np.empty((len(found), 0))
     families = model.families_on(found.matrix[:, features])
     joint = Joint(few, families, KnownColumns(values, known.means, known.root, known.moving))
@@ -70,5 +69,4 @@ def joint_rows(
 
 def functions_on(pool: LazyPool, rows: DistinctRows) -> Floats:
     """Return the functions with known means on some rows, of shape (n, M); for a bias its known factor."""
-    columns = list(pool.declared.columns)
-    return rows.matrix[:, [columns.index(name) for name in pool.declared.function_columns]]
+    return rows.matrix[:, pool.places(pool.declared.function_columns)]

@@ -6,8 +6,6 @@ clocks with rates pi, that of row i rings first with probability pi_i, and so on
 
 from __future__ import annotations
 
-from typing import Any
-
 import narwhals as nw
 import numpy as np
 
@@ -23,7 +21,7 @@ from vardi.errors import MismatchError
 KEY = f"{PREFIX}key"
 
 
-def drawn_rows(at: EngineMoments, n: int, seed: int | None, identity: str | None = None) -> dict[int | None, Any]:
+def drawn_rows(at: EngineMoments, n: int, seed: int | None, identity: str | None = None) -> dict[int | None, object]:
     """Return n rows drawn by weight and without replacement, as lazy frames with the user's columns.
 
     Parameters
@@ -66,7 +64,7 @@ def with_key(at: EngineMoments, part: Part, place: int, seed: int | None, identi
     return change
 
 
-def _ordered(part: Part, drawn: Change) -> Any:
+def _ordered(part: Part, drawn: Change) -> object:
     with answering(part.name):
         return drawn(part.frame).select(*part.schema).to_native()
 

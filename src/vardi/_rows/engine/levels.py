@@ -115,7 +115,7 @@ class _Reader:
         missing = np.array([is_missing(value) for value in values], bool)
         if missing.any() and isinstance(term, Column):
             raise missing_category(self.bias, self.sample, term.name, int(rows[missing].sum()))
-        endless = missing | [value in (math.inf, -math.inf) for value in values]
+        endless = missing | np.array([value in (math.inf, -math.inf) for value in values], bool)
         if endless.any():
             value = "nan" if missing[endless][0] else values[int(endless.argmax())]
             raise no_category(self.bias, self.sample, term, value, int(rows[endless].sum()))

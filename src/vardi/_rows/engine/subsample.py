@@ -51,11 +51,11 @@ def subsample(pool: LazyPool) -> tuple[DistinctRows, float]:
 def _with_ends(pool: LazyPool, part: Part, rows: DistinctRows) -> DistinctRows:
     """Add a row or two at each end of a known function that no drawn row reaches, so that it is not constant."""
     columns, drawn = list(pool.declared.columns), rows.matrix
-    for name in dict.fromkeys(pool.declared.function_columns):
-        j = columns.index(name)
+    for j in dict.fromkeys(pool.places(pool.declared.function_columns)):
         for end, reached in ((pool.lows[j], drawn[:, j].min()), (pool.highs[j], drawn[:, j].max())):
             if end != reached:
-                rows = rows.with_rows(part.first(columns, ENDS, where(nw.col(name) == literal(float(end)))), columns)
+                at_end = where(nw.col(columns[j]) == literal(float(end)))
+                rows = rows.with_rows(part.first(columns, ENDS, at_end), columns)
     return rows
 
 
