@@ -74,8 +74,9 @@ class Declared:
     @cached_property
     def constants(self) -> dict[int, float]:
         """The biases without parameters that are the same number on all rows."""
-        values = {k: constant_of(bias) for k, bias in enumerate(self.biases)}
-        return {k: value for k, value in values.items() if value is not None}
+        nodes = {k: bias.node for k, bias in enumerate(self.biases) if isinstance(bias, ExpressionBias)}
+        constants = {k: node.value for k, node in nodes.items() if isinstance(node, Constant)}
+        return {k: float(value) for k, value in constants.items() if not isinstance(value, str)}
 
     @property
     def function_columns(self) -> tuple[str, ...]:
@@ -117,12 +118,6 @@ def features_of(bias: ParametricBias, sample: str) -> tuple[ExpressionBias, ...]
     if family.kind == "power":
         return (ExpressionBias(Call("log", family.terms)),)
     return tuple(ExpressionBias(term) for term in family.terms)
-
-
-def constant_of(bias: Bias) -> float | None:
-    """Return the number that a bias is on all rows; None if it reads them."""
-    node = bias.node if isinstance(bias, ExpressionBias) else None
-    return float(node.value) if isinstance(node, Constant) and not isinstance(node.value, str) else None
 
 
 def as_floats(compiled: Compiled) -> nw.Expr:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from vardi._inputs.engine.asking import LazyFrame
 from vardi._inputs.engine.part import COUNT, Change, Groups, Part
-from vardi._inputs.engine.queries import aggregated
 from vardi._types import Floats, Integers
 
 
@@ -84,12 +81,9 @@ def rows_by_value(parts: Sequence[Part], column: str, most: int | None = None) -
     """Return how many rows have each value of a column, by one query for each part; None if these are too many."""
     found: Counter[Any] = Counter()
     for part in parts:
-        counted = part.ask(partial(_counted, part, column, most))
-        found.update(dict(zip(counted.get_column(column).to_list(), counted.get_column(COUNT).to_list(), strict=True)))
+        whole = replace(part, label=None)  # of any sample
+        rows = whole.groups({COUNT: part.rows}, key=column, most=None if most is None else most + 1).table
+        found.update(dict(zip(rows.get_column(column).to_list(), rows.get_column(COUNT).to_list(), strict=True)))
         if most is not None and len(found) > most:
             return None
     return found
-
-
-def _counted(part: Part, column: str, most: int | None, frame: LazyFrame) -> LazyFrame:
-    return aggregated(frame, [column], {COUNT: part.rows}, None if most is None else most + 1)
