@@ -217,7 +217,8 @@ def sums_by_sample(
     for part in parts:
         groups = part.groups(terms := asked(part))
         for name in terms:
-            sums[name][groups.source] += np.nan_to_num(groups.numbers(name))
+            numbers = groups.numbers(name)
+            sums[name][groups.source] += np.where(np.isnan(numbers), 0.0, numbers)  # the sum of no rows may be null
     return sums
 
 
