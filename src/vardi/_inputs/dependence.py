@@ -98,9 +98,8 @@ def in_words(named: Mapping[str, str], clusters: int | None, strata: int | None)
 
 def as_dependence(pool: Pool, clusters: Any, series: Any, strata: Any, population: Any) -> Dependence:
     """Return how rows in memory depend on one another; raise if it is declared wrongly."""
-    series = None if series is False else series
-    given = {"clusters": clusters, "series": series, "strata": strata, "population": population}
-    named = {what: value if isinstance(value, str) else "" for what, value in given.items() if value is not None}
+    given, named = declared(clusters, series, strata, population)
+    series = given["series"]
     if not named:
         return Dependence.none(len(pool.names))
     refuse_together(named, counted=pool.is_counted)
@@ -118,6 +117,13 @@ def as_dependence(pool: Pool, clusters: Any, series: Any, strata: Any, populatio
         pairs = np.unique(np.column_stack([pool.source, codes]), axis=0)[:, 0]
         warn_of_few_clusters(pool.names, np.bincount(pairs, minlength=len(pool.names)), sizes, named["clusters"])
     return found
+
+
+def declared(clusters: Any, series: Any, strata: Any, population: Any) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return what was given as each argument, and of those that were given the names of columns."""
+    series = None if series is False else series
+    given = {"clusters": clusters, "series": series, "strata": strata, "population": population}
+    return given, {what: value if isinstance(value, str) else "" for what, value in given.items() if value is not None}
 
 
 def refuse_together(named: Mapping[str, str], *, counted: bool) -> None:
