@@ -18,13 +18,10 @@ from vardi._facts.numbers import number, pvalue, share
 from vardi._facts.parts import Fit, Given
 from vardi._facts.weights import weights_of
 from vardi.errors import WeakOverlapWarning
-from vardi.errors._texts import count, listed
+from vardi.errors._texts import SHOWN, count, listed
 from vardi.report._content import Group, Report, SampleLine, Standout, StudyFile
 from vardi.report._recipe import recipe_of
 from vardi.report._verdict import advice, gains, headline, next_rows, nothing_to_do, unknowns
-
-FEW = 20  # samples up to which one table lists them all
-GROUP = 12  # at most, samples in a group
 
 
 def compute(
@@ -126,7 +123,7 @@ def _named(fit: Fit, named: dict[str, Any]) -> tuple[Column, ...]:
 
 def standouts(found: Account) -> tuple[Standout, ...]:
     """Return the samples that differ from the others, if there are too many to look at one by one."""
-    if len(found.samples) <= FEW:
+    if len(found.samples) <= SHOWN:
         return ()
     by_sample: dict[SampleFacts, list[str]] = {}
     for sample, why in _standouts(found):
@@ -155,7 +152,7 @@ def _standouts(found: Account) -> Iterator[tuple[SampleFacts, str]]:
 
 def groups(found: Account, overlap: Overlap) -> tuple[Group, ...]:
     """Return all samples in groups of neighbours; those without rows come last."""
-    if len(found.samples) <= FEW:
+    if len(found.samples) <= SHOWN:
         return ()
     named = {str(sample.name): sample for sample in found.samples}
     tests = {row.name: row.pvalue for row in found.check.rows}
@@ -176,6 +173,6 @@ def _line(sample: SampleFacts, tests: dict[str, float], strongest: dict[str, str
     return SampleLine(sample, tests.get(name, math.nan), strongest.get(name, ""))
 
 
-def _size(samples: int) -> int:
+def _size(samples: int, most: int = 12) -> int:
     """Return how many samples a group has, so that all groups have about the same size."""
-    return math.ceil(samples / max(math.ceil(samples / GROUP), 1)) or 1
+    return math.ceil(samples / max(math.ceil(samples / most), 1)) or 1

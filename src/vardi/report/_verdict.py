@@ -21,9 +21,6 @@ from vardi.errors._texts import count, show
 from vardi.report._content import Advice, Headline, NextRow, Point
 
 ORDER: tuple[Level, ...] = ("bad", "doubt", "good", "fact")
-MOVED = 0.1  # standard deviations from which a change of a mean is worth a sentence
-TENTH = 0.1  # of the pool: how many more rows are considered
-MOST_NEXT = 20
 
 
 def headline(found: Account) -> Headline:
@@ -88,13 +85,13 @@ def _known(known: KnownCheck | None) -> Iterator[Point]:
         yield Point("bad" if known.contradicted else "fact", f"Known values were used. {known.verdict}")
 
 
-def _changes(variables: Sequence[ColumnFacts]) -> Iterator[Point]:
-    """Name the variable that moved most, preferably one that the biases read."""
+def _changes(variables: Sequence[ColumnFacts], least: float = 0.1) -> Iterator[Point]:
+    """Name the variable that moved most, if it did by this many standard deviations."""
     most = max(variables, key=lambda variable: abs(variable.shift), default=None)
     if most is None:
         return
-    if abs(most.shift) < MOVED:
-        yield Point("fact", f"No mean moves by {MOVED:g} standard deviations or more from pool to population.")
+    if abs(most.shift) < least:
+        yield Point("fact", f"No mean moves by {least:g} standard deviations or more from pool to population.")
         return
     what = f"The share of {most.label}" if most.is_share else f"The mean of {most.label}"
     after = with_error(most.debiased, most.stderr, percent=most.is_share)
@@ -126,18 +123,18 @@ def unknowns(check: Check, *, estimated: bool, depends: str) -> tuple[str, ...]:
     )
 
 
-def next_rows(found: Account) -> tuple[NextRow, ...]:
-    r"""Return for each variable where more rows help most.
+def next_rows(found: Account, part: float = 0.1, most: int = 20) -> tuple[NextRow, ...]:
+    r"""Return for each of the first variables where more rows, a part of those in the pool, help most.
 
     The variance is a sum over samples, :math:`V = \sum_k V_k` with :math:`V_k \propto 1 / n_k`: with m more rows of
     sample k it is at most :math:`V - V_k m / (n_k + m)`. This does not hold for means from only some samples.
     """
-    used, more = found.sampled, max(round(TENTH * found.rows), 1)
+    used, more = found.sampled, max(round(part * found.rows), 1)
     following = []
-    for variable in found.variables[:MOST_NEXT]:
+    for variable in found.variables[:most]:
         if math.isnan(variable.stderr) or not variable.carried or variable.among:
             continue
-        saved = [part * more / (sample.rows + more) for part, sample in zip(variable.carried, used, strict=True)]
+        saved = [own * more / (sample.rows + more) for own, sample in zip(variable.carried, used, strict=True)]
         best = max(range(len(used)), key=saved.__getitem__)
         then = variable.stderr * math.sqrt(max(1.0 - saved[best], 0.0))
         following.append(NextRow(variable.name, used[best].name, float(more), variable.stderr, then))
