@@ -111,11 +111,7 @@ class Diagnostics:
 
     def summary(self) -> str:
         """Return the diagnostics as text in at most 80 columns."""
-        lines = [
-            f"effective rows      {self.effective:,.1f} of {self.rows:,.0f}",
-            *self._overlap(),
-            "",
-        ]
+        lines = [f"effective rows      {self.effective:,.1f} of {self.rows:,.0f}", *self._overlap(), ""]
         lines += [
             f"{cut(name, 20):<20} {rows:>10} {share:>9} {weight:>9} {effective:>10} {largest:>9}"
             for name, rows, share, weight, effective, largest in (SAMPLES, *map(_sample_cells, self.samples[:SHOWN]))

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from vardi._inputs.by_row import as_counts, counts_by_name, in_order, joined, require_counts, require_length
 from vardi._inputs.dependence import Dependence
 from vardi._inputs.frames import Frame, JoinedColumns, as_frame, concat, mixed_columns
+from vardi._inputs.frames.frame import product
 from vardi._machine.memory import require_memory
 from vardi._machine.threads import map_blocks
 from vardi._types import Floats, Integers, are_once
@@ -77,7 +78,7 @@ class Pool:
         pieces = [frame.evaluate(functions, name, called) for frame, name in zip(self.frames, samples, strict=False)]
         known = {function: joined(piece) for function, *piece in zip(functions, *pieces, strict=True)}
         return [
-            _product([self._given(part, name) if isinstance(part, ValuesBias) else known[part] for part in parts])
+            product([self._given(part, name) if isinstance(part, ValuesBias) else known[part] for part in parts])
             for name, parts in zip(names, factors, strict=True)
         ]
 
@@ -188,7 +189,7 @@ class Pool:
         """Return how many rows of each sample have a column below, at and above a bound, of shape (m, 3, K)."""
         found = np.zeros((len(bounds), 3, len(self.names)))
         for j, (name, bound) in enumerate(bounds):
-            column = joined([frame.column(name) for frame in self.frames])
+            column = self.column(name)
             if column.dtype.kind in "fiu":
                 for side, holds in enumerate((column < bound, column == bound, column > bound)):
                     found[j, side] = np.bincount(self.source[holds], self.counts[holds], minlength=len(self.names))
@@ -196,7 +197,7 @@ class Pool:
 
     def _read_columns(self) -> dict[str, Floats]:
         names = dict.fromkeys(name for bias in self.biases for name in bias.columns)
-        columns = {name: joined([frame.column(name) for frame in self.frames]) for name in names}
+        columns = {name: self.column(name) for name in names}
         return {
             name: values.astype(np.float64)
             for name, values in columns.items()
@@ -380,12 +381,6 @@ def _plain(value: Any) -> str:
     """Return a value of a row as a user would write it."""
     value = value.item() if np.ndim(value) == 0 and hasattr(value, "item") else value
     return f"{value:g}" if isinstance(value, float) else repr(value)
-
-
-def _product(factors: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    if len(factors) == 1:
-        return factors[0]
-    return np.asarray(np.prod([np.asarray(factor, np.float64) for factor in factors], axis=0))
 
 
 def require_shared_columns(

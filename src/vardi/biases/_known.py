@@ -206,7 +206,6 @@ def _ratios(shares: dict[Any, float], population: dict[Any, float]) -> dict[Any,
     absent = [label for label, share in population.items() if share == 0]
     if absent:
         raise InvalidBiasError(
-            f"Class {absent[0]!r} has share 0 in the population, so it has no finite factor. Leave it out.",
-            sample="",
+            f"Class {absent[0]!r} has share 0 in the population, so it has no finite factor. Leave it out.", sample=""
         )
     return {label: share / population[label] for label, share in shares.items()}

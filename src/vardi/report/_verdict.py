@@ -164,10 +164,7 @@ def _contradicted(found: Account) -> Iterator[Advice]:
     """Yield what to look into if samples contradict their biases or known values."""
     if found.check.level in ("bad", "doubt"):
         worst = found.check.rows[0].name if found.check.rows else ""
-        yield Advice(
-            f"How the rows of '{worst}' were really drawn: its declared bias fits worst.",
-            found.check.text,
-        )
+        yield Advice(f"How the rows of '{worst}' were really drawn: its declared bias fits worst.", found.check.text)
     if found.known_check is not None and found.known_check.contradicted:
         yield Advice("Where the known values come from: the samples contradict them.", found.known_check.verdict)
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import vardi._narwhals as nw
-from vardi._inputs.frames.evaluate import Engine, NarwhalsEngine, NumpyEngine, evaluate
+from vardi._inputs.frames.evaluate import Arrays, EagerFrame, Engine, evaluate
 from vardi._inputs.frames.library_expressions import as_narwhals, evaluate_expression
 from vardi._inputs.frames.names import require_read_as_names
 from vardi._types import Integers
@@ -165,9 +165,9 @@ class Frame(ABC):
         names = tuple(dict.fromkeys(name for bias in expressions for name in bias.columns))
         require_columns(names, self.columns)
         with np.errstate(all="ignore"):  # NaN and infinity are found when the values are checked
-            arrays = evaluate(expressions, self._engine(names), sample, called)
+            arrays = evaluate(expressions, self._engine(names), len(self), sample, called)
         known = dict(zip(expressions, arrays, strict=True))
-        return [self._multiply([self._factor(part, known, sample) for part in parts]) for parts in factors]
+        return [product([self._factor(part, known, sample) for part in parts]) for parts in factors]
 
     def _factor(self, bias: Bias, known: Mapping[ExpressionBias, np.ndarray], sample: str | None) -> np.ndarray:
         if isinstance(bias, ExpressionBias):
@@ -185,13 +185,6 @@ class Frame(ABC):
                 sample=sample or "",
             )
         raise InvalidBiasError(f"A {type(bias).__name__} cannot be evaluated on rows.", sample=sample or "")
-
-    @staticmethod
-    def _multiply(factors: Sequence[np.ndarray]) -> np.ndarray:
-        if len(factors) == 1:
-            return factors[0]
-        product: np.ndarray = np.prod([factor.astype(np.float64) for factor in factors], axis=0)
-        return product
 
     def _function(self, bias: FunctionBias, sample: str | None) -> np.ndarray:
         of_sample = f" on rows of sample '{sample}'" if sample is not None else ""
@@ -227,6 +220,13 @@ class Frame(ABC):
                 sample=sample or "",
             )
         return numbers
+
+
+def product(factors: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the product of columns; a single one as it is."""
+    if len(factors) == 1:
+        return factors[0]
+    return np.asarray(np.prod([factor.astype(np.float64) for factor in factors], axis=0))
 
 
 class NumpyFrame(Frame):
@@ -274,7 +274,7 @@ class NumpyFrame(Frame):
         return NumpyFrame(np.delete(np.atleast_2d(self.native.T).T, self.columns.index(name), axis=1))
 
     def _engine(self, names: Sequence[str]) -> Engine:
-        return NumpyEngine(self._arrays, len(self))
+        return Arrays(self._arrays)
 
     def _eager(self, library: str) -> nw.DataFrame[Any]:
         return as_narwhals(self._arrays, library)
@@ -369,9 +369,7 @@ class NarwhalsFrame(Frame):
     def _engine(self, names: Sequence[str]) -> Engine:
         arrays = {name: self._plain(name) for name in names}
         plain = {name: array for name, array in arrays.items() if array is not None}
-        if len(plain) == len(arrays):
-            return NumpyEngine(plain, len(self))
-        return NarwhalsEngine(self._data, self._schema)
+        return Arrays(plain) if len(plain) == len(arrays) else EagerFrame(self._data)
 
     def _eager(self, library: str) -> nw.DataFrame[Any]:
         return self._data

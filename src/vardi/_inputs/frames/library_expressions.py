@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import vardi._narwhals as nw
+from vardi._inputs.frames.evaluate import EagerFrame
 from vardi.biases import Bias, FrameExpressionBias
-from vardi.biases._expressions.targets import NarwhalsTarget
 from vardi.biases._values import is_missing
 from vardi.errors import InvalidBiasError, MismatchError, MissingValuesError, number_of_rows
 
@@ -50,7 +50,7 @@ def evaluate_expression(bias: FrameExpressionBias, rows: nw.DataFrame[Any], samp
             f"The expression {bias}{_of(sample)} gives {number_of_rows(len(result))} for {n}. Give one that has a "
             "value for each row."
         )
-    missing = _missing(data, read)
+    missing = EagerFrame(data).missing(read)
     if missing and data.implementation.is_pandas():
         data = _nullable(data)
         result = computed(bias, data, sample)
@@ -180,16 +180,6 @@ def _of_library(bias: FrameExpressionBias, rows: nw.DataFrame[Any], sample: str 
         return nw.from_native(rows.to_polars(), eager_only=True)
     except Exception as error:
         raise not_computed(bias, error, rows.columns, sample) from error
-
-
-def _missing(rows: nw.DataFrame[Any], read: Sequence[str]) -> dict[str, int]:
-    """Return those of some columns that have missing values, with their number."""
-    if not read:
-        return {}
-    target = NarwhalsTarget(rows.schema)
-    counted = rows.select(*(target.is_missing(name).sum().alias(name) for name in read))
-    counts = {name: int(counted.get_column(name).to_list()[0]) for name in read}
-    return {name: count for name, count in counts.items() if count}
 
 
 def _nullable(rows: nw.DataFrame[Any]) -> nw.DataFrame[Any]:

@@ -18,16 +18,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from vardi.biases._expressions.nodes import (
-    Call,
-    Comparison,
-    Constant,
-    Node,
-    Power,
-    arithmetic,
-    columns,
-    to_text,
-)
+from vardi.biases._expressions.nodes import Call, Comparison, Constant, Node, Power, arithmetic, columns, to_text
 from vardi.errors import InvalidBiasError
 
 Kind = Literal["logistic", "exponential_tilt", "power", "steps"]
