@@ -14,17 +14,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
+import scipy
 
 from vardi._inputs.frames import Frame
-from vardi._inputs.known_numbers import (
-    Scale,
-    block_diagonal,
-    estimates_of,
-    multinomial,
-    require_range,
-    value_of,
-    without_sum,
-)
+from vardi._inputs.known_numbers import Scale, estimates_of, multinomial, require_range, value_of, without_sum
 from vardi._inputs.pool import Name, Pool
 from vardi._types import Floats
 from vardi.biases import Bias, ExpressionBias, ParametricBias, isin, where
@@ -168,16 +161,17 @@ def as_known(known: Any, names: tuple[Name, ...], table: Table) -> Known:
     pieces = [_piece(key, given, names, table) for key, given in known.items()]
     if not pieces:
         raise MismatchError("There are no known values. Give at least one, or leave known out.")
-    margins, start = [], 0
-    for piece in pieces:
-        if piece.margin is not None:
-            margins.append((piece.margin, slice(start, start + len(piece.labels))))
-        start += len(piece.labels)
+    ends = np.cumsum([len(piece) for piece in pieces]).tolist()
+    margins = [
+        (column, slice(end - len(piece), end))
+        for piece, end in zip(pieces, ends, strict=True)
+        for column, _ in piece.margins
+    ]
     return Known(
         tuple(label for piece in pieces for label in piece.labels),
         tuple(function for piece in pieces for function in piece.functions),
         np.concatenate([piece.values for piece in pieces]),
-        block_diagonal([piece.covariance for piece in pieces]),
+        np.asarray(scipy.linalg.block_diag(*(piece.covariance for piece in pieces))),  # keys are independent
         tuple(margins),
     )
 
@@ -198,18 +192,8 @@ def known_biases(known: Mapping[Any, Any], names: Iterable[Name]) -> dict[str, B
     return found
 
 
-@dataclass(frozen=True, eq=False)
-class _Piece:
-    """The known values of one key."""
-
-    labels: tuple[str, ...]
-    functions: tuple[Function, ...]
-    values: Floats
-    covariance: Floats
-    margin: str | None = None
-
-
-def _piece(key: Any, given: Any, names: tuple[Name, ...], table: Table) -> _Piece:
+def _piece(key: Any, given: Any, names: tuple[Name, ...], table: Table) -> Known:
+    """Return the known values of one key."""
     if _is_margin(given):
         return _margin(key, given, names, table)
     if isinstance(key, tuple) and not _is_name(key, names):
@@ -218,17 +202,17 @@ def _piece(key: Any, given: Any, names: tuple[Name, ...], table: Table) -> _Piec
     function, scale = _function(key, names, table)
     value, stderr = value_of(given, label)
     require_range(value, label, scale)
-    return _Piece((label,), (function,), np.array([value]), np.array([[stderr**2]]))
+    return Known((label,), (function,), np.array([value]), np.array([[stderr**2]]))
 
 
-def _joint(keys: tuple[Any, ...], given: Any, names: tuple[Name, ...], table: Table) -> _Piece:
+def _joint(keys: tuple[Any, ...], given: Any, names: tuple[Name, ...], table: Table) -> Known:
     """Return the known values of a tuple of keys, estimated together."""
     labels = tuple(str(key) for key in keys)
     found = [_function(key, names, table) for key in keys]
     values, covariance = estimates_of(given, labels)
     for value, label, (_, scale) in zip(values.tolist(), labels, found, strict=True):
         require_range(value, label, scale)
-    return _Piece(labels, tuple(function for function, _ in found), values, covariance)
+    return Known(labels, tuple(function for function, _ in found), values, covariance)
 
 
 def _function(key: Any, names: tuple[Name, ...], table: Table) -> tuple[Function, Scale]:
@@ -289,7 +273,7 @@ def _scale_of(bias: Bias, label: str, table: Table) -> Scale:
     return "share" if is_condition(bias.node) else "number"
 
 
-def _margin(column: Any, given: Any, names: tuple[Name, ...], table: Table) -> _Piece:
+def _margin(column: Any, given: Any, names: tuple[Name, ...], table: Table) -> Known:
     if column not in table.columns:
         sample = " It is a sample, whose known value is one number." if _is_name(column, names) else ""
         raise MismatchError(
@@ -314,7 +298,7 @@ def _margin(column: Any, given: Any, names: tuple[Name, ...], table: Table) -> _
     else:
         covariance = without_sum(covariance, shares)
     functions = tuple(isin(str(column), [place]) for place in places)
-    return _Piece(labels, functions, shares, covariance, str(column))
+    return Known(labels, functions, shares, covariance, ((str(column), slice(0, len(labels))),))
 
 
 def _shares(column: str, given: Any) -> tuple[list[Any], Floats, Floats]:

@@ -139,13 +139,3 @@ def _said(given: Any) -> str:
 def is_estimates(given: Any) -> bool:
     """Return whether several values were estimated together."""
     return hasattr(given, "covariance") and hasattr(given, "values") and not hasattr(given, "keys")
-
-
-def block_diagonal(blocks: Sequence[Floats]) -> Floats:
-    """Return the covariance of values that are independent between blocks."""
-    size, start = sum(len(block) for block in blocks), 0
-    joined = np.zeros((size, size))
-    for block in blocks:
-        joined[start : start + len(block), start : start + len(block)] = block
-        start += len(block)
-    return joined

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from vardi._inputs.frames import Frame, as_frame
-from vardi._inputs.frames.frame import NumpyFrame
+from vardi._inputs.frames import as_frame
 from vardi._inputs.pool import Name, Pool
 from vardi._types import Integers
 from vardi.errors import SharedUnitsWarning, number_of_rows
@@ -51,15 +50,12 @@ def warn_of(first: Name, second: Name, count: int, fact: str) -> None:
 
 
 def _same_object(samples: Any) -> tuple[Name, Name, int] | None:
-    named = samples.items() if isinstance(samples, Mapping) else enumerate(samples) if _is_list(samples) else ()
+    samples = dict(enumerate(samples)) if isinstance(samples, list | tuple) else samples
+    named = samples.items() if isinstance(samples, Mapping) else ()
     for (first, rows), (second, others) in combinations(list(named)[:MOST_SAMPLES], 2):
         if rows is others:
             return first, second, len(as_frame(rows))
     return None
-
-
-def _is_list(samples: Any) -> bool:
-    return isinstance(samples, list | tuple)
 
 
 def _equal_rows(pool: Pool) -> tuple[Name, Name, int] | None:
@@ -92,18 +88,8 @@ def _columns(pool: Pool, rows: Integers, names: Sequence[str] | None = None) -> 
         mixed = pool.mixed
         shared = [name for name in pool.frames[0].columns if all(name in frame.columns for frame in pool.frames)]
         names = [name for name in shared if name not in mixed]
-    parts = [_part(frame, own, names) for frame, own in zip(pool.frames, within, strict=True)]
-    return {name: np.concatenate([part[name] for part in parts]) for name in names}
-
-
-def _part(frame: Frame, rows: Integers, names: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """Return columns on some rows only, since libraries are slow to convert texts to arrays."""
-    if len(rows) == len(frame):
-        return {name: frame.column(name) for name in names}
-    if isinstance(frame, NumpyFrame):
-        return {name: frame.column(name)[rows] for name in names}
-    taken = as_frame(frame.take(rows))
-    return {name: taken.column(name) for name in names}
+    parts = list(zip(pool.frames, within, strict=True))
+    return {name: np.concatenate([frame.values_at(name, own) for frame, own in parts]) for name in names}
 
 
 def _kinds(

@@ -49,9 +49,9 @@ class Bias(ABC):
     _is_factor: ClassVar[bool] = True  # whether it may be a factor of another bias
 
     @property
-    @abstractmethod
     def columns(self) -> tuple[str, ...]:
         """The columns that the bias reads; empty if unknown."""
+        return ()
 
     @abstractmethod
     def __str__(self) -> str: ...
@@ -115,11 +115,6 @@ class FunctionBias(Bias):
 
     function: Callable[[Any], Any]
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that the bias reads; empty if unknown."""
-        return ()
-
     def __str__(self) -> str:
         return f"<function {getattr(self.function, '__name__', type(self.function).__name__)}>"
 
@@ -129,11 +124,6 @@ class ValuesBias(Bias):
     """A bias given by its values, one for each row of the pool; equal only to itself."""
 
     values: np.ndarray
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that the bias reads; empty if unknown."""
-        return ()
 
     def __str__(self) -> str:
         return f"<array of {len(self.values)} values>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import sys
 from typing import Any
 
@@ -55,8 +56,10 @@ def as_numbers(values: np.ndarray) -> np.ndarray | None:
 
 
 def is_missing(value: Any) -> bool:
-    """Return whether a value is None, NaN, or missing in pandas."""
-    return value is None or type(value).__name__ == "NAType" or value != value
+    """Return whether a value is None, NaN, or missing in pandas, which is not imported here."""
+    if isinstance(value, numbers.Number | np.generic):
+        return bool(value != value)
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 def coded(labels: np.ndarray) -> tuple[np.ndarray, list[Any]]:

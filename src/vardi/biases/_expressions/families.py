@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
 from typing import Literal
 
@@ -126,7 +127,4 @@ def times(value: float, node: Node) -> Node:
 
 def total(nodes: Sequence[Node]) -> Node:
     """Return the sum of nodes."""
-    whole = nodes[0]
-    for node in nodes[1:]:
-        whole = arithmetic(whole, "+", node)
-    return whole
+    return reduce(lambda whole, node: arithmetic(whole, "+", node), nodes)

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 import vardi._narwhals as nw
+from vardi.biases._values import is_missing
 
 
 class Kind(Enum):
@@ -134,7 +135,9 @@ class NarwhalsTarget:
 
     def moment(self, name: str, text: str) -> datetime.date:
         dtype = self.schema[name]
-        return read_moment(text, dtype.time_zone) if isinstance(dtype, nw.Datetime) else read_date(text)
+        if isinstance(dtype, nw.Datetime):
+            return read_moment(text, dtype.time_zone)
+        return datetime.date.fromisoformat(text)
 
     def as_float(self, value: nw.Expr) -> nw.Expr:
         return value.cast(nw.Float64)
@@ -198,7 +201,7 @@ class NumpyTarget:
     def kind(self, name: str) -> Kind:
         array = self.arrays[name]
         if array.dtype.kind == "O":
-            present = [value for value in array.tolist() if not _is_none(value)]
+            present = [value for value in array.tolist() if not is_missing(value)]
             if all(isinstance(value, str) for value in present):
                 return Kind.TEXT
             return Kind.FLOAT if all(isinstance(value, int | float) for value in present) else Kind.OTHER
@@ -211,13 +214,13 @@ class NumpyTarget:
         if kind is Kind.FLOAT:
             return array.astype(np.float64, copy=False)
         if kind is Kind.TEXT and array.dtype.kind == "O":
-            return np.array(["" if _is_none(value) else value for value in array.tolist()], dtype=object)
+            return np.array(["" if is_missing(value) else value for value in array.tolist()], dtype=object)
         return array
 
     def is_missing(self, name: str) -> np.ndarray:
         array = self.arrays[name]
         if array.dtype.kind == "O":
-            return np.array([_is_none(value) for value in array.tolist()], dtype=bool)
+            return np.array([is_missing(value) for value in array.tolist()], dtype=bool)
         if array.dtype.kind in "fcmM":
             mask: np.ndarray = np.isnat(array) if array.dtype.kind in "mM" else np.isnan(array)
             return mask
@@ -265,17 +268,6 @@ def call_numpy(function: str, arguments: Sequence[Any]) -> Any:
     if function in ("min", "max"):
         return reduce(np.minimum if function == "min" else np.maximum, arguments)
     return getattr(np, function)(arguments[0])
-
-
-def _is_none(value: object) -> bool:
-    if isinstance(value, float):
-        return value != value
-    return value is None or type(value).__name__ in ("NAType", "NaTType")  # pandas is not imported here
-
-
-def read_date(text: str) -> datetime.date:
-    """Return a date in ISO form; ValueError otherwise."""
-    return datetime.date.fromisoformat(text)
 
 
 def read_moment(text: str, time_zone: str | None) -> datetime.datetime:
