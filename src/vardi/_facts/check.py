@@ -25,6 +25,14 @@ PAIRS = 5e7  # pairs of truncated rows above which their comparison does too
 
 
 @dataclass(frozen=True)
+class Statement:
+    """A sentence, and how serious it is."""
+
+    level: Level
+    text: str
+
+
+@dataclass(frozen=True)
 class CheckRow:
     """The check of one sample.
 

@@ -17,10 +17,6 @@ from vardi._inputs.pool import Name
 from vardi._solve.identify import Link, Verdict
 from vardi._types import Floats
 
-MOST_CELLS = 60  # of a heat map, each way
-MOST_LINKS = 200
-KEPT_ORDER = 3  # samples up to which the user's order is kept
-
 
 @dataclass(frozen=True)
 class LinkFacts(Link):
@@ -90,18 +86,18 @@ class Overlap:
     weak: bool
 
 
-def overlap_of(fit: Fit, verdict: Verdict, trust: Trust) -> Overlap:
-    """Compute the overlap of the samples that have rows."""
+def overlap_of(fit: Fit, verdict: Verdict, trust: Trust, most_links: int = 200, kept_order: int = 3) -> Overlap:
+    """Compute the overlap of the samples that have rows; a few samples keep the user's order."""
     sizes, gram = sampled_gram(fit)
     order = np.arange(len(sizes))
-    if len(sizes) > KEPT_ORDER:
+    if len(sizes) > kept_order:
         cut = fit.solution.cut[[size > 0 for size in fit.sizes.values()]]
         order = np.argsort(cut, kind="stable")  # neighbours have similar signs of the cut
         order = order if order[0] < order[-1] else order[::-1]  # the direction is arbitrary
     names = tuple(str(verdict.names[k]) for k in order.tolist())
     reach = sparse.csr_array(verdict.reach)[order][:, order]
     bridge = fit.bridge
-    links, pairs = strongest_links(verdict, gram, MOST_LINKS)
+    links, pairs = strongest_links(verdict, gram, most_links)
     cells, group = _cells(reach, sizes[order])
     return Overlap(
         names=names,
@@ -177,10 +173,10 @@ def _in_order(side: Sequence[Name], names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in names if name in members)
 
 
-def _cells(reach: Any, sizes: Floats) -> tuple[tuple[tuple[float, ...], ...], int]:
-    """Return the share of l's rows (inner) that bias k (outer) allows; many samples share cells with neighbours."""
+def _cells(reach: Any, sizes: Floats, most: int = 60) -> tuple[tuple[tuple[float, ...], ...], int]:
+    """Return the share of l's rows (inner) that bias k (outer) allows; more than ``most`` share cells."""
     K = len(sizes)
-    group = -(-K // MOST_CELLS)
+    group = -(-K // most)
     cell = np.arange(K) // group
     members = sparse.csr_array((np.ones(K), (cell, np.arange(K))))
     own = sparse.diags_array(sizes)

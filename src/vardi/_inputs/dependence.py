@@ -198,19 +198,14 @@ def no_column(column: str, known: Sequence[str], what: str) -> MismatchError:
 
 def missing_labels(missing: int, what: str) -> MissingValuesError:
     """Return the error for rows without a label."""
-    one = {"clusters": "cluster", "strata": "stratum", "series": "time"}[what]
-    remedy = {
-        "clusters": "a row that depends on no other is a cluster of its own.",
-        "strata": "every row was drawn in one.",
-        "series": "or leave these rows out.",
-    }[what]
+    depend = "so it is unknown which rows they depend on. Fill it in:"
+    said = {
+        "clusters": f"no cluster, {depend} a row that depends on no other is a cluster of its own.",
+        "strata": f"no stratum, {depend} every row was drawn in one.",
+        "series": "no time, so their place in the series is unknown. Fill it in, or leave these rows out.",
+    }
     verb = "has" if missing == 1 else "have"
-    return MissingValuesError(
-        f"{number_of_rows(missing)} {verb} no {one}, so it is unknown which rows they depend on. Fill it in: {remedy}"
-        if what != "series"
-        else f"{number_of_rows(missing)} {verb} no time, so their place in the series is unknown. Fill it in, {remedy}",
-        columns={what: missing},
-    )
+    return MissingValuesError(f"{number_of_rows(missing)} {verb} {said[what]}", columns={what: missing})
 
 
 def numbered(labels: NDArray[Any], what: str) -> Integers:

@@ -128,7 +128,7 @@ class Pool:
             return self.frames[0] if self.frames else None
         mixed = mixed_columns(self.frames)
         try:
-            return concat([frame.without([name for name in mixed if name in frame.columns]) for frame in self.frames])
+            return concat([frame.drop(*mixed.keys() & set(frame.columns)) if mixed else frame for frame in self.frames])
         except MismatchError:
             return None
 
@@ -239,9 +239,7 @@ def as_pool(samples: Any, biases: Any, *, source: Any = None, counts: Any = None
     codes = np.repeat(np.arange(len(frames)), [len(frame) for frame in frames])
     if isinstance(counts, Mapping):
         counts = joined(counts_by_name(counts, dict(zip(named, frames, strict=True))))
-    by_name = {name: in_order(bias, frames, f"The bias of {str(name)!r}") for name, bias in by_name.items()}
-    counts = as_counts(in_order(counts, frames, "counts"), frames, len(codes))
-    return _with_rows(Pool(names, as_biases(by_name, names), frames, codes, counts, Dependence.none(len(names))))
+    return _framed_pool(names, by_name, frames, codes, counts)
 
 
 def _labelled_pool(rows: Any, biases: Any, source: Any, counts: Any) -> Pool:
@@ -257,10 +255,15 @@ def _labelled_pool(rows: Any, biases: Any, source: Any, counts: Any) -> Pool:
     if isinstance(biases, list | tuple):  # these are named by their position
         values = [str(one) if isinstance(one, int) and not isinstance(one, bool) else one for one in values]
     codes = _codes((numbers, values), by_name, column)
-    by_name = {name: in_order(bias, (frame,), f"The bias of {str(name)!r}") for name, bias in by_name.items()}
-    counts = as_counts(in_order(counts, (frame,), "counts"), (frame,), len(frame))
-    names = tuple(by_name)
-    return _with_rows(Pool(names, as_biases(by_name, names), (frame,), codes, counts, Dependence.none(len(names))))
+    return _framed_pool(tuple(by_name), by_name, (frame,), codes, counts)
+
+
+def _framed_pool(
+    names: tuple[Name, ...], by_name: Mapping[Name, Any], frames: tuple[Frame, ...], codes: Integers, counts: Any
+) -> Pool:
+    by_name = {name: in_order(bias, frames, f"The bias of {str(name)!r}") for name, bias in by_name.items()}
+    counts = as_counts(in_order(counts, frames, "counts"), frames, len(codes))
+    return _with_rows(Pool(names, as_biases(by_name, names), frames, codes, counts, Dependence.none(len(names))))
 
 
 def _with_rows(pool: Pool) -> Pool:

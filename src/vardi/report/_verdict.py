@@ -11,14 +11,14 @@ from vardi._estimate.intervals import DOUBTED, HEAVY
 from vardi._estimate.known_check import KnownCheck
 from vardi._estimate.reliability import Trust
 from vardi._facts.account import Account, SampleFacts
-from vardi._facts.check import Check, Level
+from vardi._facts.check import Check, Level, Statement
 from vardi._facts.columns import ColumnFacts
 from vardi._facts.links import Overlap
 from vardi._facts.numbers import number, rows_text, share, with_error
 from vardi._inputs.pool import Name
 from vardi._solve.identify import Verdict
 from vardi.errors._texts import count, show
-from vardi.report._content import Advice, Headline, NextRow, Point
+from vardi.report._content import Advice, Headline, NextRow
 
 ORDER: tuple[Level, ...] = ("bad", "doubt", "good", "fact")
 
@@ -32,7 +32,7 @@ def headline(found: Account) -> Headline:
         *_known(found.known_check),
         *_estimated(found.parameters),
         _comparison(found.verdict, found.trust),
-        Point(check.level, f"{check.text} {check.detail}" if check.level in ("bad", "doubt") else check.text),
+        Statement(check.level, f"{check.text} {check.detail}" if check.level in ("bad", "doubt") else check.text),
         *_changes(found.variables),
         _worth(found.rows, found.effective),
     ]
@@ -40,9 +40,9 @@ def headline(found: Account) -> Headline:
     return Headline(found.conclusion.level, found.conclusion.text, tuple(points))
 
 
-def _estimated(parameters: Mapping[Name, Mapping[str, Estimate]]) -> list[Point]:
+def _estimated(parameters: Mapping[Name, Mapping[str, Estimate]]) -> list[Statement]:
     return [
-        Point(
+        Statement(
             "fact",
             f"The bias of '{name}' has parameters, estimated with the normalisers: "
             + ", ".join(f"{parameter} {with_error(found.value, found.stderr)}" for parameter, found in own.items())
@@ -52,52 +52,54 @@ def _estimated(parameters: Mapping[Name, Mapping[str, Estimate]]) -> list[Point]
     ]
 
 
-def _worth(rows: float, effective: float) -> Point:
+def _worth(rows: float, effective: float) -> Statement:
     worth = count(round(effective))
     if rows == 1:
-        return Point("fact", "There is one row, and its weight is 1.")
+        return Statement("fact", "There is one row, and its weight is 1.")
     if effective < 0.99 * rows:
         one = "one equal one" if worth == "1" else f"{worth} equal ones"
-        return Point("fact", f"The weights are uneven: {rows_text(rows)} are worth about {one}.")
-    return Point("fact", f"The weights are nearly even: {rows_text(rows)} are worth about {worth}.")
+        return Statement("fact", f"The weights are uneven: {rows_text(rows)} are worth about {one}.")
+    return Statement("fact", f"The weights are nearly even: {rows_text(rows)} are worth about {worth}.")
 
 
-def _comparison(verdict: Verdict, trust: Trust) -> Point:
+def _comparison(verdict: Verdict, trust: Trust) -> Statement:
     if not math.isfinite(trust.bridging) or len(verdict.names) > 2:  # for more than two, the message names the cut
-        return Point("good", verdict.message)
-    return Point("good", f"{verdict.message} About {count(round(trust.bridging, 1))} rows bridge them.")
+        return Statement("good", verdict.message)
+    return Statement("good", f"{verdict.message} About {count(round(trust.bridging, 1))} rows bridge them.")
 
 
-def _doubts(trust: Trust) -> list[Point]:
+def _doubts(trust: Trust) -> list[Statement]:
     level: Level = "doubt" if trust.errors_hold else "bad"
-    return [Point(level, message) for message in trust.messages]
+    return [Statement(level, message) for message in trust.messages]
 
 
-def _left_out(samples: Sequence[SampleFacts]) -> Iterator[Point]:
+def _left_out(samples: Sequence[SampleFacts]) -> Iterator[Statement]:
     names = [sample.name for sample in samples if sample.left_out]
     if names:
         left_out = f"Left out: {show(names)}, which cannot be compared with the others."
-        yield Point("doubt", f"{left_out} The population is the one that the remaining samples reach.")
+        yield Statement("doubt", f"{left_out} The population is the one that the remaining samples reach.")
 
 
-def _known(known: KnownCheck | None) -> Iterator[Point]:
+def _known(known: KnownCheck | None) -> Iterator[Statement]:
     if known is not None:
-        yield Point("bad" if known.contradicted else "fact", f"Known values were used. {known.verdict}")
+        yield Statement("bad" if known.contradicted else "fact", f"Known values were used. {known.verdict}")
 
 
-def _changes(variables: Sequence[ColumnFacts], least: float = 0.1) -> Iterator[Point]:
+def _changes(variables: Sequence[ColumnFacts], least: float = 0.1) -> Iterator[Statement]:
     """Name the variable that moved most, if it did by this many standard deviations."""
     most = max(variables, key=lambda variable: abs(variable.shift), default=None)
     if most is None:
         return
     if abs(most.shift) < least:
-        yield Point("fact", f"No mean moves by {least:g} standard deviations or more from pool to population.")
+        yield Statement("fact", f"No mean moves by {least:g} standard deviations or more from pool to population.")
         return
     what = f"The share of {most.label}" if most.is_share else f"The mean of {most.label}"
     after = with_error(most.debiased, most.stderr, percent=most.is_share)
     before = share(most.pooled) if most.is_share else number(most.pooled)
     moves = f"a shift of {abs(most.shift):.2f} standard deviations"
-    yield Point("fact", f"{what} is {after} in the population, while the pooled rows alone give {before} ({moves}).")
+    yield Statement(
+        "fact", f"{what} is {after} in the population, while the pooled rows alone give {before} ({moves})."
+    )
 
 
 def unknowns(check: Check, *, estimated: bool, depends: str) -> tuple[str, ...]:

@@ -102,8 +102,8 @@ class Frame(ABC):
         """Return columns of values, one for each row, as a frame of the user's library that is aligned to the rows."""
 
     @abstractmethod
-    def drop(self, name: str) -> Frame:
-        """Return the frame without one column."""
+    def drop(self, *names: str) -> Frame:
+        """Return the frame without some columns."""
 
     def coded(self, name: str) -> tuple[Integers, list[Any]]:
         """Return a column as codes in order of first appearance, and the distinct values."""
@@ -126,13 +126,6 @@ class Frame(ABC):
     def categories(self, name: str) -> list[Any] | None:
         """Return the values of a categorical column in their order; None for any other column."""
         return None
-
-    def without(self, names: Sequence[str]) -> Frame:
-        """Return the frame without some columns."""
-        frame: Frame = self
-        for name in names:
-            frame = frame.drop(name)
-        return frame
 
     @abstractmethod
     def _engine(self, names: Sequence[str]) -> Engine:
@@ -267,11 +260,12 @@ class NumpyFrame(Frame):
     def table(self, values: np.ndarray, names: Sequence[str]) -> np.ndarray:
         return read_only(values)
 
-    def drop(self, name: str) -> Frame:
-        require_columns((name,), self._arrays)
+    def drop(self, *names: str) -> Frame:
+        require_columns(names, self._arrays)
         if self.native.dtype.names:
-            return NumpyFrame(self.native[[field for field in self.columns if field != name]])
-        return NumpyFrame(np.delete(np.atleast_2d(self.native.T).T, self.columns.index(name), axis=1))
+            return NumpyFrame(self.native[[field for field in self.columns if field not in names]])
+        places = [self.columns.index(name) for name in names]
+        return NumpyFrame(np.delete(np.atleast_2d(self.native.T).T, places, axis=1))
 
     def _engine(self, names: Sequence[str]) -> Engine:
         return Arrays(self._arrays)
@@ -351,20 +345,19 @@ class NarwhalsFrame(Frame):
         return rows[np.asarray(indices)].to_native()
 
     def series(self, values: np.ndarray, name: str) -> Any:
-        series = nw.new_series(name, np.asarray(values), backend=self._data.implementation).to_native()
-        if index_of(self.native) is not None:
-            series.index = self.native.index
-        return series
+        return self._aligned(nw.new_series(name, np.asarray(values), backend=self._data.implementation).to_native())
 
     def table(self, values: np.ndarray, names: Sequence[str]) -> Any:
-        frame = nw.from_numpy(values, list(names), backend=self._data.implementation).to_native()
-        if index_of(self.native) is not None:
-            frame.index = self.native.index
-        return frame
+        return self._aligned(nw.from_numpy(values, list(names), backend=self._data.implementation).to_native())
 
-    def drop(self, name: str) -> Frame:
-        require_columns((name,), self.columns)
-        return as_frame(self._data.drop(name).to_native())
+    def _aligned(self, made: Any) -> Any:
+        if index_of(self.native) is not None:
+            made.index = self.native.index
+        return made
+
+    def drop(self, *names: str) -> Frame:
+        require_columns(names, self.columns)
+        return as_frame(self._data.drop(*names).to_native())
 
     def _engine(self, names: Sequence[str]) -> Engine:
         arrays = {name: self._plain(name) for name in names}

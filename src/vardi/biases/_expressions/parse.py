@@ -66,7 +66,6 @@ def parse(text: str) -> Node:
     >>> to_text(parse("20<=age<60 and `education-num` not in [1,2]"))
     '20 <= age < 60 and `education-num` not in (1, 2)'
     """
-    _require_length(text)
     return _Reader(text).read()
 
 
@@ -80,7 +79,6 @@ def parse_bias(text: str) -> tuple[Node | None, Family | Cells | OfRows | None]:
     >>> to_text(known), str(family), family.names
     ('age > 20', 'logistic(age, log(income))', ('intercept', 'age', 'log(income)'))
     """
-    _require_length(text)
     return _Reader(text).read_bias()
 
 
@@ -112,36 +110,25 @@ _PART = re.compile(
 _SIGNS = {"==", "<=", ">=", "!=", "<", ">", "+", "-", "*", "/", "**", "(", ")", "[", "]", "{", "}", ","}
 _HINTS = {
     "=": "To compare, use ==.",
-    "&": "To join conditions, use and / or.",
-    "|": "To join conditions, use and / or.",
-    "&&": "To join conditions, use and / or.",
-    "||": "To join conditions, use and / or.",
-    "~": "To negate a condition, use not.",
-    "!": "To negate a condition, use not.",
+    **dict.fromkeys(("&", "|", "&&", "||"), "To join conditions, use and / or."),
+    **dict.fromkeys("~!", "To negate a condition, use not."),
     "^": "For a power, use **.",
     "`": "A column name in backticks is not closed.",
-    "'": "A string is not closed.",
-    '"': "A string is not closed.",
+    **dict.fromkeys("'\"", "A string is not closed."),
     ".": "Attributes cannot be read; put a column name with a dot in backticks.",
 }
 _ESCAPE = re.compile(r"\\(?:(['\"\\nrt])|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
 _LETTERS = {"n": "\n", "r": "\r", "t": "\t"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Span:
-    """Names in backticks and texts, which Python's parser sees only as underscores of the same length."""
-
-    end: int
-    value: str
-
-
 class _Reader:
     """One reading of one text: its parts, then its syntax tree, then its nodes."""
 
     def __init__(self, text: str) -> None:
+        _require_length(text)
         self.text = text
-        self.spans: dict[int, _Span] = {}
+        # names in backticks and texts, from start to end: Python's parser sees only underscores of the same length
+        self.spans: dict[tuple[int, int], str] = {}
 
     def read(self) -> Node:
         return self._whole(self._tree())
@@ -203,10 +190,10 @@ class _Reader:
             if kind == "space":
                 part = " " * len(part)
             elif kind == "name":
-                self.spans[start] = _Span(match.end(), match["name"].replace("``", "`"))
+                self.spans[match.span()] = match["name"].replace("``", "`")
                 part = "_" * len(part)
             elif kind == "string":
-                self.spans[start] = _Span(match.end(), self._unescape(part[1:-1], start + 1))
+                self.spans[match.span()] = self._unescape(part[1:-1], start + 1)
                 part = "'" + "_" * (len(part) - 2) + "'"
             elif kind == "number" and re.match(r"\w", self.text[match.end() : match.end() + 1]):
                 raise self._refusal(
@@ -274,29 +261,23 @@ class _Reader:
             raise self._refusal(
                 "None is not in the language of biases. For missing values write: column is missing.", tree
             )
-        if isinstance(tree.value, str):
-            span = self.spans.get(self._start(tree))
-            if span is None or span.end != self._end(tree):
-                raise self._refusal(
-                    "A string is written in one pair of quotes, without a prefix. Is a comma missing?", tree
-                )
-            return self._checked(span.value, tree)
-        if not isinstance(tree.value, bool | int | float):
-            raise self._refusal(f"A constant of type {type(tree.value).__name__} is not allowed. {ALLOWED}", tree)
-        return self._checked(tree.value, tree)
-
-    def _checked(self, value: bool | int | float | str, tree: ast.expr) -> Constant:
+        value = self.spans.get(self._ends(tree)) if isinstance(tree.value, str) else tree.value
+        if value is None:
+            raise self._refusal(
+                "A string is written in one pair of quotes, without a prefix. Is a comma missing?", tree
+            )
+        if not isinstance(value, bool | int | float | str):
+            raise self._refusal(f"A constant of type {type(value).__name__} is not allowed. {ALLOWED}", tree)
         try:
             return Constant(value)
         except InvalidBiasError as error:
             raise self._refusal(str(error), tree) from None
 
     def _column(self, tree: ast.Name) -> Column:
-        start, end = self._start(tree), self._end(tree)
-        span = self.spans.get(start)
-        if span is not None and span.end == end:
-            return Column(span.value)
-        name = self.text[start:end]  # as it is written, since the tree has it normalised
+        name = self.spans.get(self._ends(tree))
+        if name is not None:
+            return Column(name)
+        name = self._written(tree)  # since the tree has it normalised
         if "`" in name:
             raise self._refusal("A column name in backticks needs spaces around it.", tree)
         if name == "missing":
@@ -438,14 +419,11 @@ class _Reader:
             raise self._refusal("The cuts of steps must be numbers.", tree)
         return tuple(cut for cut in cuts if isinstance(cut, int | float))
 
-    def _start(self, tree: ast.expr) -> int:
-        return self._place(tree.col_offset)
-
-    def _end(self, tree: ast.expr) -> int:
-        return self._place(tree.end_col_offset or 0)
+    def _ends(self, tree: ast.expr) -> tuple[int, int]:
+        return self._place(tree.col_offset), self._place(tree.end_col_offset or 0)
 
     def _written(self, tree: ast.expr) -> str:
-        return self.text[self._start(tree) : self._end(tree)]
+        return self.text[slice(*self._ends(tree))]
 
     def _place(self, byte: int) -> int:
         """Return the position in the text of a byte of the source."""
@@ -458,7 +436,7 @@ class _Reader:
         return self._refusal("The expression is too long or too deeply nested. Split it up.", place)
 
     def _refusal(self, message: str, place: ast.expr | int) -> ExpressionError:
-        offset = place if isinstance(place, int) else self._start(place)
+        offset = place if isinstance(place, int) else self._place(place.col_offset)
         return ExpressionError(message, text=_printable(self.text), offset=offset)
 
 
