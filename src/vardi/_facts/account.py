@@ -25,9 +25,6 @@ from vardi.errors import WeakOverlapWarning
 from vardi.errors._texts import listed, number_of_rows
 
 MOST_GAPS = 8  # columns with gaps that are named
-MOST_ERRORS = 200  # samples up to which errors of their normalisers are computed
-MOST_COSTS = 50_000_000  # numbers in memory that these may take
-LOGS = 30.0  # size of a log normaliser above which the normaliser itself is meaningless to a reader
 
 
 @dataclass(frozen=True)
@@ -320,10 +317,16 @@ def samples_of(
     )
 
 
-def normalisers_of(fit: Fit, given: Given) -> tuple[dict[Name, Estimate], str, bool]:
-    """Return normalisers or their logs with errors, a note if there are no errors, and whether they are logs."""
-    logs = given.log or any(LOGS < abs(value) < math.inf for value in fit.log_omegas.values())
-    if len(fit.names) > MOST_ERRORS or given.costs > MOST_COSTS:
+def normalisers_of(
+    fit: Fit, given: Given, most_samples: int = 200, most_numbers: int = 50_000_000, readable: float = 30.0
+) -> tuple[dict[Name, Estimate], str, bool]:
+    """Return normalisers or their logs with errors, a note if there are no errors, and whether they are logs.
+
+    Errors are computed for up to so many samples, and numbers in memory; a log above ``readable`` stays one, since the
+    normaliser itself is meaningless to a reader.
+    """
+    logs = given.log or any(readable < abs(value) < math.inf for value in fit.log_omegas.values())
+    if len(fit.names) > most_samples or given.costs > most_numbers:
         note = (
             "Errors of the normalisers are not computed for this many rows and samples, and statements about errors "
             "cover only the means; fit.normalisers() gives them."

@@ -20,8 +20,6 @@ from vardi.errors._texts import Outcome, outcome
 Level: TypeAlias = Literal["bad", "doubt", "good", "fact"]
 
 LEVELS: dict[Outcome, Level] = {"contradicted": "bad", "doubtful": "doubt", "not contradicted": "good"}
-WORK = 1e9  # products above which the test takes longer than a reader waits
-PAIRS = 5e7  # pairs of truncated rows above which their comparison does too
 
 
 @dataclass(frozen=True)
@@ -123,12 +121,12 @@ def _columns(fit: Fit, variables: Mapping[str, Any] | None) -> Mapping[str, Any]
     return {name: name for name in numeric}
 
 
-def _feasible(fit: Fit, columns: int) -> int:
-    """Return how many columns can be compared in bounded time."""
+def _feasible(fit: Fit, columns: int, most_products: float = 1e9, most_pairs: float = 5e7) -> int:
+    """Return how many columns can be compared while a reader waits: more products, or pairs of rows, take long."""
     if any(isinstance(bias, WindowBias) for bias in fit.parts.given().biases):
-        return columns if columns * min(len(fit), MOST_ROWS) ** 2 <= PAIRS else 0
+        return columns if columns * min(len(fit), MOST_ROWS) ** 2 <= most_pairs else 0
     K = sum(rows > 0 for rows in fit.sizes.values())
-    return next((m for m in range(columns, 0, -1) if 2 * m**2 * len(fit) * K**2 <= WORK), 0)
+    return next((m for m in range(columns, 0, -1) if 2 * m**2 * len(fit) * K**2 <= most_products), 0)
 
 
 def _adjusted(ordered: Sequence[float]) -> list[float]:

@@ -18,9 +18,8 @@ from vardi.biases._values import coded
 from vardi.errors._texts import listed
 
 MOST_NUMERIC = 20
-MOST_TEXT, MOST_CATEGORIES = 4, 6  # text columns, and categories of each
+MOST_TEXT = 4
 IDENTIFIER = 30  # distinct texts from which a column names units rather than kinds of them
-MANY = 5000  # texts of a column from which on it can neither hold kinds nor the names of samples
 FIRST = 1000  # rows, one of which has a text in a column of texts
 MISSING = "(missing)"
 UNREAD = "missing or infinite values, or neither numbers nor text"
@@ -122,12 +121,15 @@ class _Texts:
             return cls.of(*coded(np.array(texts, dtype=object)))
 
     @classmethod
-    def of(cls, codes: Integers, values: Sequence[Any]) -> _Texts | None:
-        """Return them, given different values and which of these each row has; None if the first rows have no text."""
+    def of(cls, codes: Integers, values: Sequence[Any], most: int = 5000) -> _Texts | None:
+        """Return them, given different values and which of these each row has; None if the first rows have no text.
+
+        More than ``most`` texts can neither be kinds nor the names of samples.
+        """
         texts = {value for value in values if isinstance(value, str)}
         if not any(isinstance(values[code], str) for code in codes[:FIRST].tolist()):
             return None
-        if len(texts) > MANY:
+        if len(texts) > most:
             return cls((), np.empty(0, np.int64))
         kinds = sorted(texts if len(texts) == len(values) else texts | {MISSING})
         place = {kind: k for k, kind in enumerate(kinds)}
@@ -179,7 +181,7 @@ def _shares(name: str, kinds: NDArray[Any], place: NDArray[Any], counts: NDArray
     return [Column(f"{name}: {kind}", rows, category_of=name) for kind, rows in own.items()]
 
 
-def most_frequent(counts: NDArray[Any]) -> NDArray[np.intp]:
+def most_frequent(counts: NDArray[Any], most: int = 6) -> NDArray[np.intp]:
     """Return the places of the most frequent categories; of all if "others" would be a single one."""
     frequent = np.argsort(-counts, kind="stable")
-    return frequent if len(counts) <= MOST_CATEGORIES + 1 else frequent[:MOST_CATEGORIES]
+    return frequent if len(counts) <= most + 1 else frequent[:most]

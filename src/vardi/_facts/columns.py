@@ -19,9 +19,6 @@ from vardi._types import Floats
 from vardi.errors import MismatchError
 from vardi.errors._texts import listed
 
-EXTREME = 300  # exponent of two above which squares may overflow
-CONSTANT = 1e-12  # spread of a column relative to its values up to which it is only rounding
-
 
 @dataclass(frozen=True, eq=False)
 class Column:
@@ -211,7 +208,7 @@ class ColumnSums:
     ) -> list[ColumnFacts]:
         """Return the facts about columns, undoing their division by powers of two with these ``exponents``."""
         facts, n, sampled = [], sum(sizes.values()), np.array(list(sizes.values())) > 0
-        spread = np.where(np.sqrt(self.variance) > CONSTANT * self.size, np.sqrt(self.variance), 0.0)
+        spread = np.where(np.sqrt(self.variance) > 1e-12 * self.size, np.sqrt(self.variance), 0.0)  # or rounding
         for j, (column, estimate) in enumerate(zip(columns, self.debiased, strict=True)):
             moves = spread[j] > 0 and not isinstance(estimate.law, Declared)
             V = float(self.rests_on.stderr[j]) ** 2 if moves else 0.0
@@ -287,10 +284,10 @@ def describe(
     return tuple(facts)
 
 
-def _exponent(values: Floats) -> int:
-    """Return the power of two to divide values by, so that no square overflows or underflows."""
+def _exponent(values: Floats, extreme: int = 300) -> int:
+    """Return the power of two to divide values by, so that no square overflows or underflows; 0 if none would."""
     exponent = int(np.frexp(max(-float(values.min()), float(values.max())))[1])
-    return exponent if abs(exponent) > EXTREME else 0
+    return exponent if abs(exponent) > extreme else 0
 
 
 def _sums(influence: Tangent, f: Floats, laws: Any, slopes: Callable[[Influence], Floats] | None) -> ColumnSums:

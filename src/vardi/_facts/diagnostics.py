@@ -25,7 +25,6 @@ from vardi._types import Floats
 from vardi.errors import WeakOverlapWarning
 from vardi.errors._texts import SHOWN, WIDTH, cut, more
 
-MIN_SPARSE_SAMPLES = 3000  # samples above which their overlap is a sparse array
 SAMPLES = ("sample", "rows", "of pool", "of weight", "effective", "largest")
 COLUMNS = ("mean of", "pool", "population", "error", "shift", "worth", "next")
 COLUMNS_MEAN = "shift in standard deviations, worth in rows without bias, next to collect"
@@ -198,11 +197,12 @@ def diagnose(fit: Fit, columns: Sequence[str]) -> Diagnostics:
     )
 
 
-def _overlap(sizes: Floats, gram: Any) -> Any:
+def _overlap(sizes: Floats, gram: Any, most_dense: int = 3000) -> Any:
+    """Return the overlap of samples, as a sparse array if these are more than ``most_dense``."""
     if gram is None:
         return np.empty((0, 0))
     if not isinstance(gram, np.ndarray):
-        gram = gram.toarray() if len(sizes) <= MIN_SPARSE_SAMPLES else gram
+        gram = gram.toarray() if len(sizes) <= most_dense else gram
     return gram / sizes[:, None] if isinstance(gram, np.ndarray) else sparse.diags_array(1.0 / sizes) @ gram
 
 

@@ -21,9 +21,6 @@ from vardi.errors._warn import warn
 if TYPE_CHECKING:
     from vardi._inputs.pool import Name, Pool
 
-JUMP = 1.5  # times the usual step between rows of a series, above which a step is a gap
-FEW = 30  # clusters of a sample below which their spread is known only roughly
-
 
 @dataclass(frozen=True, eq=False)
 class Dependence:
@@ -287,14 +284,16 @@ def tied_times(ties: int, name: Name, time: float) -> MismatchError:
     )
 
 
-def _warn_of_gaps(pool: Pool, times: Floats, step: Floats, same: NDArray[np.bool_], source: Integers) -> None:
-    """Warn of gaps in a series: rows on both sides are treated as neighbours."""
+def _warn_of_gaps(
+    pool: Pool, times: Floats, step: Floats, same: NDArray[np.bool_], source: Integers, jump: float = 1.5
+) -> None:
+    """Warn of gaps in a series, a multiple of the usual step: rows on both sides are treated as neighbours."""
     for k in np.unique(source).tolist():
         own = np.flatnonzero(same & (source[1:] == k))
         if len(own) < 2:
             continue
         usual = float(np.median(step[own]))
-        gaps = own[step[own] > JUMP * usual]
+        gaps = own[step[own] > jump * usual]
         if len(gaps):
             before, after = times[gaps[0]], times[gaps[0] + 1]
             said = "one gap" if len(gaps) == 1 else f"{len(gaps):,} gaps, the first"
@@ -334,11 +333,13 @@ def remaining_of(names: Sequence[Name], sizes: Floats, population: Any) -> Float
     return remaining
 
 
-def warn_of_few_clusters(names: Sequence[Name], clusters: Integers, sizes: Floats, column: str) -> None:
+def warn_of_few_clusters(
+    names: Sequence[Name], clusters: Integers, sizes: Floats, column: str, enough: int = 30
+) -> None:
     """Warn of samples with few clusters, or with a single one."""
     by = f" of {column!r}" if column else ""
     alone = [name for name, found, size in zip(names, clusters, sizes, strict=True) if found == 1 and size >= 2]
-    few = {name: int(found) for name, found in zip(names, clusters, strict=True) if 1 < found < FEW}
+    few = {name: int(found) for name, found in zip(names, clusters, strict=True) if 1 < found < enough}
     if alone:
         warn(
             VardiWarning(
@@ -351,7 +352,7 @@ def warn_of_few_clusters(names: Sequence[Name], clusters: Integers, sizes: Float
         name, found = min(few.items(), key=lambda item: item[1])
         warn(
             VardiWarning(
-                f"{str(name)!r} has {found} clusters{by}, and fewer than {FEW} show only roughly how much they vary. "
-                "Intervals use Student's t with as many degrees of freedom; more clusters would help, not more rows."
+                f"{str(name)!r} has {found} clusters{by}, and fewer than {enough} show only roughly how much they vary."
+                " Intervals use Student's t with as many degrees of freedom; more clusters would help, not more rows."
             )
         )

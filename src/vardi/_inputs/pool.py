@@ -25,7 +25,6 @@ from vardi.errors import _refusals as refusals
 from vardi.errors._texts import LISTED, show
 
 Name = Hashable
-NEAREST = 300  # samples up to which all pairs are compared to find the nearest
 
 
 @dataclass(frozen=True)
@@ -162,7 +161,7 @@ class Pool:
             return ""
         position = {name: k for k, name in enumerate(self.names)}
         group_of = {position[name]: number for number, group in enumerate(groups) for name in group}
-        if len(group_of) > NEAREST:
+        if len(group_of) > 300:  # which have too many pairs to compare
             return ""
         members = {k: np.flatnonzero(self.source == k) for k in group_of}
         low = {k: np.array([values[rows].min() for values in columns.values()]) for k, rows in members.items()}

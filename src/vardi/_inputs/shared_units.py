@@ -16,10 +16,7 @@ from vardi._types import Integers
 from vardi.errors import SharedUnitsWarning, number_of_rows
 from vardi.errors._warn import warn
 
-LOOKED_AT = 4_000  # rows by which columns are judged
 COMPARED = 10_000  # rows that are compared at least, if there are very many
-TIMES = 10  # equal rows between two samples for each within them, above which it is not chance (which gives 1 or less)
-MOST_BY_CHANCE = 2 / 3  # share of a sample's rows, without ids, that independent samples of one short list may share
 MOST_SAMPLES = 100  # up to which every pair is compared
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio, which spreads neighbours far apart
 
@@ -58,19 +55,20 @@ def _same_object(samples: Any) -> tuple[Name, Name, int] | None:
     return None
 
 
-def _equal_rows(pool: Pool) -> tuple[Name, Name, int] | None:
-    rows = np.arange(0, len(pool), max(len(pool) // LOOKED_AT, 1))
+def _equal_rows(pool: Pool, looked_at: int = 4_000) -> tuple[Name, Name, int] | None:
+    """Return the samples that share most units; columns are judged by at least so many rows."""
+    rows = np.arange(0, len(pool), max(len(pool) // looked_at, 1))
     if not pool.frames or any(issparse(frame.native) for frame in pool.frames):  # these hold only what biases read
         return None
     if not 1 < len(np.unique(pool.source[rows])) <= MOST_SAMPLES:
         return None
-    looked_at = _columns(pool, rows)
-    ids, continuous, properties = _kinds(looked_at, pool.source[rows], pool.source)
+    found_in = _columns(pool, rows)
+    ids, continuous, properties = _kinds(found_in, pool.source[rows], pool.source)
     if not ids and not continuous:
         return None
-    share = 0.0 if ids else MOST_BY_CHANCE
+    share = 0.0 if ids else 2 / 3  # of a sample's rows, which independent samples of one short list may share
     if len(rows) == len(pool):
-        found = _most_shared(pool, rows, {name: looked_at[name] for name in properties}, share)
+        found = _most_shared(pool, rows, {name: found_in[name] for name in properties}, share)
     else:
         rows = _some(pool, (*ids, *continuous)[0])
         found = _most_shared(pool, rows, _columns(pool, rows, properties), share)
@@ -151,7 +149,8 @@ def _most_shared(
     first, second = divmod(int(pairs[counts.argmax()]), K)
     count, sizes = int(counts.max()), np.bincount(source, minlength=K)
     repeated = np.bincount(source[1:][same_row & ~other], minlength=K)[[first, second]].sum()
-    is_chance = count <= TIMES * (1 + repeated) or count <= share * sizes[[first, second]].min()
+    # equal rows between two samples for each within them: chance gives one or less
+    is_chance = count <= 10 * (1 + repeated) or count <= share * sizes[[first, second]].min()
     return None if is_chance else (first, second, count)
 
 
