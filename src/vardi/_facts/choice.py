@@ -136,7 +136,7 @@ class _Texts:
         own = [place[value if isinstance(value, str) else MISSING] for value in values]
         return cls(tuple(kinds), np.array(own, np.int64)[codes])
 
-    def among(self, rows: KeptRows) -> tuple[NDArray[Any], Integers, Integers]:
+    def among(self, rows: KeptRows) -> tuple[np.ndarray, Integers, Integers]:
         """Return the texts that occur in some rows, which of them each row has, and how many rows have each."""
         codes = rows.of(self.codes)
         counts = np.bincount(codes, minlength=len(self.kinds))
@@ -173,7 +173,7 @@ def _are_labels(pool: Pool, texts: _Texts) -> bool:
     return bool((codes[pool.source] == texts.codes).all())
 
 
-def _shares(name: str, kinds: NDArray[Any], place: NDArray[Any], counts: NDArray[Any]) -> list[Column]:
+def _shares(name: str, kinds: np.ndarray, place: np.ndarray, counts: np.ndarray) -> list[Column]:
     shown = most_frequent(counts)
     own = {str(kinds[k]): place == k for k in shown.tolist()}
     if len(kinds) > len(shown):
@@ -181,7 +181,7 @@ def _shares(name: str, kinds: NDArray[Any], place: NDArray[Any], counts: NDArray
     return [Column(f"{name}: {kind}", rows, category_of=name) for kind, rows in own.items()]
 
 
-def most_frequent(counts: NDArray[Any], most: int = 6) -> NDArray[np.intp]:
+def most_frequent(counts: np.ndarray, most: int = 6) -> NDArray[np.intp]:
     """Return the places of the most frequent categories; of all if "others" would be a single one."""
     frequent = np.argsort(-counts, kind="stable")
     return frequent if len(counts) <= most + 1 else frequent[:most]

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vardi._inputs.pool import Pool
 from vardi._types import Integers
@@ -51,7 +50,7 @@ def fingerprint(pool: Pool, columns: Sequence[str]) -> Fingerprint:
     return Fingerprint(found.hexdigest(), hashed)
 
 
-def _bytes(array: NDArray[Any]) -> memoryview | bytes:
+def _bytes(array: np.ndarray) -> memoryview | bytes:
     if array.dtype.kind in "biuf":
         return _numbers(array, "<f8")
     if array.dtype.kind in "mM" and np.datetime_data(array.dtype)[0] != "D":
@@ -66,7 +65,7 @@ def _coded_bytes(codes: Integers, values: Sequence[Any]) -> Iterator[bytes]:
         yield b"".join(map(texts.__getitem__, codes[low : low + ROWS].tolist()))
 
 
-def _numbers(array: NDArray[Any], dtype: str) -> memoryview:
+def _numbers(array: np.ndarray, dtype: str) -> memoryview:
     return np.ascontiguousarray(array, dtype).data
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,7 +93,7 @@ def in_words(named: Mapping[str, str], clusters: int | None, strata: int | None)
     return "; ".join(said)
 
 
-def as_dependence(pool: Pool, clusters: Any, series: Any, strata: Any, population: Any) -> Dependence:
+def as_dependence(pool: Pool, clusters: object, series: object, strata: object, population: object) -> Dependence:
     """Return how rows in memory depend on one another; raise if it is declared wrongly."""
     series = None if series is False else series
     given = {"clusters": clusters, "series": series, "strata": strata, "population": population}
@@ -139,7 +139,7 @@ def refuse_together(named: Mapping[str, str], *, counted: bool) -> None:
         )
 
 
-def labels_of(pool: Pool, given: Any, what: str) -> NDArray[Any]:
+def labels_of(pool: Pool, given: object, what: str) -> np.ndarray:
     """Return a label for each row of the pool, from a column, an array, or either of these by sample."""
     if isinstance(given, Mapping):
         return np.concatenate([*_by_sample(pool, given, what)])
@@ -156,7 +156,7 @@ def labels_of(pool: Pool, given: Any, what: str) -> NDArray[Any]:
     return labels
 
 
-def _by_sample(pool: Pool, given: Mapping[Name, Any], what: str) -> list[NDArray[Any]]:
+def _by_sample(pool: Pool, given: Mapping[Name, object], what: str) -> list[np.ndarray]:
     """Return the labels of each sample, if samples are one after the other."""
     sizes = np.bincount(pool.source, minlength=len(pool.names))
     names = [name for name, size in zip(pool.names, sizes, strict=True) if size]
@@ -205,7 +205,7 @@ def missing_labels(missing: int, what: str) -> MissingValuesError:
     return MissingValuesError(f"{number_of_rows(missing)} {verb} {said[what]}", columns={what: missing})
 
 
-def numbered(labels: NDArray[Any], what: str) -> Integers:
+def numbered(labels: np.ndarray, what: str) -> Integers:
     """Return labels as numbers; raise if some are missing."""
     if labels.dtype.kind != "O":
         if missing := int(np.count_nonzero(labels != labels)):
@@ -220,12 +220,12 @@ def numbered(labels: NDArray[Any], what: str) -> Integers:
     return codes
 
 
-def _numbers_of(labels: NDArray[Any]) -> Integers:
+def _numbers_of(labels: np.ndarray) -> Integers:
     """Return whole numbers as they are, as engines do too, and other labels numbered."""
     return labels.astype(np.int64) if labels.dtype.kind in "iu" else numbered(labels, "clusters")
 
 
-def _within_strata(clusters: Integers, cells: Integers, labels: NDArray[Any]) -> Integers:
+def _within_strata(clusters: Integers, cells: Integers, labels: np.ndarray) -> Integers:
     """Return the clusters; raise if one lies in several strata."""
     _, first, place = np.unique(clusters, return_index=True, return_inverse=True)
     astray = np.flatnonzero(cells[first][place] != cells)
@@ -238,7 +238,7 @@ def _within_strata(clusters: Integers, cells: Integers, labels: NDArray[Any]) ->
     return clusters
 
 
-def _order(pool: Pool, series: Any) -> Integers:
+def _order(pool: Pool, series: object) -> Integers:
     """Return the place in time of each row within its sample."""
     if series is True:
         return np.arange(len(pool))
@@ -256,7 +256,7 @@ def _order(pool: Pool, series: Any) -> Integers:
     return place
 
 
-def times_of(labels: NDArray[Any]) -> Floats:
+def times_of(labels: np.ndarray) -> Floats:
     """Return times as numbers."""
     if labels.dtype.kind in "mM":
         missing = int(np.count_nonzero(np.isnat(labels)))
@@ -307,7 +307,7 @@ def _warn_of_gaps(
             return
 
 
-def remaining_of(names: Sequence[Name], sizes: Floats, population: Any) -> Floats:
+def remaining_of(names: Sequence[Name], sizes: Floats, population: object) -> Floats:
     """Return the share of its population that each sample leaves unseen; raise if a population is too small."""
     remaining = np.ones(len(names))
     if population is None:

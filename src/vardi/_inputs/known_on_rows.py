@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import scipy
@@ -26,8 +26,11 @@ from vardi.errors._texts import show
 
 ROUNDING = 1e-9  # what is smaller, relative to its function or to the range of that, is only rounding
 
+Omega: TypeAlias = "list[np.ndarray] | np.ndarray | sparse.sparray"
+"""The values of all biases on all rows."""
 
-def values_on(known: Known, pool: Pool, omega: Any, *, log: bool) -> Floats:
+
+def values_on(known: Known, pool: Pool, omega: Omega, *, log: bool) -> Floats:
     """Return h of every row of a pool, of shape (n, m); raise if a function has no value on some row.
 
     Parameters
@@ -183,8 +186,7 @@ def _split(seen: _Seen) -> tuple[NDArray[np.int64], Floats]:
     constant = np.eye(m)[:, np.setdiff1d(np.arange(m), places)]
     if not len(places):
         return places, constant
-    factored: Any = scipy.linalg.qr(seen.triangle[:, places] / lengths[places], mode="r", pivoting=True)
-    R, order = factored
+    R, order = scipy.linalg.qr(seen.triangle[:, places] / lengths[places], mode="r", pivoting=True)
     rank = int((np.abs(np.diag(R)) > ROUNDING).sum())
     kept, dropped = places[order[:rank]], places[order[rank:]]
     coefficients = scipy.linalg.solve_triangular(R[:rank, :rank], R[:rank, rank:])
@@ -362,7 +364,7 @@ def _require_finite(known: Known, H: Floats) -> None:
         )
 
 
-def _column(omega: Any, k: int, *, log: bool) -> NDArray[Any]:
+def _column(omega: Omega, k: int, *, log: bool) -> np.ndarray:
     if isinstance(omega, list):
         return np.asarray(omega[k])
     if not sparse.issparse(omega):

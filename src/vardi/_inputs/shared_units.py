@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations, pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +26,7 @@ REMEDY = (
 )
 
 
-def warn_of_shared_units(samples: Any, pool: Pool) -> None:
+def warn_of_shared_units(samples: object, pool: Pool) -> None:
     """Warn of samples that are the same object, and of rows that are equal in all columns if that is not chance.
 
     Rows of conditions and small numbers are equal by chance. If rows are drawn independently, whatever the biases,
@@ -46,7 +45,7 @@ def warn_of(first: Name, second: Name, count: int, fact: str) -> None:
     warn(SharedUnitsWarning(f"{fact} {REMEDY}", samples=(str(first), str(second)), count=count))
 
 
-def _same_object(samples: Any) -> tuple[Name, Name, int] | None:
+def _same_object(samples: object) -> tuple[Name, Name, int] | None:
     samples = dict(enumerate(samples)) if isinstance(samples, list | tuple) else samples
     named = samples.items() if isinstance(samples, Mapping) else ()
     for (first, rows), (second, others) in combinations(list(named)[:MOST_SAMPLES], 2):
@@ -78,7 +77,7 @@ def _equal_rows(pool: Pool, looked_at: int = 4_000) -> tuple[Name, Name, int] | 
     return None if found is None else (pool.names[found[0]], pool.names[found[1]], found[2])
 
 
-def _columns(pool: Pool, rows: Integers, names: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
+def _columns(pool: Pool, rows: Integers, names: Sequence[str] | None = None) -> dict[str, np.ndarray]:
     """Return the columns that all samples have, with one type, on some rows of the pool in increasing order."""
     starts = np.cumsum([0, *(len(frame) for frame in pool.frames)])
     within = [rows[(rows >= start) & (rows < end)] - start for start, end in pairwise(starts)]
@@ -91,7 +90,7 @@ def _columns(pool: Pool, rows: Integers, names: Sequence[str] | None = None) -> 
 
 
 def _kinds(
-    columns: Mapping[str, NDArray[Any]], source: Integers, every: Integers
+    columns: Mapping[str, np.ndarray], source: Integers, every: Integers
 ) -> tuple[list[str], list[str], list[str]]:
     """Return the columns that identify units, those with fractions, and those that vary within some sample."""
     ids, continuous, properties = [], [], []
@@ -111,7 +110,7 @@ def _kinds(
     return sorted(ids, key=lambda name: columns[name].dtype.kind not in "iuf"), continuous, properties
 
 
-def _is_numbering(values: NDArray[Any], sizes: Integers) -> bool:
+def _is_numbering(values: np.ndarray, sizes: Integers) -> bool:
     """Return whether whole numbers, or digits in texts, may number the rows of each sample, so that any two agree."""
     try:
         return bool(np.abs(values.astype(np.float64)).max(initial=0) <= sizes.max())
@@ -132,7 +131,7 @@ def _some(pool: Pool, key: str) -> Integers:
 
 
 def _most_shared(
-    pool: Pool, rows: Integers, columns: Mapping[str, NDArray[Any]], share: float
+    pool: Pool, rows: Integers, columns: Mapping[str, np.ndarray], share: float
 ) -> tuple[int, int, int] | None:
     """Return the two samples that share most of some rows, given their columns, with their number, if not by chance."""
     source, hashes = pool.source[rows], np.zeros(len(rows), np.uint64)
@@ -154,7 +153,7 @@ def _most_shared(
     return None if is_chance else (first, second, count)
 
 
-def _codes(values: NDArray[Any]) -> NDArray[np.uint64]:
+def _codes(values: np.ndarray) -> NDArray[np.uint64]:
     """Return a hash of each value, the same for equal values."""
     if values.dtype.kind in "fiub":
         bits = np.ascontiguousarray(values, np.float64).view(np.uint64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,8 @@ from vardi.biases._kinds import Bias, ParametricBias, ProductBias
 from vardi.biases._values import as_numbers, is_missing
 from vardi.errors import InvalidBiasError, MissingValuesError
 
-Read = Callable[[str], NDArray[Any]]
+Model = TypeVar("Model")
+Read = Callable[[str], np.ndarray]
 """A column of some rows, by its name."""
 
 LEAST_ROWS = 2  # in each fold
@@ -24,8 +25,11 @@ STEPS = 255  # most values of a numeric column that trees see
 
 
 def cross_fitted(
-    fit: Callable[[NDArray[np.bool_]], Any], by: Callable[[Sequence[Any], Floats], Floats], X: Floats, folds: Integers
-) -> tuple[tuple[Any, ...], Floats]:
+    fit: Callable[[NDArray[np.bool_]], Model],
+    by: Callable[[Sequence[Model], Floats], Floats],
+    X: Floats,
+    folds: Integers,
+) -> tuple[tuple[Model, ...], Floats]:
     """Return a model for each fold, and the value of each row by models that have not seen it.
 
     Parameters
@@ -119,7 +123,7 @@ class Encoding:
         return np.column_stack(parts)
 
 
-def _edges(x: NDArray[Any]) -> Floats:
+def _edges(x: np.ndarray) -> Floats:
     """Return where numbers are cut into 255 steps with equally many distinct values; empty if they have fewer."""
     x = np.unique(x[np.isfinite(x)].astype(np.float64))
     if len(x) <= STEPS:
@@ -133,7 +137,7 @@ def _stepwise(x: Floats, edges: Floats) -> Floats:
     return np.asarray(middles[np.searchsorted(edges, x, side="right")])
 
 
-def _missing(column: NDArray[Any]) -> int:
+def _missing(column: np.ndarray) -> int:
     if column.dtype.kind == "f":
         return int(np.isnan(column).sum())
     return sum(map(is_missing, column.tolist())) if column.dtype.kind in "OM" else 0

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from vardi.biases._constants import constant
 from vardi.biases._expressions.cells import Cells
@@ -113,7 +114,7 @@ def number(value: float | np.number | np.bool) -> ExpressionBias:
 class FunctionBias(Bias):
     """A bias that is a function of the rows, called with what the user gave as rows."""
 
-    function: Callable[[Any], Any]
+    function: Callable[[Any], object]
 
     def __str__(self) -> str:
         return f"<function {getattr(self.function, '__name__', type(self.function).__name__)}>"
@@ -205,10 +206,10 @@ class FunctionFamily:
         A function of (rows, theta) that returns the derivatives of omega, of shape (n, p).
     """
 
-    function: Callable[[Any, np.ndarray], Any]
+    function: Callable[[Any, np.ndarray], ArrayLike]
     start: tuple[tuple[float, ...], ...]
     names: tuple[str, ...]
-    gradient: Callable[[Any, np.ndarray], Any] | None = None
+    gradient: Callable[[Any, np.ndarray], ArrayLike] | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -225,7 +226,7 @@ class FunctionFamily:
         )
 
 
-def _at(function: Callable[[Any, np.ndarray], Any], theta: np.ndarray, rows: Any) -> Any:
+def _at(function: Callable[[Any, np.ndarray], ArrayLike], theta: np.ndarray, rows: object) -> ArrayLike:
     return function(rows, theta.copy())
 
 
@@ -281,7 +282,7 @@ class ParametricBias(Bias):
             return _product(self.known, self.family.at(np.array(values)))
         return _product(self.known, ExpressionBias(self.family.node(values)))
 
-    def _given(self, theta: Any) -> list[Any]:
+    def _given(self, theta: Mapping[Any, float] | Iterable[float]) -> list[float]:
         if not isinstance(theta, Mapping):
             values = list(theta)
             if len(values) == len(self.names):

@@ -181,7 +181,7 @@ def class_shift(column: str, factors: Mapping[Any, float], population: Mapping[A
     return ExpressionBias(total(terms))
 
 
-def _by_class(numbers: Any, what: str) -> dict[Any, float]:
+def _by_class(numbers: Mapping[Any, float], what: str) -> dict[Scalar, float]:
     """Return a mapping (also a pandas Series) as a dictionary whose values are finite and not negative."""
     if not hasattr(numbers, "keys") or not len(numbers):
         raise InvalidBiasError(f"{what} maps each class to a number, but got {numbers!r}.", sample="")
@@ -194,7 +194,7 @@ def _by_class(numbers: Any, what: str) -> dict[Any, float]:
     return found
 
 
-def _ratios(shares: dict[Any, float], population: dict[Any, float]) -> dict[Any, float]:
+def _ratios(shares: Mapping[Scalar, float], population: Mapping[Scalar, float]) -> dict[Scalar, float]:
     if set(shares) != set(population):
         stranger = next(iter(set(shares) - set(population)), "")
         raise MismatchError(

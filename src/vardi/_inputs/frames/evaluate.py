@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from vardi.biases._expressions.compile import Compiled, NarwhalsTarget, NumpyTar
 from vardi.biases._expressions.nodes import Column, to_text
 from vardi.errors import InvalidBiasError, MissingValuesError
 from vardi.errors._refusals import unknown_bias
+
+Eager: TypeAlias = "nw.DataFrame[Any]"
+"""An eager frame of any library."""
 
 
 class Engine(Target, Protocol):
@@ -42,7 +45,7 @@ class Arrays(NumpyTarget):
 class EagerFrame(NarwhalsTarget):
     """An eager frame of any library."""
 
-    def __init__(self, data: nw.DataFrame[Any]) -> None:
+    def __init__(self, data: Eager) -> None:
         super().__init__(data.schema)
         self._data = data
 

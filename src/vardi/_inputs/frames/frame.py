@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 import vardi._narwhals as nw
-from vardi._inputs.frames.evaluate import Arrays, EagerFrame, Engine, evaluate
-from vardi._inputs.frames.library_expressions import as_narwhals, evaluate_expression
+from vardi._inputs.frames.evaluate import Arrays, Eager, EagerFrame, Engine, evaluate
+from vardi._inputs.frames.library_expressions import Series, as_narwhals, evaluate_expression
 from vardi._inputs.frames.names import require_read_as_names
 from vardi._types import Integers
 from vardi.biases import Bias, ExpressionBias, FrameExpressionBias, FunctionBias, ProductBias, ValuesBias
@@ -26,7 +27,7 @@ MAX_NUMPY_ROWS = 10_000
 ACCEPTED = "a NumPy array, or a frame of pandas, Polars, PyArrow or another library that narwhals supports"
 
 
-def as_frame(rows: Any) -> Frame:
+def as_frame(rows: object) -> Frame:
     """Return rows behind one interface.
 
     Parameters
@@ -54,7 +55,7 @@ def as_frame(rows: Any) -> Frame:
     except TypeError:
         data = None
     except nw.exceptions.DuplicateError:
-        raise _same_name(list(getattr(rows, "column_names", rows.columns))) from None
+        raise _same_name(list(getattr(rows, "column_names", getattr(rows, "columns", ())))) from None
     if isinstance(data, nw.DataFrame | nw.Series):
         return NarwhalsFrame(rows, data)
     if isinstance(data, nw.LazyFrame):
@@ -90,7 +91,7 @@ class Frame(ABC):
         """Return one column as an array."""
 
     @abstractmethod
-    def take(self, indices: Any) -> Any:
+    def take(self, indices: ArrayLike) -> Any:
         """Return the rows at some positions, in the library and the form that the user gave."""
 
     @abstractmethod
@@ -105,7 +106,7 @@ class Frame(ABC):
     def drop(self, *names: str) -> Frame:
         """Return the frame without some columns."""
 
-    def coded(self, name: str) -> tuple[Integers, list[Any]]:
+    def coded(self, name: str) -> tuple[Integers, list[Hashable]]:
         """Return a column as codes in order of first appearance, and the distinct values."""
         return coded(self.column(name))
 
@@ -118,12 +119,12 @@ class Frame(ABC):
         values: np.ndarray = self.column(name)[rows]
         return values
 
-    def distinct(self, name: str) -> list[Any]:
+    def distinct(self, name: str) -> list[Hashable]:
         """Return the distinct values of a column."""
         values = self.column(name)
         return list(dict.fromkeys(values.tolist()))
 
-    def categories(self, name: str) -> list[Any] | None:
+    def categories(self, name: str) -> list[Hashable] | None:
         """Return the values of a categorical column in their order; None for any other column."""
         return None
 
@@ -132,7 +133,7 @@ class Frame(ABC):
         """Return an engine that computes expressions of some columns."""
 
     @abstractmethod
-    def _eager(self, library: str) -> nw.DataFrame[Any]:
+    def _eager(self, library: str) -> Eager:
         """Return the rows as a frame on which expressions of a library can be computed."""
 
     def evaluate(self, biases: Sequence[Bias], sample: str | None = None, called: str = "bias") -> list[np.ndarray]:
@@ -250,7 +251,7 @@ class NumpyFrame(Frame):
         require_columns((name,), self._arrays)
         return self._arrays[name]
 
-    def take(self, indices: Any) -> np.ndarray:
+    def take(self, indices: ArrayLike) -> np.ndarray:
         rows: np.ndarray = self.native[np.asarray(indices)]
         return rows
 
@@ -270,14 +271,14 @@ class NumpyFrame(Frame):
     def _engine(self, names: Sequence[str]) -> Engine:
         return Arrays(self._arrays)
 
-    def _eager(self, library: str) -> nw.DataFrame[Any]:
+    def _eager(self, library: str) -> Eager:
         return as_narwhals(self._arrays, library)
 
 
 class NarwhalsFrame(Frame):
     """Rows of an eager frame, or of one series."""
 
-    def __init__(self, native: Any, data: nw.DataFrame[Any] | nw.Series[Any]) -> None:
+    def __init__(self, native: Any, data: Eager | Series) -> None:
         self.native = native
         self._is_series = isinstance(data, nw.Series)
         if isinstance(data, nw.Series):
@@ -306,7 +307,7 @@ class NarwhalsFrame(Frame):
         values[:] = column.to_list()
         return values
 
-    def coded(self, name: str) -> tuple[Integers, list[Any]]:
+    def coded(self, name: str) -> tuple[Integers, list[Hashable]]:
         require_columns((name,), self.columns)
         column = self._data.get_column(name)
         if column.dtype != nw.String:
@@ -328,11 +329,11 @@ class NarwhalsFrame(Frame):
             return super().values_at(name, rows)
         return self._data.get_column(name)[rows].to_numpy()
 
-    def distinct(self, name: str) -> list[Any]:
+    def distinct(self, name: str) -> list[Hashable]:
         require_columns((name,), self.columns)
         return self._data.get_column(name).unique().to_list()
 
-    def categories(self, name: str) -> list[Any] | None:
+    def categories(self, name: str) -> list[Hashable] | None:
         dtype = self._schema[name]
         if isinstance(dtype, nw.Enum):
             return list(dtype.categories)
@@ -340,8 +341,8 @@ class NarwhalsFrame(Frame):
             return list(self._data.get_column(name).to_native().cat.categories)
         return None
 
-    def take(self, indices: Any) -> Any:
-        rows: Any = nw.from_native(self.native, allow_series=True)
+    def take(self, indices: ArrayLike) -> Any:
+        rows = nw.from_native(self.native, allow_series=True)
         return rows[np.asarray(indices)].to_native()
 
     def series(self, values: np.ndarray, name: str) -> Any:
@@ -364,7 +365,7 @@ class NarwhalsFrame(Frame):
         plain = {name: array for name, array in arrays.items() if array is not None}
         return Arrays(plain) if len(plain) == len(arrays) else EagerFrame(self._data)
 
-    def _eager(self, library: str) -> nw.DataFrame[Any]:
+    def _eager(self, library: str) -> Eager:
         return self._data
 
     def _plain(self, name: str) -> np.ndarray | None:
@@ -380,14 +381,14 @@ class NarwhalsFrame(Frame):
         return None
 
 
-def _in_64_bits(column: nw.Series[Any]) -> nw.Series[Any]:
+def _in_64_bits(column: Series) -> Series:
     """Return 128-bit integers, which NumPy lacks, as floats; any other column as it is."""
     return column.cast(nw.Float64) if column.dtype in (nw.Int128, nw.UInt128) else column
 
 
-def _with_text_names(data: nw.DataFrame[Any]) -> nw.DataFrame[Any]:
+def _with_text_names(data: Eager) -> Eager:
     """Return the frame with texts as column names; pandas allows numbers too."""
-    names: list[Any] = data.columns
+    names: Sequence[object] = data.columns
     if all(isinstance(name, str) for name in names):
         return data
     texts = [str(name) for name in names]
@@ -396,7 +397,7 @@ def _with_text_names(data: nw.DataFrame[Any]) -> nw.DataFrame[Any]:
     return nw.from_native(data.to_native().set_axis(texts, axis=1), eager_only=True)
 
 
-def _same_name(names: Sequence[Any]) -> MismatchError:
+def _same_name(names: Sequence[object]) -> MismatchError:
     texts = [str(name) for name in names]
     twice = sorted({name for name in texts if texts.count(name) > 1})
     return MismatchError(
@@ -404,13 +405,13 @@ def _same_name(names: Sequence[Any]) -> MismatchError:
     )
 
 
-def _is_reordered(series: Any, rows: Any) -> bool:
+def _is_reordered(series: object, rows: object) -> bool:
     """Return whether a function of the rows returned a series whose index is that of other rows."""
     index, own = index_of(series), index_of(rows)
     return index is not None and own is not None and belongs_elsewhere(index, own)
 
 
-def any_lazy(samples: Any) -> bool:
+def any_lazy(samples: object) -> bool:
     """Return whether any of the samples is a lazy frame of an engine."""
     if isinstance(samples, Mapping):
         samples = list(samples.values())
@@ -418,7 +419,7 @@ def any_lazy(samples: Any) -> bool:
     return any(_is_lazy(one) for one in rows)
 
 
-def _is_lazy(rows: Any) -> bool:
+def _is_lazy(rows: object) -> bool:
     if isinstance(rows, np.ndarray):
         return False
     try:

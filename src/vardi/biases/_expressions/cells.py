@@ -12,7 +12,7 @@ cells((region, sex))    of each pair of them but the most frequent one
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -102,7 +102,7 @@ class Cells:
             factors.append(total([times(h, _holds(group, one)) for h, one in zip(heights, levels, strict=True)]))
         return reduce(lambda product, part: arithmetic(product, "*", part), factors)
 
-    def fixed(self, theta: Any) -> tuple[Cells, list[float]]:
+    def fixed(self, theta: Mapping[Any, Any] | Iterable[float]) -> tuple[Cells, list[float]]:
         """Return the same with the values named in a table of parameters, and these parameters.
 
         Parameters
@@ -149,17 +149,15 @@ def _key(group: tuple[Node, ...]) -> str | tuple[str, ...]:
     return names[0] if len(names) == 1 else names
 
 
-def _as_level(value: Any, group: tuple[Node, ...]) -> Level:
-    level = tuple(one.item() if isinstance(one, np.generic) else one for one in _tuple(value))
-    if len(level) != len(group) or not all(isinstance(one, bool | int | float | str) for one in level):
+def _as_level(value: object, group: tuple[Node, ...]) -> Level:
+    given = value if isinstance(value, tuple) else (value,)
+    plain = [one.item() if isinstance(one, np.generic) else one for one in given]
+    level = tuple(one for one in plain if isinstance(one, bool | int | float | str))
+    if not len(level) == len(plain) == len(group):
         raise MismatchError(
             f"{value!r} is not a value of {group_text(group)}. Give a string, a number or a boolean for each column."
         )
     return level
-
-
-def _tuple(value: Any) -> tuple[Any, ...]:
-    return value if isinstance(value, tuple) else (value,)
 
 
 def _holds(group: tuple[Node, ...], level: Level) -> Node:
