@@ -93,8 +93,7 @@ class Diagnostics:
         for column in self.columns:
             records += [("column", column.name, measure, getattr(column, measure)) for measure in OF_A_COLUMN]
             records += [("column", column.name, f"gain of {name}", gain) for name, gain in column.gain.items()]
-        parts, names, measures, values = zip(*records, strict=True)
-        data = {"part": list(parts), "name": list(names), "measure": list(measures), "value": list(values)}
+        data = dict(zip(("part", "name", "measure", "value"), map(list, zip(*records, strict=True)), strict=True))
         return nw.from_dict(data, backend=backend).to_native()
 
     def _overlap(self) -> list[str]:

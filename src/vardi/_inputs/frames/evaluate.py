@@ -11,8 +11,8 @@ import vardi._narwhals as nw
 from vardi.biases import ExpressionBias
 from vardi.biases._expressions.compile import Compiled, NarwhalsTarget, NumpyTarget, Target, compile_node
 from vardi.biases._expressions.nodes import Column, to_text
-from vardi.errors import InvalidBiasError, MissingValuesError
-from vardi.errors._refusals import unknown_bias
+from vardi.errors import InvalidBiasError, MissingValuesError, number_of_rows
+from vardi.errors._texts import LISTED
 
 Eager: TypeAlias = "nw.DataFrame[Any]"
 """An eager frame of any library."""
@@ -106,7 +106,37 @@ def unknown_value(
     *,
     called: str = "bias",
 ) -> MissingValuesError | InvalidBiasError:
-    """Return the error for an expression without a value on some rows: values are missing, or it compares NaN."""
-    columns = {name: missing[name] for name in bias.columns if name in missing}
-    example = to_text(Column(next(iter(columns)))) if columns else ""
-    return unknown_bias(bias, sample, unknown, columns, example, rows, called=called)
+    """Return the error for an expression without a value on some rows: values are missing, or it compares NaN.
+
+    Parameters
+    ----------
+    bias : ExpressionBias
+        The expression.
+    sample : str or None
+        The sample of these rows; None if all samples are in one frame.
+    unknown : int
+        The number of rows without a value.
+    missing : mapping of str to int
+        The columns that have missing values, with their number; if it reads none of them, it compares NaN.
+    rows : sequence of int
+        Positions of these rows, if they have any.
+    called : str
+        What it is: a bias, or an expression whose mean was asked for.
+    """
+    read = {name: missing[name] for name in bias.columns if name in missing}
+    of_sample = "" if sample is None else f" on rows of sample {str(sample)!r}"
+    if not read:
+        first = f" (the first is row {rows[0]})" if len(rows) else ""
+        return InvalidBiasError(
+            f"The {called} {bias}{of_sample} compares NaN on {number_of_rows(unknown)}{first}: a logarithm, root, "
+            "power or quotient has no value there. Exclude such rows with a condition.",
+            sample="" if sample is None else str(sample),
+            rows=rows[:LISTED],
+        )
+    columns = ", ".join(f"{name!r} ({count})" for name, count in read.items())
+    return MissingValuesError(
+        f"The {called} {bias}{of_sample} is unknown on {number_of_rows(unknown)}, since there are missing values in "
+        f"{columns}. A missing value is neither true nor false. Fill or drop these rows, or handle them in the "
+        f"expression, e.g. {to_text(Column(next(iter(read))))} is not missing and ...",
+        columns=read,
+    )

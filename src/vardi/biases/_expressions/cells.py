@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from vardi.biases._expressions.families import factor, times, total
+from vardi.biases._expressions.families import factor, require_terms, times, total
 from vardi.biases._expressions.nodes import (
     Column,
     Comparison,
@@ -32,7 +32,7 @@ from vardi.biases._expressions.nodes import (
     is_condition,
     to_text,
 )
-from vardi.errors import InvalidBiasError, MismatchError, suggest
+from vardi.errors import MismatchError, suggest
 
 Value = bool | int | float | str
 Level = tuple[Value, ...]
@@ -55,17 +55,9 @@ class Cells:
     levels: tuple[tuple[Level, ...], ...] = ()
 
     def __post_init__(self) -> None:
-        terms = [term for group in self.groups for term in group]
-        if not terms or not all(self.groups):
-            raise InvalidBiasError("cells has no column. Name what the bias depends on.", sample="")
-        if len(set(terms)) < len(terms):
-            raise InvalidBiasError(
-                f"A column appears twice in {self}, so its parameters cannot be told apart. Name it once: crossed "
-                "columns already have parameters for each of them alone.",
-                sample="",
-            )
-        if any(not columns(term) for term in terms):
-            raise InvalidBiasError(f"A term of {self} reads no column, so it is the same for all rows.", sample="")
+        terms = [term for group in self.groups for term in group] if all(self.groups) else []
+        remedy = "Name it once: crossed columns already have parameters for each of them alone."
+        require_terms(self, "cells", terms, remedy)
 
     @property
     def columns(self) -> tuple[str, ...]:
