@@ -14,7 +14,7 @@ from vardi._estimate.estimates import Estimate
 from vardi._estimate.known_check import KnownCheck
 from vardi._estimate.reliability import Trust
 from vardi._facts.bias_notes import bias_notes
-from vardi._facts.check import UNASKED, Check, Statement, check_of
+from vardi._facts.check import UNASKED, Check, Remark, check_of
 from vardi._facts.columns import Column, ColumnFacts
 from vardi._facts.parts import Fit, Given, WeightSums
 from vardi._inputs.pool import Name
@@ -141,7 +141,7 @@ class Account:
         return f"{self.depends}: worth {worth}" if self.in_time else self.depends
 
     @property
-    def conclusion(self) -> Statement:
+    def conclusion(self) -> Remark:
         """The verdict in a sentence."""
         left_out = sum(sample.left_out for sample in self.samples)
         return conclude(self.trust, self.check, self.known_check, len(self.sampled), left_out)
@@ -340,26 +340,26 @@ def normalisers_of(
     return {name: estimate.exp() for name, estimate in alone.items()}, note, logs
 
 
-def conclude(trust: Trust, check: Check, known: KnownCheck | None, samples: int, left_out: int) -> Statement:
+def conclude(trust: Trust, check: Check, known: KnownCheck | None, samples: int, left_out: int) -> Remark:
     """Return the most serious conclusion about a fit, given how many samples it has and how many were left out.
 
     It is "good" only if the declared biases were tested.
     """
     if not trust.errors_hold:
-        return Statement("bad", "Some estimates rest on too few rows for standard errors, and are rough.")
+        return Remark("bad", "Some estimates rest on too few rows for standard errors, and are rough.")
     if check.level == "bad":
-        return Statement(
+        return Remark(
             "bad", "The samples contradict their declared biases. Do not use the weights until that is explained."
         )
     if known is not None and known.contradicted:
-        return Statement("bad", "The samples contradict what is known. Do not use the weights until that is explained.")
+        return Remark("bad", "The samples contradict what is known. Do not use the weights until that is explained.")
     if trust.messages or check.level == "doubt":
-        return Statement("doubt", "The debiased sample can be used with care: read the warnings first.")
+        return Remark("doubt", "The debiased sample can be used with care: read the warnings first.")
     speaks = (
         "One sample, weighted by the inverse of its bias, represents the population."
         if samples == 1
         else f"The {samples} samples can be compared, and together they represent the population."
     )
     if left_out:
-        return Statement("doubt", f"{speaks} {'One was' if left_out == 1 else f'{left_out} were'} left out.")
-    return Statement("good" if check.is_made else "fact", speaks)
+        return Remark("doubt", f"{speaks} {'One was' if left_out == 1 else f'{left_out} were'} left out.")
+    return Remark("good" if check.is_made else "fact", speaks)

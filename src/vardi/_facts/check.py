@@ -23,7 +23,7 @@ LEVELS: dict[Outcome, Level] = {"contradicted": "bad", "doubtful": "doubt", "not
 
 
 @dataclass(frozen=True)
-class Statement:
+class Remark:
     """A sentence, and how serious it is."""
 
     level: Level

@@ -100,7 +100,7 @@ class Known:
         return tuple(h for h in self.functions if isinstance(h, int))
 
 
-class Shares(Protocol):
+class Items(Protocol):
     """A mapping, or a pandas Series, which is not one: of keys to what is known, or of values to their shares."""
 
     def items(self) -> Iterable[tuple[Hashable, object]]: ...
@@ -280,7 +280,7 @@ def _scale_of(bias: Bias, label: str, table: Table) -> Scale:
     return "share" if is_condition(bias.node) else "number"
 
 
-def _margin(column: Hashable, given: Shares, names: tuple[Name, ...], table: Table) -> Known:
+def _margin(column: Hashable, given: Items, names: tuple[Name, ...], table: Table) -> Known:
     if column not in table.columns:
         sample = " It is a sample, whose known value is one number." if _is_name(column, names) else ""
         raise MismatchError(
@@ -308,7 +308,7 @@ def _margin(column: Hashable, given: Shares, names: tuple[Name, ...], table: Tab
     return Known(labels, functions, shares, covariance, ((str(column), slice(0, len(labels))),))
 
 
-def _shares(column: str, given: Shares) -> tuple[list[Hashable], Floats, Floats]:
+def _shares(column: str, given: Items) -> tuple[list[Hashable], Floats, Floats]:
     """Return the values of a margin, their shares, and the standard errors or the covariance of these."""
     items = [(_plain(place), share) for place, share in given.items()]
     if len(items) == 1 and isinstance(items[0][0], tuple):
@@ -348,7 +348,7 @@ def _require_every_value(column: str, places: Sequence[Hashable], counts: Mappin
         )
 
 
-def _is_margin(given: object) -> TypeGuard[Shares]:
+def _is_margin(given: object) -> TypeGuard[Items]:
     return hasattr(given, "keys") and hasattr(given, "items")  # a pandas Series is not a Mapping
 
 

@@ -94,7 +94,7 @@ def reduced(known: Known, H: Floats, *, unlikely: float = 1e-6, block: int = 65_
     InvalidKnownError
         If known values contradict one another, or the constant that a function is on all rows.
     """
-    seen = _Seen.of(H, block)
+    seen = _OnRows.of(H, block)
     kept, null = _split(seen)
     chosen = np.eye(len(known))[:, kept]
     if not null.shape[1]:
@@ -153,7 +153,7 @@ def out_of_reach(known: Known, H: Floats) -> InvalidKnownError | None:
 
 
 @dataclass(frozen=True, eq=False)
-class _Seen:
+class _OnRows:
     """Functions on the rows: least and largest value, mean, and the triangle R of the centred and scaled functions."""
 
     low: Floats
@@ -162,7 +162,7 @@ class _Seen:
     triangle: Floats
 
     @classmethod
-    def of(cls, H: Floats, block: int) -> _Seen:
+    def of(cls, H: Floats, block: int) -> _OnRows:
         low, high, mean = H.min(axis=0), H.max(axis=0), H.mean(axis=0)
         scale = np.where(high > low, high - low, 1.0)
         triangle = np.zeros((0, H.shape[1]))
@@ -177,7 +177,7 @@ class _Seen:
         return self.high - self.low
 
 
-def _split(seen: _Seen) -> tuple[NDArray[np.int64], Floats]:
+def _split(seen: _OnRows) -> tuple[NDArray[np.int64], Floats]:
     """Return which functions are linearly independent, and the combinations (columns) that are constant."""
     m = len(seen.mean)
     lengths = np.linalg.norm(seen.triangle, axis=0)
@@ -257,7 +257,7 @@ def _by_few_rows(
     return answer
 
 
-def _contradiction(known: Known, seen: _Seen, combination: Floats) -> InvalidKnownError:
+def _contradiction(known: Known, seen: _OnRows, combination: Floats) -> InvalidKnownError:
     """Return the error for a combination that is one constant on the rows and another by the known values."""
     places = np.flatnonzero(np.abs(combination) > ROUNDING * np.abs(combination).max())
     labels = [known.labels[j] for j in places]

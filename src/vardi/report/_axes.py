@@ -35,7 +35,7 @@ class Scale:
 
 
 @dataclass(frozen=True)
-class Frame:
+class Axes:
     """The size of a chart, where its axes end, the marks of the upright one, and the value at its top."""
 
     width: float
@@ -50,7 +50,7 @@ class Frame:
     @classmethod
     def of(
         cls, highest: float, marks: tuple[tuple[float, str], ...], width: float = 480.0, height: float = 262.0
-    ) -> Frame:
+    ) -> Axes:
         """Leave room for the texts of the marks, each a digit of 9.4 on a phone, and for the titles of the axes."""
         left = 32.0 + 9.4 * max(len(text) for _, text in marks)
         return cls(width, height, left, width - 14.0, 12.0, height - 48.0, marks, max(highest, marks[-1][0]) or 1.0)
@@ -66,7 +66,7 @@ class Frame:
 
 
 @dataclass(frozen=True)
-class Chart(Frame):
+class Chart(Axes):
     """A chart with the ticks of its horizontal axis, and the titles of both."""
 
     x_ticks: tuple[Tick, ...]

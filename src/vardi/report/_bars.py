@@ -12,14 +12,14 @@ from vardi._facts.columns import ColumnFacts
 from vardi._facts.numbers import interval, number, rows_text, share, with_error
 from vardi._facts.weights import Bar, Weights
 from vardi.errors._texts import count
-from vardi.report._axes import Chart, Frame, Scale, Tick, percents, ticks
+from vardi.report._axes import Axes, Chart, Scale, Tick, percents, ticks
 from vardi.report._content import Group
 
 FAR = 3.0  # standard deviations beyond which no range for wrong biases is given
 
 
 @dataclass(frozen=True)
-class Block:
+class BarPart:
     """A part of a bar."""
 
     x: float
@@ -30,12 +30,12 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Column:
+class DrawnBar:
     """A bar of the histogram, and its tooltip."""
 
     x: float
     width: float
-    blocks: tuple[Block, ...]
+    blocks: tuple[BarPart, ...]
     title: str
 
 
@@ -43,32 +43,32 @@ class Column:
 class Bars(Chart):
     """Rows by weight, with the place of a weight of 1 if it has one, or the shares of very many samples."""
 
-    bars: tuple[Column, ...]
+    bars: tuple[DrawnBar, ...]
     one: float | None = None
 
 
 def histogram(weights: Weights) -> Bars:
     """Draw rows by weight: equal steps of the log of the weight, or one bar for each of a few weights."""
     most = max(sum(bar.rows) for bar in weights.bars)
-    frame = Frame.of(most, ticks(0.0, most, 5))
-    each = (frame.right - frame.left) / len(weights.bars)
+    axes = Axes.of(most, ticks(0.0, most, 5))
+    each = (axes.right - axes.left) / len(weights.bars)
     gap = min(0.25 * each, 12.0) if weights.is_discrete else 1.0
     wide = min(each - gap, 64.0)
     bars = []
     for k, bar in enumerate(weights.bars):
-        x, y, blocks = frame.left + k * each + (each - wide) / 2, frame.bottom, []
+        x, y, blocks = axes.left + k * each + (each - wide) / 2, axes.bottom, []
         for series, rows in enumerate(bar.rows):
-            tall = (frame.bottom - frame.top) * rows / frame.highest
+            tall = (axes.bottom - axes.top) * rows / axes.highest
             if tall > 0:
                 y -= tall
-                blocks.append(Block(round(x, 1), round(y, 2), round(wide, 1), round(tall, 2), series))
-        bars.append(Column(round(frame.left + k * each, 1), round(each, 1), tuple(blocks), _title(weights, bar)))
+                blocks.append(BarPart(round(x, 1), round(y, 2), round(wide, 1), round(tall, 2), series))
+        bars.append(DrawnBar(round(axes.left + k * each, 1), round(each, 1), tuple(blocks), _title(weights, bar)))
     logs = None
     if not weights.is_discrete:
-        logs = Scale(math.log10(weights.bars[0].low), math.log10(weights.bars[-1].high), frame.left, frame.right)
+        logs = Scale(math.log10(weights.bars[0].low), math.log10(weights.bars[-1].high), axes.left, axes.right)
     return Bars(
-        **vars(frame),
-        x_ticks=_single_weights(weights, frame.left, each) if logs is None else _weights(logs),
+        **vars(axes),
+        x_ticks=_single_weights(weights, axes.left, each) if logs is None else _weights(logs),
         x_title=f"weight{'' if logs is None else ' (log scale)'}",
         y_title="rows",
         bars=tuple(bars),
@@ -165,20 +165,20 @@ def shares(groups: Sequence[Group]) -> Bars:
     """Draw shares of rows and of weight of all samples that have rows, neighbours side by side."""
     samples = [line.sample for group in groups for line in group.lines if line.sample.rows]
     most = max(max(one.share, one.weight_share) for one in samples)
-    frame = Frame.of(most, percents(most, 4), width=1000.0, height=230.0)
-    each = (frame.right - frame.left) / len(samples)
+    axes = Axes.of(most, percents(most, 4), width=1000.0, height=230.0)
+    each = (axes.right - axes.left) / len(samples)
     bars = []
     for k, one in enumerate(samples):
-        x, wide = frame.left + k * each, 0.4 * each
+        x, wide = axes.left + k * each, 0.4 * each
         blocks = tuple(
-            Block(round(x + (0.1 + 0.4 * series) * each, 2), frame.up(part), round(wide, 2), tall, series)
+            BarPart(round(x + (0.1 + 0.4 * series) * each, 2), axes.up(part), round(wide, 2), tall, series)
             for series, part in enumerate((one.share, one.weight_share))
-            if (tall := round((frame.bottom - frame.top) * part / frame.highest, 2)) > 0
+            if (tall := round((axes.bottom - axes.top) * part / axes.highest, 2)) > 0
         )
         title = f"{one.name}: {share(one.share)} of the rows, {share(one.weight_share)} of the weight"
-        bars.append(Column(round(x, 2), round(each, 2), blocks, title))
+        bars.append(DrawnBar(round(x, 2), round(each, 2), blocks, title))
     title = f"{count(len(samples))} samples, neighbours side by side"
-    return Bars(**vars(frame), x_ticks=(), x_title=title, y_title="share", bars=tuple(bars))
+    return Bars(**vars(axes), x_ticks=(), x_title=title, y_title="share", bars=tuple(bars))
 
 
 def dumbbells(variables: Sequence[ColumnFacts]) -> OnOneScale[Pair | None]:

@@ -11,7 +11,7 @@ from vardi._estimate.intervals import DOUBTED, HEAVY
 from vardi._estimate.known_check import KnownCheck
 from vardi._estimate.reliability import Trust
 from vardi._facts.account import Account, SampleFacts
-from vardi._facts.check import Check, Level, Statement
+from vardi._facts.check import Check, Level, Remark
 from vardi._facts.columns import ColumnFacts
 from vardi._facts.links import Overlap
 from vardi._facts.numbers import number, rows_text, share, with_error
@@ -32,7 +32,7 @@ def headline(found: Account) -> Headline:
         *_known(found.known_check),
         *_estimated(found.parameters),
         _comparison(found.verdict, found.trust),
-        Statement(check.level, f"{check.text} {check.detail}" if check.level in ("bad", "doubt") else check.text),
+        Remark(check.level, f"{check.text} {check.detail}" if check.level in ("bad", "doubt") else check.text),
         *_changes(found.variables),
         _worth(found.rows, found.effective),
     ]
@@ -40,9 +40,9 @@ def headline(found: Account) -> Headline:
     return Headline(found.conclusion.level, found.conclusion.text, tuple(points))
 
 
-def _estimated(parameters: Mapping[Name, Mapping[str, Estimate]]) -> list[Statement]:
+def _estimated(parameters: Mapping[Name, Mapping[str, Estimate]]) -> list[Remark]:
     return [
-        Statement(
+        Remark(
             "fact",
             f"The bias of '{name}' has parameters, estimated with the normalisers: "
             + ", ".join(f"{parameter} {with_error(found.value, found.stderr)}" for parameter, found in own.items())
@@ -52,54 +52,52 @@ def _estimated(parameters: Mapping[Name, Mapping[str, Estimate]]) -> list[Statem
     ]
 
 
-def _worth(rows: float, effective: float) -> Statement:
+def _worth(rows: float, effective: float) -> Remark:
     worth = count(round(effective))
     if rows == 1:
-        return Statement("fact", "There is one row, and its weight is 1.")
+        return Remark("fact", "There is one row, and its weight is 1.")
     if effective < 0.99 * rows:
         one = "one equal one" if worth == "1" else f"{worth} equal ones"
-        return Statement("fact", f"The weights are uneven: {rows_text(rows)} are worth about {one}.")
-    return Statement("fact", f"The weights are nearly even: {rows_text(rows)} are worth about {worth}.")
+        return Remark("fact", f"The weights are uneven: {rows_text(rows)} are worth about {one}.")
+    return Remark("fact", f"The weights are nearly even: {rows_text(rows)} are worth about {worth}.")
 
 
-def _comparison(verdict: Verdict, trust: Trust) -> Statement:
+def _comparison(verdict: Verdict, trust: Trust) -> Remark:
     if not math.isfinite(trust.bridging) or len(verdict.names) > 2:  # for more than two, the message names the cut
-        return Statement("good", verdict.message)
-    return Statement("good", f"{verdict.message} About {count(round(trust.bridging, 1))} rows bridge them.")
+        return Remark("good", verdict.message)
+    return Remark("good", f"{verdict.message} About {count(round(trust.bridging, 1))} rows bridge them.")
 
 
-def _doubts(trust: Trust) -> list[Statement]:
+def _doubts(trust: Trust) -> list[Remark]:
     level: Level = "doubt" if trust.errors_hold else "bad"
-    return [Statement(level, message) for message in trust.messages]
+    return [Remark(level, message) for message in trust.messages]
 
 
-def _left_out(samples: Sequence[SampleFacts]) -> Iterator[Statement]:
+def _left_out(samples: Sequence[SampleFacts]) -> Iterator[Remark]:
     names = [sample.name for sample in samples if sample.left_out]
     if names:
         left_out = f"Left out: {show(names)}, which cannot be compared with the others."
-        yield Statement("doubt", f"{left_out} The population is the one that the remaining samples reach.")
+        yield Remark("doubt", f"{left_out} The population is the one that the remaining samples reach.")
 
 
-def _known(known: KnownCheck | None) -> Iterator[Statement]:
+def _known(known: KnownCheck | None) -> Iterator[Remark]:
     if known is not None:
-        yield Statement("bad" if known.contradicted else "fact", f"Known values were used. {known.verdict}")
+        yield Remark("bad" if known.contradicted else "fact", f"Known values were used. {known.verdict}")
 
 
-def _changes(variables: Sequence[ColumnFacts], least: float = 0.1) -> Iterator[Statement]:
+def _changes(variables: Sequence[ColumnFacts], least: float = 0.1) -> Iterator[Remark]:
     """Name the variable that moved most, if it did by this many standard deviations."""
     most = max(variables, key=lambda variable: abs(variable.shift), default=None)
     if most is None:
         return
     if abs(most.shift) < least:
-        yield Statement("fact", f"No mean moves by {least:g} standard deviations or more from pool to population.")
+        yield Remark("fact", f"No mean moves by {least:g} standard deviations or more from pool to population.")
         return
     what = f"The share of {most.label}" if most.is_share else f"The mean of {most.label}"
     after = with_error(most.debiased, most.stderr, percent=most.is_share)
     before = share(most.pooled) if most.is_share else number(most.pooled)
     moves = f"a shift of {abs(most.shift):.2f} standard deviations"
-    yield Statement(
-        "fact", f"{what} is {after} in the population, while the pooled rows alone give {before} ({moves})."
-    )
+    yield Remark("fact", f"{what} is {after} in the population, while the pooled rows alone give {before} ({moves}).")
 
 
 def unknowns(check: Check, *, estimated: bool, depends: str) -> tuple[str, ...]:

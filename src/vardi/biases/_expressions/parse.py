@@ -66,7 +66,7 @@ def parse(text: str) -> Node:
     >>> to_text(parse("20<=age<60 and `education-num` not in [1,2]"))
     '20 <= age < 60 and `education-num` not in (1, 2)'
     """
-    return _Reader(text).read()
+    return _Reading(text).read()
 
 
 def parse_bias(text: str) -> tuple[Node | None, Family | Cells | OfRows | None]:
@@ -79,7 +79,7 @@ def parse_bias(text: str) -> tuple[Node | None, Family | Cells | OfRows | None]:
     >>> to_text(known), str(family), family.names
     ('age > 20', 'logistic(age, log(income))', ('intercept', 'age', 'log(income)'))
     """
-    return _Reader(text).read_bias()
+    return _Reading(text).read_bias()
 
 
 def _require_length(text: str) -> None:
@@ -121,7 +121,7 @@ _ESCAPE = re.compile(r"\\(?:(['\"\\nrt])|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([
 _LETTERS = {"n": "\n", "r": "\r", "t": "\t"}
 
 
-class _Reader:
+class _Reading:
     """One reading of one text: its parts, then its syntax tree, then its nodes."""
 
     def __init__(self, text: str) -> None:
