@@ -17,6 +17,7 @@ from vardi._facts.bias_notes import bias_notes
 from vardi._facts.check import UNASKED, Check, Remark, check_of
 from vardi._facts.columns import Column, ColumnFacts
 from vardi._facts.parts import Fit, Given, WeightSums
+from vardi._inputs.given import Function
 from vardi._inputs.pool import Name
 from vardi._solve.identify import Verdict
 from vardi._solve.newton import Solution
@@ -226,7 +227,7 @@ def account(
     *,
     note: str = "",
     more: int = 0,
-    named: Mapping[str, Any] | None = None,
+    named: Mapping[str, Function] | None = None,
     slopes: bool = False,
 ) -> Account:
     """Compute the account of a fit.

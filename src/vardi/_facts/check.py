@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from vardi._estimate.bias_check import BiasCheck
 from vardi._estimate.quasi_independence import METHOD, MOST_ROWS
 from vardi._facts.choice import MOST_NUMERIC
 from vardi._facts.numbers import pvalue
 from vardi._facts.parts import Fit
+from vardi._inputs.given import Function
 from vardi.biases import WindowBias
 from vardi.biases._window import columns_to_test
 from vardi.errors import NeedsRowsError
@@ -85,7 +86,7 @@ class Check:
 UNASKED = Check("fact", "The declared biases were not checked: fit.check_biases() runs the check in the engine.")
 
 
-def check_of(fit: Fit, variables: Mapping[str, Any] | None) -> Check:
+def check_of(fit: Fit, variables: Mapping[str, Function] | None) -> Check:
     """Run the check on the columns that the biases read or, if these read none, on the others."""
     columns = _columns(fit, variables)
     feasible = _feasible(fit, max(len(columns), 1))
@@ -114,7 +115,7 @@ def check_of(fit: Fit, variables: Mapping[str, Any] | None) -> Check:
     return Check(LEVELS[check.outcome], text, detail, rows, check)
 
 
-def _columns(fit: Fit, variables: Mapping[str, Any] | None) -> Mapping[str, Any]:
+def _columns(fit: Fit, variables: Mapping[str, Function] | None) -> Mapping[str, Function]:
     numeric = columns_to_test(fit.parts.given().biases, fit.numeric_columns) or fit.numeric_columns[:MOST_NUMERIC]
     if not numeric and variables is not None:
         return variables

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,7 +121,7 @@ class _Texts:
             return cls.of(*coded(np.array(texts, dtype=object)))
 
     @classmethod
-    def of(cls, codes: Integers, values: Sequence[Any], most: int = 5000) -> _Texts | None:
+    def of(cls, codes: Integers, values: Sequence[object], most: int = 5000) -> _Texts | None:
         """Return them, given different values and which of these each row has; None if the first rows have no text.
 
         More than ``most`` texts can neither be kinds nor the names of samples.

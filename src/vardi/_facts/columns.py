@@ -5,19 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from vardi._estimate.estimates import Estimates
 from vardi._estimate.intervals import Declared, Law, Share, Student
 from vardi._estimate.tangent import Influence, Tangent
+from vardi._inputs.given import Function
 from vardi._inputs.pool import Name
 from vardi._machine.threads import sum_blocks
 from vardi._rows.variance import Spread
 from vardi._types import Floats
 from vardi.errors import MismatchError
 from vardi.errors._texts import listed
+
+Variables: TypeAlias = "str | Iterable[str] | Mapping[str, Function]"
+"""Columns and expressions to look at, or a mapping from name to values."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +161,7 @@ class ColumnFacts:
         return max(self.gain, key=lambda name: self.gain[name], default="")
 
 
-def named_variables(variables: Any) -> dict[str, Any] | None:
+def named_variables(variables: Variables | None) -> dict[str, Function] | None:
     """Return the variables by name; None for all that can be read."""
     if variables is None:
         return None

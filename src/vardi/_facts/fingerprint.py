@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -58,7 +57,7 @@ def _bytes(array: np.ndarray) -> memoryview | bytes:
     return b"".join(map(_value, array.tolist()))
 
 
-def _coded_bytes(codes: Integers, values: Sequence[Any]) -> Iterator[bytes]:
+def _coded_bytes(codes: Integers, values: Sequence[object]) -> Iterator[bytes]:
     """Give the bytes of texts, one after the other, from the different ones and which of these each row has."""
     texts = list(map(_value, values))
     for low in range(0, len(codes), ROWS):
@@ -69,7 +68,7 @@ def _numbers(array: np.ndarray, dtype: str) -> memoryview:
     return np.ascontiguousarray(array, dtype).data
 
 
-def _value(value: Any) -> bytes:
+def _value(value: object) -> bytes:
     return _text(MISSING if is_missing(value) else str(value))
 
 

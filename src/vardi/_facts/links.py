@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -14,6 +13,7 @@ from vardi._estimate.intervals import DOUBTED
 from vardi._estimate.reliability import Trust
 from vardi._facts.parts import Fit
 from vardi._inputs.pool import Name
+from vardi._rows.contract import Gram
 from vardi._solve.identify import Link, Verdict
 from vardi._types import Floats
 
@@ -115,7 +115,7 @@ def overlap_of(fit: Fit, verdict: Verdict, trust: Trust, most_links: int = 200, 
     )
 
 
-def sampled_gram(fit: Fit) -> tuple[Floats, Any]:
+def sampled_gram(fit: Fit) -> tuple[Floats, Gram]:
     """Return the sizes of the samples that have rows, and sum_i p_ik p_il of every pair; None if they are too many."""
     sizes = np.array(list(fit.sizes.values()), np.float64)
     sampled = np.flatnonzero(sizes > 0)
@@ -123,17 +123,17 @@ def sampled_gram(fit: Fit) -> tuple[Floats, Any]:
     return sizes[sampled], None if gram is None else gram[sampled][:, sampled]
 
 
-def strongest_links(verdict: Verdict, gram: Any, most: int) -> tuple[list[LinkFacts], int]:
+def strongest_links(verdict: Verdict, gram: Gram, most: int) -> tuple[list[LinkFacts], int]:
     """Return the weakest link and then the strongest ones, and how many there are."""
     return _chosen(verdict, gram, most, -1.0)
 
 
-def weakest_links(verdict: Verdict, gram: Any, most: int) -> tuple[list[LinkFacts], int]:
+def weakest_links(verdict: Verdict, gram: Gram, most: int) -> tuple[list[LinkFacts], int]:
     """Return the weakest link and then those that least rows join, and how many there are."""
     return _chosen(verdict, gram, most, 1.0)
 
 
-def _chosen(verdict: Verdict, gram: Any, most: int, sign: float) -> tuple[list[LinkFacts], int]:
+def _chosen(verdict: Verdict, gram: Gram, most: int, sign: float) -> tuple[list[LinkFacts], int]:
     """Return the weakest link and others by their strength times a sign: of many samples these are few of all pairs."""
     reach = sparse.csr_array(verdict.reach)
     either = sparse.csr_array(sparse.triu(reach + reach.T, 1))
@@ -163,7 +163,7 @@ def _chosen(verdict: Verdict, gram: Any, most: int, sign: float) -> tuple[list[L
     ], len(k)
 
 
-def _is_complete(reach: Any, sizes: Floats) -> bool:
+def _is_complete(reach: sparse.csr_array, sizes: Floats) -> bool:
     """Return whether every bias allows every row."""
     return len(sizes) > 1 and bool((np.asarray(reach.sum(axis=0)) == sizes * (len(sizes) - 1)).all())
 
@@ -173,7 +173,7 @@ def _in_order(side: Sequence[Name], names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in names if name in members)
 
 
-def _cells(reach: Any, sizes: Floats, most: int = 60) -> tuple[tuple[tuple[float, ...], ...], int]:
+def _cells(reach: sparse.csr_array, sizes: Floats, most: int = 60) -> tuple[tuple[tuple[float, ...], ...], int]:
     """Return the share of l's rows (inner) that bias k (outer) allows; more than ``most`` share cells."""
     K = len(sizes)
     group = -(-K // most)

@@ -61,13 +61,13 @@ def _equal_rows(pool: Pool, looked_at: int = 4_000) -> tuple[Name, Name, int] | 
         return None
     if not 1 < len(np.unique(pool.source[rows])) <= MOST_SAMPLES:
         return None
-    found_in = _columns(pool, rows)
-    ids, continuous, properties = _kinds(found_in, pool.source[rows], pool.source)
+    columns = _columns(pool, rows)
+    ids, continuous, properties = _kinds(columns, pool.source[rows], pool.source)
     if not ids and not continuous:
         return None
     share = 0.0 if ids else 2 / 3  # of a sample's rows, which independent samples of one short list may share
     if len(rows) == len(pool):
-        found = _most_shared(pool, rows, {name: found_in[name] for name in properties}, share)
+        found = _most_shared(pool, rows, {name: columns[name] for name in properties}, share)
     else:
         rows = _some(pool, (*ids, *continuous)[0])
         found = _most_shared(pool, rows, _columns(pool, rows, properties), share)

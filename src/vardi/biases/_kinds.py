@@ -57,6 +57,9 @@ class Bias(ABC):
     @abstractmethod
     def __str__(self) -> str: ...
 
+    def __repr__(self) -> str:
+        return f"where({str(self)!r})"
+
     def __mul__(self, other: object) -> Bias:
         if not isinstance(other, Bias | int | float | np.number):
             return NotImplemented
@@ -98,7 +101,7 @@ class ExpressionBias(Bias):
         return to_text(self.node)
 
     def __repr__(self) -> str:
-        return "everywhere()" if self == EVERYWHERE else f"where({str(self)!r})"
+        return "everywhere()" if self == EVERYWHERE else super().__repr__()
 
 
 EVERYWHERE = ExpressionBias(Constant(1))
@@ -302,7 +305,7 @@ class ParametricBias(Bias):
         return f"{self.known} * {self.family}" if atom else f"({self.known}) * {self.family}"
 
     def __repr__(self) -> str:
-        return str(self) if isinstance(self.family, FunctionFamily) else f"where({str(self)!r})"
+        return str(self) if isinstance(self.family, FunctionFamily) else super().__repr__()
 
 
 def _product(left: Bias, right: Bias) -> Bias:

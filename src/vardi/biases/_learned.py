@@ -67,9 +67,6 @@ class LearnedBias(Bias):
     def __str__(self) -> str:
         return written("learned", self.names)
 
-    def __repr__(self) -> str:
-        return f"where({str(self)!r})"
-
     def fitted(
         self,
         read: Read,

@@ -51,8 +51,8 @@ class Axes:
     def of(
         cls, highest: float, marks: tuple[tuple[float, str], ...], width: float = 480.0, height: float = 262.0
     ) -> Axes:
-        """Leave room for the texts of the marks, each a digit of 9.4 on a phone, and for the titles of the axes."""
-        left = 32.0 + 9.4 * max(len(text) for _, text in marks)
+        """Leave room for the texts of the marks and for the titles of the axes."""
+        left = 32.0 + 9.4 * max(len(text) for _, text in marks)  # the width of a digit on a phone
         return cls(width, height, left, width - 14.0, 12.0, height - 48.0, marks, max(highest, marks[-1][0]) or 1.0)
 
     def up(self, value: float) -> float:

@@ -6,17 +6,18 @@ import hashlib
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from vardi._facts.account import Account, SampleFacts, account
-from vardi._facts.columns import Column, named_variables
+from vardi._facts.columns import Column, Variables, named_variables
 from vardi._facts.distributions import distributions
 from vardi._facts.links import Overlap, overlap_of
 from vardi._facts.numbers import number, pvalue, share
 from vardi._facts.parts import Fit, Given
 from vardi._facts.weights import weights_of
+from vardi._inputs.given import Function
 from vardi.errors import WeakOverlapWarning
 from vardi.errors._texts import SHOWN, count, listed
 from vardi.report._content import Group, Report, SampleLine, Standout, StudyFile
@@ -28,7 +29,7 @@ def compute(
     fit: Fit,
     *,
     title: str | None = None,
-    variables: Any = None,
+    variables: Variables | None = None,
     date: str = "",
     study: str | os.PathLike[str] | None = None,
 ) -> Report:
@@ -117,7 +118,7 @@ def _slopes_note(found: Account) -> str:
     return " ".join([*notes, "fit.sensitivity(...) computes it for any of them."] if notes else [])
 
 
-def _named(fit: Fit, named: dict[str, Any]) -> tuple[Column, ...]:
+def _named(fit: Fit, named: Mapping[str, Function]) -> tuple[Column, ...]:
     return tuple(fit.parts.column(name, values) for name, values in named.items())
 
 
