@@ -21,7 +21,6 @@ Read = Callable[[str], np.ndarray]
 """A column of some rows, by its name."""
 
 LEAST_ROWS = 2  # in each fold
-STEPS = 255  # most values of a numeric column that trees see
 
 
 def cross_fitted(
@@ -76,20 +75,15 @@ class Encoding:
         cls, names: Sequence[str], read: Read, rows: NDArray[np.bool_], said: str, *, for_trees: bool = False
     ) -> Encoding:
         """Return the encoding of columns with the values that occur in some rows."""
-        columns = {name: read(name) for name in names}
-        numbers = {name: as_numbers(column) for name, column in columns.items()} if for_trees else {}
-        return cls(
-            {
-                name: None if as_numbers(column) is not None else tuple(sorted({str(value) for value in column[rows]}))
-                for name, column in columns.items()
-            },
-            said,
-            {
-                name: edges
-                for name, x in numbers.items()
-                if x is not None and len(edges := _edges(x[rows])) == STEPS - 1
-            },
-        )
+        values: dict[str, tuple[str, ...] | None] = {}
+        edges: dict[str, Floats] = {}
+        for name in names:
+            column = read(name)
+            numbers = as_numbers(column)
+            values[name] = None if numbers is not None else tuple(sorted({str(value) for value in column[rows]}))
+            if for_trees and numbers is not None and len(cuts := _edges(numbers[rows])):
+                edges[name] = cuts
+        return cls(values, said, edges)
 
     @property
     def named(self) -> list[str]:
@@ -123,12 +117,12 @@ class Encoding:
         return np.column_stack(parts)
 
 
-def _edges(x: np.ndarray) -> Floats:
-    """Return where numbers are cut into 255 steps with equally many distinct values; empty if they have fewer."""
+def _edges(x: np.ndarray, steps: int = 255) -> Floats:
+    """Return where numbers are cut into steps with equally many distinct values; empty if they have fewer."""
     x = np.unique(x[np.isfinite(x)].astype(np.float64))
-    if len(x) <= STEPS:
+    if len(x) <= steps:
         return np.empty(0)
-    return np.asarray(np.quantile(x, np.linspace(0.0, 1.0, STEPS + 1)[1:-1]))
+    return np.asarray(np.quantile(x, np.linspace(0.0, 1.0, steps + 1)[1:-1]))
 
 
 def _stepwise(x: Floats, edges: Floats) -> Floats:

@@ -299,13 +299,7 @@ class NarwhalsFrame(Frame):
 
     def column(self, name: str) -> np.ndarray:
         require_columns((name,), self.columns)
-        column = _in_64_bits(self._data.get_column(name))
-        array = column.to_numpy()
-        if array.ndim == 1:
-            return array
-        values = np.empty(len(column), dtype=object)  # a structure or an array in each row is one value
-        values[:] = column.to_list()
-        return values
+        return _as_array(self._data.get_column(name))
 
     def coded(self, name: str) -> tuple[Integers, list[Hashable]]:
         require_columns((name,), self.columns)
@@ -325,9 +319,9 @@ class NarwhalsFrame(Frame):
         return bool(self._schema[name] == nw.String)
 
     def values_at(self, name: str, rows: Integers) -> np.ndarray:
-        if not self.is_text(name):  # an array of numbers is a view
+        if self._schema[name].is_numeric():  # an array of numbers is a view
             return super().values_at(name, rows)
-        return self._data.get_column(name)[rows].to_numpy()
+        return _as_array(self._data.get_column(name)[rows])
 
     def distinct(self, name: str) -> list[Hashable]:
         require_columns((name,), self.columns)
@@ -379,6 +373,17 @@ class NarwhalsFrame(Frame):
             array = _in_64_bits(self._data.get_column(name)).to_numpy()
             return array if array.dtype.kind in wanted else None  # nulls may change its kind
         return None
+
+
+def _as_array(column: Series) -> np.ndarray:
+    """Return a column as an array, in which a structure or an array in each row is one value."""
+    column = _in_64_bits(column)
+    array = column.to_numpy()
+    if array.ndim == 1:
+        return array
+    values = np.empty(len(column), dtype=object)
+    values[:] = column.to_list()
+    return values
 
 
 def _in_64_bits(column: Series) -> Series:
