@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from bisect import bisect_left
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from functools import reduce
+from itertools import pairwise
+from typing import TypeGuard
 
 from vardi.biases._expressions.cells import Cells
 from vardi.biases._expressions.families import FAMILIES, Family, Kind
@@ -42,7 +44,7 @@ ALLOWED = (
     f"is missing, + - * / ** and the functions {', '.join(sorted(FUNCTIONS))}."
 )
 
-_ARITHMETIC = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}
+_ARITHMETIC: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}
 _LEVELS = {"+": "sum", "-": "sum", "*": "product", "/": "product", "**": "power"}
 _COMPARISONS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 
@@ -135,35 +137,33 @@ class _Reading:
 
     def read_bias(self) -> tuple[Node | None, Family | Cells | OfRows | None]:
         tree = self._tree()
-        factors = _factors(tree)
+        first, rest = _spine(tree, {ast.Mult: "*"})
+        factors = [first, *(factor for _, factor in reversed(rest))]
         families = [factor for factor in factors if self._is_family(factor)]
         if not families:
             return self._whole(tree), None
         if len(families) > 1:
-            both = all(self._written(family.func) in WITH_PARAMETERS for family in families)  # type: ignore[attr-defined]
+            both = all(self._written(family.func) in WITH_PARAMETERS for family in families)
             what = "with parameters" if both else f"such as {self._written(families[0])}"
             raise self._refusal(f"A bias can have only one factor {what}, and this is a second.", families[1])
-        node: Node | None = None
-        for factor in factors:
-            if factor is not families[0]:
-                known = self._number(factor, 0)
-                node = known if node is None else arithmetic(node, "*", known)
-        assert isinstance(families[0], ast.Call)
+        known = [self._number(factor, 0) for factor in factors if factor is not families[0]]
+        node = reduce(lambda left, right: arithmetic(left, "*", right), known) if known else None
         return node, self._family(families[0])
 
     def _tree(self) -> ast.expr:
         source = self._source()
         self.lead = len(source) - len(source.lstrip())
         source = source.strip()
-        self.widths = None if source.isascii() else [0, *accumulate(len(letter.encode()) for letter in source)]
         try:
             return ast.parse(source, mode="eval").body
         except SyntaxError as error:
             upper = re.search(r"\b(AND|OR|NOT|IN|IS)\b", source)
             hint = " Write and, or, not, in, is in lower case." if upper else ""
-            pairs = re.findall(r"(?=\b([^\W\d]\w*) +([^\W\d]\w*))", source)
-            names = [" ".join(pair) for pair in pairs if WORDS.isdisjoint(pair)]
-            hint += f" Put a name of several words in backticks: `{names[0]}`." if names else ""
+            pairs = re.finditer(r"(?=\b([^\W\d]\w*) +([^\W\d]\w*))", source)
+            names = [slice(pair.start(1), pair.end(2)) for pair in pairs if WORDS.isdisjoint(pair.groups())]
+            if names:
+                name = " ".join(self.text[self.lead :][names[0]].split())
+                hint += f" Put a name of several words in backticks: `{name}`."
             reason = f"This cannot be read as an expression: {error.msg}.{hint}"
             raise self._refusal(reason, min(self.lead + max((error.offset or 1) - 1, 0), len(self.text))) from None
         except (RecursionError, MemoryError, ValueError):
@@ -192,6 +192,8 @@ class _Reading:
             elif kind == "name":
                 self.spans[match.span()] = match["name"].replace("``", "`")
                 part = "_" * len(part)
+            elif kind == "word" and part.isidentifier() and not part.isascii():
+                part = "_" * len(part)  # positions in the tree are bytes
             elif kind == "string":
                 self.spans[match.span()] = self._unescape(part[1:-1], start + 1)
                 part = "'" + "_" * (len(part) - 2) + "'"
@@ -301,12 +303,7 @@ class _Reading:
         return node
 
     def _arithmetic(self, tree: ast.BinOp, depth: int) -> Node:
-        # A long sum is a deep tree on its left side only: walk down it without recursion.
-        spine: list[tuple[str, ast.expr]] = []
-        left: ast.expr = tree
-        while isinstance(left, ast.BinOp) and type(left.op) in _ARITHMETIC:
-            spine.append((_ARITHMETIC[type(left.op)], left.right))
-            left = left.left
+        left, spine = _spine(tree, _ARITHMETIC)
         if len(spine) >= MAX_TERMS:
             raise self._too_long(tree)
         levels = [_LEVELS[sign] for sign, _ in spine]
@@ -383,7 +380,7 @@ class _Reading:
             raise self._refusal(f"{name} takes {wanted}, but {len(arguments)} were given.", tree.func)
         return Call(name, tuple(self._number(argument, depth) for argument in arguments))
 
-    def _is_family(self, tree: ast.expr) -> bool:
+    def _is_family(self, tree: ast.expr) -> TypeGuard[ast.Call]:
         return isinstance(tree, ast.Call) and self._written(tree.func) in (*WITH_PARAMETERS, *OF_ROWS)
 
     def _family(self, tree: ast.Call) -> Family | Cells | OfRows:
@@ -420,14 +417,10 @@ class _Reading:
         return tuple(cut for cut in cuts if isinstance(cut, int | float))
 
     def _ends(self, tree: ast.expr) -> tuple[int, int]:
-        return self._place(tree.col_offset), self._place(tree.end_col_offset or 0)
+        return self.lead + tree.col_offset, self.lead + (tree.end_col_offset or 0)
 
     def _written(self, tree: ast.expr) -> str:
         return self.text[slice(*self._ends(tree))]
-
-    def _place(self, byte: int) -> int:
-        """Return the position in the text of a byte of the source."""
-        return self.lead + (byte if self.widths is None else bisect_left(self.widths, byte))
 
     def _too_deep(self, place: ast.expr | int) -> ExpressionError:
         return self._refusal(f"The expression is nested more than {MAX_DEPTH} deep. Split it up.", place)
@@ -436,17 +429,20 @@ class _Reading:
         return self._refusal("The expression is too long or too deeply nested. Split it up.", place)
 
     def _refusal(self, message: str, place: ast.expr | int) -> ExpressionError:
-        offset = place if isinstance(place, int) else self._place(place.col_offset)
+        offset = place if isinstance(place, int) else self._ends(place)[0]
         return ExpressionError(message, text=_printable(self.text), offset=offset)
 
 
-def _factors(tree: ast.expr) -> list[ast.expr]:
-    """Return the factors of a product, from left to right; without recursion, as it may be long."""
+def _spine(tree: ast.expr, signs: Mapping[type[ast.operator], str]) -> tuple[ast.expr, list[tuple[str, ast.expr]]]:
+    """Return the first operand of a chain, and the others with their signs, the last first.
+
+    A long chain is a deep tree on its left side only, so it is walked down without recursion.
+    """
     rest = []
-    while isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Mult):
-        rest.append(tree.right)
+    while isinstance(tree, ast.BinOp) and type(tree.op) in signs:
+        rest.append((signs[type(tree.op)], tree.right))
         tree = tree.left
-    return [tree, *reversed(rest)]
+    return tree, rest
 
 
 def _printable(text: str) -> str:
