@@ -111,7 +111,9 @@ def check_of(fit: Fit, variables: Mapping[str, Function] | None) -> Check:
     said = "Where the samples overlap, the declared biases are"
     if check.method == METHOD:
         said = "The assumption that windows are independent of the values they contain (quasi-independence) is"
-    text = f"{said} {check.outcome} (p {_equals(check.pvalue)}).{f' {check.note}' if check.note else ''}"
+    p = pvalue(check.pvalue)
+    equals = "" if p.startswith("below") else "= "
+    text = f"{said} {check.outcome} (p {equals}{p}).{f' {check.note}' if check.note else ''}"
     return Check(LEVELS[check.outcome], text, detail, rows, check)
 
 
@@ -145,8 +147,3 @@ def _adjusted(ordered: Sequence[float]) -> list[float]:
         largest = max(largest, min((tests - place) * p, 1.0)) if p == p else math.nan
         adjusted.append(largest)
     return adjusted
-
-
-def _equals(p: float) -> str:
-    text = pvalue(p)
-    return text if text.startswith("below") else f"= {text}"

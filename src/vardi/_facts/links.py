@@ -106,7 +106,7 @@ def overlap_of(fit: Fit, verdict: Verdict, trust: Trust, most_links: int = 200, 
         more_links=pairs - len(links),
         shares=cells,
         group=group,
-        complete=_is_complete(verdict.reach, sizes),
+        complete=len(sizes) > 1 and bool((reach.sum(axis=0) == sizes[order] * (len(sizes) - 1)).all()),
         kappa=verdict.kappa,
         bridging=bridge.rows if np.isfinite(bridge.rows) else math.nan,
         cut=(_in_order(bridge.cut[0], names), _in_order(bridge.cut[1], names)),
@@ -161,11 +161,6 @@ def _chosen(verdict: Verdict, gram: Gram, most: int, sign: float) -> tuple[list[
         )
         for j in order
     ], len(k)
-
-
-def _is_complete(reach: sparse.csr_array, sizes: Floats) -> bool:
-    """Return whether every bias allows every row."""
-    return len(sizes) > 1 and bool((np.asarray(reach.sum(axis=0)) == sizes * (len(sizes) - 1)).all())
 
 
 def _in_order(side: Sequence[Name], names: Sequence[str]) -> tuple[str, ...]:

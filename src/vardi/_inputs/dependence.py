@@ -101,14 +101,16 @@ def as_dependence(pool: Pool, clusters: object, series: object, strata: object, 
     if not named:
         return Dependence.none(len(pool.names))
     refuse_together(named, counted=pool.is_counted)
-    codes = None if clusters is None else _numbers_of(labels_of(pool, clusters, "clusters"))
+    codes = cells = None
+    if clusters is not None:  # whole numbers stay as they are, as in engines
+        labels = labels_of(pool, clusters, "clusters")
+        codes = labels.astype(np.int64) if labels.dtype.kind in "iu" else numbered(labels, "clusters")
     order = None if series is None else _order(pool, series)
-    cells = None
     if strata is not None:
         own = numbered(labels_of(pool, strata, "strata"), "strata")
         cells = np.unique(pool.source * (int(own.max()) + 1) + own, return_inverse=True)[1]
-    if cells is not None and codes is not None:
-        codes = _within_strata(codes, cells, labels_of(pool, clusters, "clusters"))
+        if codes is not None:
+            _require_within_strata(codes, cells, labels)
     sizes = np.bincount(pool.source, pool.counts, minlength=len(pool.names)).astype(np.float64)
     found = Dependence(codes, order, cells, remaining_of(pool.names, sizes, population), named)
     if codes is not None:
@@ -220,13 +222,8 @@ def numbered(labels: np.ndarray, what: str) -> Integers:
     return codes
 
 
-def _numbers_of(labels: np.ndarray) -> Integers:
-    """Return whole numbers as they are, as engines do too, and other labels numbered."""
-    return labels.astype(np.int64) if labels.dtype.kind in "iu" else numbered(labels, "clusters")
-
-
-def _within_strata(clusters: Integers, cells: Integers, labels: np.ndarray) -> Integers:
-    """Return the clusters; raise if one lies in several strata."""
+def _require_within_strata(clusters: Integers, cells: Integers, labels: np.ndarray) -> None:
+    """Refuse a cluster that lies in several strata."""
     _, first, place = np.unique(clusters, return_index=True, return_inverse=True)
     astray = np.flatnonzero(cells[first][place] != cells)
     if len(astray):
@@ -235,7 +232,6 @@ def _within_strata(clusters: Integers, cells: Integers, labels: np.ndarray) -> I
             f"Cluster {label!r} lies in two strata, but clusters are drawn within strata. Number the clusters of each "
             "stratum separately, or leave strata= out."
         )
-    return clusters
 
 
 def _order(pool: Pool, series: object) -> Integers:

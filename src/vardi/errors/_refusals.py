@@ -162,7 +162,8 @@ def not_finite(count: int, name: str | None, lacking: Sequence[object] = (), whe
     of_name = "" if name is None else f"of {name!r} "
     remedy = "Fill them in, or ask for the mean over the rows that have one: a ratio of two expectations."
     if lacking:
-        remedy = f"{_nothing_in(lacking)} {FROM_SOME}"
+        verb = "has" if len(lacking) == 1 else "have"
+        remedy = f"{show(lacking)} {verb} none at all, so a mean over the rest is biased. {FROM_SOME}"
     return MissingValuesError(
         f"{count} of the values {of_name}are missing or infinite{f' ({where})' if where else ''}, so their mean over "
         f"the population is unknown. {remedy}",
@@ -254,10 +255,6 @@ def no_rows_to_learn(sample: object, bias: object) -> InvalidBiasError:
         "rows, or leave it out.",
         sample=str(sample),
     )
-
-
-def _nothing_in(lacking: Sequence[object]) -> str:
-    return f"{show(lacking)} {'has' if len(lacking) == 1 else 'have'} none at all, so a mean over the rest is biased."
 
 
 def no_labels(what: str) -> MismatchError:

@@ -6,7 +6,7 @@ import hashlib
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from vardi._facts.links import Overlap, overlap_of
 from vardi._facts.numbers import number, pvalue, share
 from vardi._facts.parts import Fit, Given
 from vardi._facts.weights import weights_of
-from vardi._inputs.given import Function
 from vardi.errors import WeakOverlapWarning
 from vardi.errors._texts import SHOWN, count, listed
 from vardi.report._content import Group, Report, SampleLine, Standout, StudyFile
@@ -62,7 +61,9 @@ def compute(
     named = named_variables(variables)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WeakOverlapWarning)  # the report itself shows it
-        columns, note = fit.parts.choose() if named is None else (_named(fit, named), "")
+        columns, note = (
+            fit.parts.choose() if named is None else (tuple(fit.parts.column(*one) for one in named.items()), "")
+        )
         given = fit.parts.given()
         tasks: list[Callable[[], Any]] = [
             lambda: account(fit, columns, note=note, named=named, slopes=True),
@@ -116,10 +117,6 @@ def _slopes_note(found: Account) -> str:
     if unasked:
         notes.append(f"Not computed for {listed(unasked)}: there are many rows and samples.")
     return " ".join([*notes, "fit.sensitivity(...) computes it for any of them."] if notes else [])
-
-
-def _named(fit: Fit, named: Mapping[str, Function]) -> tuple[Column, ...]:
-    return tuple(fit.parts.column(name, values) for name, values in named.items())
 
 
 def standouts(found: Account) -> tuple[Standout, ...]:

@@ -31,16 +31,13 @@ def recipe_of(
     given: Given, found: Account, title: str | None, variables: Variables | None, study: StudyFile | None
 ) -> Recipe:
     """Return how to repeat the fit: the command for a study, otherwise a Python snippet."""
+    command = "" if study is None else f"vardi fit {shlex.quote(study.name)} -o weights.parquet --report report.html"
     software = f"vardi {version('vardi')}, a Python package for biased samples. The software."
     return Recipe(
-        code=_code(given, found, title, variables) if study is None else _command(study),
+        code=command or _code(given, found, title, variables),
         versions=(*((name, version(name)) for name in PACKAGES), ("Python", platform.python_version())),
         citations=(*CITATIONS, software),
     )
-
-
-def _command(study: StudyFile) -> str:
-    return f"vardi fit {shlex.quote(study.name)} -o weights.parquet --report report.html"
 
 
 def _code(given: Given, found: Account, title: str | None, variables: Variables | None) -> str:

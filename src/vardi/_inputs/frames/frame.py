@@ -116,13 +116,11 @@ class Frame(ABC):
 
     def values_at(self, name: str, rows: Integers) -> np.ndarray:
         """Return the values of a column on some rows."""
-        values: np.ndarray = self.column(name)[rows]
-        return values
+        return self.column(name)[rows]
 
     def distinct(self, name: str) -> list[Hashable]:
         """Return the distinct values of a column."""
-        values = self.column(name)
-        return list(dict.fromkeys(values.tolist()))
+        return list(dict.fromkeys(self.column(name).tolist()))
 
     def categories(self, name: str) -> list[Hashable] | None:
         """Return the values of a categorical column in their order; None for any other column."""
@@ -252,8 +250,7 @@ class NumpyFrame(Frame):
         return self._arrays[name]
 
     def take(self, indices: ArrayLike) -> np.ndarray:
-        rows: np.ndarray = self.native[np.asarray(indices)]
-        return rows
+        return self.native[np.asarray(indices)]
 
     def series(self, values: np.ndarray, name: str) -> np.ndarray:
         return read_only(np.asarray(values))

@@ -164,8 +164,7 @@ class NarwhalsTarget:
                 return joined
             bound = least(numbers)  # not a literal column, which narwhals before 2.28 ignores in pandas
             return joined.clip(upper_bound=bound) if function == "min" else joined.clip(lower_bound=bound)
-        result: nw.Expr = getattr(arguments[0], function)()
-        return result
+        return getattr(arguments[0], function)()
 
 
 def _any(conditions: Sequence[nw.Expr]) -> nw.Expr:
@@ -222,8 +221,7 @@ class NumpyTarget:
         if array.dtype.kind == "O":
             return np.array([is_missing(value) for value in array.tolist()], dtype=bool)
         if array.dtype.kind in "fcmM":
-            mask: np.ndarray = np.isnat(array) if array.dtype.kind in "mM" else np.isnan(array)
-            return mask
+            return np.isnat(array) if array.dtype.kind in "mM" else np.isnan(array)
         return np.zeros(len(array), dtype=bool)
 
     def truth(self, value: bool) -> np.bool:
@@ -236,8 +234,7 @@ class NumpyTarget:
         return value.astype(np.float64)
 
     def is_nan(self, value: np.ndarray) -> np.ndarray:
-        mask: np.ndarray = np.isnan(value)
-        return mask
+        return np.isnan(value)
 
     def number(self, value: float) -> float:
         return value
@@ -249,8 +246,7 @@ class NumpyTarget:
         return np.isin(value, np.array(values))
 
     def call(self, function: str, arguments: Sequence[Any]) -> np.ndarray:
-        result: np.ndarray = call_numpy(function, arguments)
-        return result
+        return call_numpy(function, arguments)
 
 
 _NUMPY_KINDS = {
