@@ -8,7 +8,7 @@ import zoneinfo
 from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 from functools import reduce
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -31,6 +31,10 @@ class Kind(Enum):
 NUMERIC = {Kind.CONDITION, Kind.INTEGER, Kind.FLOAT}
 
 
+Values: TypeAlias = "nw.Expr | np.ndarray"
+"""A column, or what was computed of columns, in a library."""
+
+
 class Target(Protocol):
     """How one library writes the steps for which Python has no operator."""
 
@@ -44,31 +48,31 @@ class Target(Protocol):
     def kind(self, name: str) -> Kind:
         """Return what a column holds."""
 
-    def column(self, name: str) -> Any:
+    def column(self, name: str) -> Values:
         """Return a column: booleans, 64-bit numbers, texts or times, whatever narrower dtype it is stored in."""
 
-    def is_missing(self, name: str) -> Any:
+    def is_missing(self, name: str) -> Values:
         """Return the mask of the rows where a column is null or NaN."""
 
-    def truth(self, value: bool) -> Any:
+    def truth(self, value: bool) -> Values:
         """Return a condition that is the same on every row."""
 
-    def moment(self, name: str, text: str) -> Any:
+    def moment(self, name: str, text: str) -> datetime.date | np.datetime64:
         """Return an ISO text as a value to compare with a column of dates or times; ValueError if it is not one."""
 
-    def as_float(self, value: Any) -> Any:
+    def as_float(self, value: Any) -> Values:
         """Return numbers or conditions as 64-bit floats."""
 
-    def is_nan(self, value: Any) -> Any:
+    def is_nan(self, value: Any) -> Values:
         """Return the mask of the rows where a float is NaN."""
 
-    def number(self, value: float) -> Any:
+    def number(self, value: float) -> Values | float:
         """Return a number to compare values with, exact to the last digit."""
 
-    def is_in(self, value: Any, values: Sequence[Any]) -> Any:
+    def is_in(self, value: Any, values: Sequence[object]) -> Values:
         """Return the mask of the rows where a value is one of values."""
 
-    def call(self, function: str, arguments: Sequence[Any]) -> Any:
+    def call(self, function: str, arguments: Sequence[Any]) -> Values:
         """Return a function of its arguments, of which at least one is not a Python number."""
 
 
@@ -150,7 +154,7 @@ class NarwhalsTarget:
     def number(self, value: float) -> nw.Expr | float:
         return literal(value)
 
-    def is_in(self, value: nw.Expr, values: Sequence[Any]) -> nw.Expr:
+    def is_in(self, value: nw.Expr, values: Sequence[object]) -> nw.Expr:
         long = [number for number in values if isinstance(number, float) and isinstance(literal(number), nw.Expr)]
         return _any([value.is_in(values), *(value == literal(number) for number in long)])
 
@@ -224,13 +228,13 @@ class NumpyTarget:
             return np.isnat(array) if array.dtype.kind in "mM" else np.isnan(array)
         return np.zeros(len(array), dtype=bool)
 
-    def truth(self, value: bool) -> np.bool:
-        return np.bool(value)
+    def truth(self, value: bool) -> np.ndarray:
+        return np.array(value)
 
     def moment(self, name: str, text: str) -> np.datetime64:
         return np.datetime64(read_moment(text, None))
 
-    def as_float(self, value: Any) -> Any:
+    def as_float(self, value: np.ndarray) -> np.ndarray:
         return value.astype(np.float64)
 
     def is_nan(self, value: np.ndarray) -> np.ndarray:
@@ -239,7 +243,7 @@ class NumpyTarget:
     def number(self, value: float) -> float:
         return value
 
-    def is_in(self, value: np.ndarray, values: Sequence[Any]) -> np.ndarray:
+    def is_in(self, value: np.ndarray, values: Sequence[object]) -> np.ndarray:
         if value.dtype.kind == "O":
             chosen = set(values)
             return np.array([text in chosen for text in value.tolist()], dtype=bool)
