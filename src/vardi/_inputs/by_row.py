@@ -66,7 +66,10 @@ def as_counts(counts: object, frames: Sequence[Frame], n: int) -> Floats:
             raise MismatchError(
                 f"counts names the column {counts!r}, but a matrix of biases has no columns of its own. Give an array."
             )
-        counts = _counts_of_column(counts, frames)
+        name, counts = counts, joined([frame.column(counts) for frame in frames])
+        missing = int(np.count_nonzero(np.isnan(counts))) if counts.dtype.kind == "f" else 0
+        if missing:
+            raise refusals.missing_counts(name, missing)
     values = as_array(counts, "counts")
     if values.dtype.kind not in "iufb":
         raise refusals.counts_of_a_kind(values.dtype)
@@ -84,14 +87,6 @@ def require_counts(counts: Floats, place: Callable[[int], str]) -> None:
             raise refusal(f"In {place(int(rows[0]))}, the count is {counts[rows[0]]}", rows[:LISTED])
     if counts.sum() > refusals.MOST:
         raise refusals.too_many(counts.sum())
-
-
-def _counts_of_column(name: str, frames: Sequence[Frame]) -> np.ndarray:
-    counts = joined([frame.column(name) for frame in frames])
-    missing = int(np.count_nonzero(np.isnan(counts))) if counts.dtype.kind == "f" else 0
-    if missing:
-        raise refusals.missing_counts(name, missing)
-    return counts
 
 
 def require_length(what: str, values: np.ndarray, n: int, unit: str) -> None:

@@ -320,8 +320,16 @@ def _product(left: Bias, right: Bias) -> Bias:
                 "to the rows in all windows. For both, give vardi.debias_matrix a matrix with a column for each row.",
                 sample="",
             )
-    if isinstance(left, ParametricBias) or isinstance(right, ParametricBias):
-        return _parametric_product(left, right)
+    if isinstance(left, ParametricBias) and isinstance(right, ParametricBias):
+        raise InvalidBiasError(
+            f"Both {left} and {right} have parameters, but a bias can have only one such factor. Name all columns in "
+            "one family, or write the product as a function for vardi.parametric.",
+            sample="",
+        )
+    if isinstance(left, ParametricBias):
+        return ParametricBias(left.family, _product(left.known, right))
+    if isinstance(right, ParametricBias):
+        return ParametricBias(right.family, _product(left, right.known))
     if isinstance(left, ExpressionBias) and isinstance(right, ExpressionBias):
         if isinstance(right.node, Product):  # a * (b * c) is written a * b * c
             node = arithmetic(left.node, "*", right.node.first)
@@ -331,19 +339,6 @@ def _product(left: Bias, right: Bias) -> Bias:
         return ExpressionBias(arithmetic(left.node, "*", right.node))
     parts = [bias.factors if isinstance(bias, ProductBias) else (bias,) for bias in (left, right)]
     return ProductBias((*parts[0], *parts[1]))
-
-
-def _parametric_product(left: Bias, right: Bias) -> Bias:
-    if isinstance(left, ParametricBias) and isinstance(right, ParametricBias):
-        raise InvalidBiasError(
-            f"Both {left} and {right} have parameters, but a bias can have only one such factor. Name all columns in "
-            "one family, or write the product as a function for vardi.parametric.",
-            sample="",
-        )
-    if isinstance(left, ParametricBias):
-        return ParametricBias(left.family, _product(left.known, right))
-    assert isinstance(right, ParametricBias)
-    return ParametricBias(right.family, _product(left, right.known))
 
 
 def _condition(bias: Bias, sign: str) -> Node:
