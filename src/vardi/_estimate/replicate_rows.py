@@ -40,7 +40,7 @@ NUMBERS_AT_ONCE = 125 * 10**6  # multipliers per query that an engine without st
 WHAT = "Making replicate weights"
 
 
-class Sums(NamedTuple):
+class StepSums(NamedTuple):
     """Counted sums of m over the rows of each sample, (K, R), and of m q, (d, R)."""
 
     rows: Floats
@@ -123,7 +123,7 @@ class ReplicatesInMemory:
         times += 1.0 - self.spread
         return times
 
-    def drawn(self, replicates: range) -> tuple[Question[Floats], Sums]:
+    def drawn(self, replicates: range) -> tuple[Question[Floats], StepSums]:
         """Return how often rows count, and sums for the steps."""
         times = self.times(replicates)
 
@@ -131,7 +131,7 @@ class ReplicatesInMemory:
             m = block.columns(times)
             return block.by_sample(m), self.point.at(block).against_q(m)
 
-        return lambda block: block.columns(times), Sums(*self.rows.total(question, len(replicates)))
+        return lambda block: block.columns(times), StepSums(*self.rows.total(question, len(replicates)))
 
     def keep(self, replicates: Replicates) -> Floats:
         """Compute weights of mean 1; return the standard deviation of x'delta in each replicate."""
@@ -235,7 +235,7 @@ class ReplicatesInEngine:
         """Yield the replicates that one query covers."""
         return _chunks(self.law.n, int(np.clip(NUMBERS_AT_ONCE // max(len(self.rows), 1), 1, AT_ONCE)))
 
-    def drawn(self, replicates: range) -> tuple[Question[Floats], Sums]:
+    def drawn(self, replicates: range) -> tuple[Question[Floats], StepSums]:
         """Return how often rows count, and sums for the steps: a query for each frame.
 
         In a sample that a replicate would leave empty all rows count once.
@@ -260,7 +260,7 @@ class ReplicatesInEngine:
         def scaled(block: Block) -> Floats:
             return times(block) * block.of_sample(factors) + block.of_sample(lost)
 
-        return scaled, Sums(np.tile(sizes, R), self._placed(sums))
+        return scaled, StepSums(np.tile(sizes, R), self._placed(sums))
 
     def _scores(self, block: Block) -> Floats:
         """Return columns that q consists of: q itself but for epsilon, and the weight if there are such coordinates."""
