@@ -14,7 +14,7 @@ from scipy.stats import chisquare, kstest, poisson
 import vardi
 from vardi._estimate import replicate_rows
 from vardi._estimate.replicate_rows import Replicates, ReplicatesInMemory
-from vardi._estimate.replicates import Steps
+from vardi._estimate.replicates import ReplicateSteps
 from vardi._rows.multipliers import Multipliers, hashed_numbers
 
 PARTS = {
@@ -111,7 +111,7 @@ def test_one_step_is_a_refit_but_for_what_is_of_second_order(samples, part, monk
     fit = fitted(samples, part)
     held = fit.held
     rows = ReplicatesInMemory(held, "bayesian", 2, 0, None)
-    steps = Steps(held, rows.law)
+    steps = ReplicateSteps(held, rows.law)
     monkeypatch.setattr(steps, "_known", lambda chunk: np.zeros((len(chunk), steps.coordinates.uncertain)))
     drawn = np.random.default_rng(1).standard_exponential(len(held.source)) - 1.0
     values = held.values("y")

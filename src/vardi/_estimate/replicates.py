@@ -53,7 +53,7 @@ def replicate_weights(
     _check(n, kind)
     holder = ReplicatesInMemory if held.in_memory else ReplicatesInEngine
     rows = holder(held, kind, n, entropy_of(seed), identity)
-    steps, far = Steps(held, rows.law), 0
+    steps, far = ReplicateSteps(held, rows.law), 0
     for chunk in rows.chunks():
         times, sums = rows.drawn(chunk)
         spread = rows.keep(Replicates(chunk, rows.point, times, steps(chunk, sums.q, sums.rows)))
@@ -64,7 +64,7 @@ def replicate_weights(
     return rows.result()
 
 
-class Steps:
+class ReplicateSteps:
     """The step of each replicate from the solution."""
 
     def __init__(self, held: Any, law: Multipliers) -> None:
