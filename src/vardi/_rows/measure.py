@@ -623,15 +623,6 @@ class Measure:
         return {k: gradient(k) for k in families}
 
     @property
-    def own_gradients(self) -> Floats:
-        """The gradient in theta of each row's own bias, of shape (n, p)."""
-        at = self.coordinates
-        b = np.zeros((len(at), at.parameters))
-        b[at.theta] = np.eye(at.parameters)
-        point = self.whole_point
-        return self.arrays.column(lambda block: point.at(block).own(b), at.parameters)
-
-    @property
     def strata(self) -> Strata:
         """The samples within which variances are taken."""
         rows = self.arrays

@@ -258,6 +258,14 @@ class RowsAt:
             parts.append(np.outer(self.weight_of_epsilon, block.sum(self.weight * columns)))
         return np.vstack(parts)
 
+    def against_q(self, columns: Floats) -> Floats:
+        """Return the sums of columns times q, of shape (d, m)."""
+        sums = self.against(columns)
+        theta = sums[self.model.coordinates.theta]
+        for k, place in self.model.places.items():
+            theta[place] -= self.block.gram(within(self.block, k) * self.families[k].gradient, columns)
+        return sums
+
 
 class Point:
     """A point of a model.
