@@ -232,6 +232,10 @@ class ArrayBlock:
             return self.gram(others, columns).T
         return np.asarray(self.counted(columns).T @ others)
 
+    def products(self, p: Any, weights: Floats) -> Floats:
+        found: Floats = p.products(self.counted(weights))
+        return found
+
     def by_sample(self, columns: Floats) -> Floats:
         return sums_by_sample(self.counted(columns), self.source, self.K)
 

@@ -81,6 +81,12 @@ class Block(Protocol):
     def gram(self, columns: Floats | Probabilities, others: Floats | Probabilities) -> Floats:
         """Return the sums of products, of shape (m, k)."""
 
+    def products(self, p: Probabilities, weights: Floats) -> Floats:
+        """Return the sums of p p' times each of m weights, one below another: of shape (m K, K), perhaps sparse.
+
+        Their diagonals may be missing.
+        """
+
     def by_sample(self, columns: Floats) -> Floats:
         """Return the sum of each column over the rows of each sample, of shape (K, m)."""
 

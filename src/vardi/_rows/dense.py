@@ -364,3 +364,17 @@ class DenseProbabilities:
         """Return P'(c P)."""
         scaled = self.A * (self.r * np.sqrt(counts))[:, None]
         return np.asarray(scaled.T @ scaled) * (self.step[:, None] * self.step)
+
+    def products(self, weights: Floats) -> Floats:
+        """Return P'(w P) for each of m weights, already counted, one below another."""
+        P = self.A * self.r[:, None]
+        scale = np.tile(self.step, weights.shape[1])[:, None] * self.step
+        return np.vstack([weighed_products(P, w) for w in weights.T]) * scale
+
+
+def weighed_products(P: Floats, w: Floats) -> Floats:
+    """Return P'(w P); of rows that mostly have no weight, such as those outside a cell, only the others are read."""
+    inside = np.flatnonzero(w)
+    if 2 * len(inside) < len(w):
+        P, w = P[inside], w[inside]
+    return np.asarray((P * w[:, None]).T @ P)

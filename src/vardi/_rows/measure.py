@@ -596,15 +596,6 @@ class Measure:
         x = self.column(lambda at: at.every_x, d)
         return x, self.mix(np.eye(d)) if self.states or self.point.model.families else x
 
-    def gradients(self) -> dict[int, Floats]:
-        """Return t = grad log omega of each bias with parameters, for the rows as they were solved."""
-        point, solved = self.whole.point, Arrays.as_solved(self.arrays.rows)
-        families = self.point.model.families
-        return {
-            k: solved.column(lambda block, k=k: point.at(block).families[k].gradient, len(family.names))
-            for k, family in families.items()
-        }
-
     @property
     def own_gradients(self) -> Floats:
         """The gradient in theta of each row's own bias, of shape (n, p)."""

@@ -262,11 +262,19 @@ class QueryBlock:
 
     def gram(self, columns: Expressions, others: Expressions) -> Floats:
         left, right = columns.terms, others.terms
-        if columns is not others:
-            products = [(Expressions([a]) * Expressions([b])).terms[0] for a in left for b in right]
-            return self._ask([self._sum(term) for term in products]).reshape(len(left), len(right))
-        upper = np.triu_indices(len(left))
-        products = [(Expressions([left[i]]) * Expressions([left[j]])).terms[0] for i, j in zip(*upper, strict=True)]
+        if columns is others:
+            return self._symmetric(left, left, 0)
+        products = [_product(a, b) for a in left for b in right]
+        return self._ask([self._sum(term) for term in products]).reshape(len(left), len(right))
+
+    def products(self, p: Expressions, weights: Expressions) -> Floats:
+        weighed = [p * weights.column(j) for j in range(len(weights.terms))]
+        return np.vstack([self._symmetric(one.terms, p.terms, 1) for one in weighed])
+
+    def _symmetric(self, left: Sequence[Term], right: Sequence[Term], diagonal: int) -> Floats:
+        """Return sums of products that are symmetric, of which those from a diagonal upwards are asked for."""
+        upper = np.triu_indices(len(left), diagonal)
+        products = [_product(left[i], right[j]) for i, j in zip(*upper, strict=True)]
         found = np.zeros((len(left), len(left)))
         found[upper] = found.T[upper] = self._ask([self._sum(term) for term in products])
         return found
@@ -340,6 +348,11 @@ class QueryBlock:
             for code, number in told if one.of.how not in EXTREMES else ():
                 found[code, j] += one.factor * (np.nan if number is None else float(number))
         return found if by_sample else found.sum(axis=0)
+
+
+def _product(a: Term, b: Term) -> Term:
+    found: Term = (Expressions([a]) * Expressions([b])).terms[0]
+    return found
 
 
 def _extreme(term: Term, how: How) -> Asked:

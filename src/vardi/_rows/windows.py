@@ -19,6 +19,7 @@ from vardi._rows.base import Rows, Scaled, Space
 from vardi._rows.checks import Checks
 from vardi._rows.columns import Normalised, Result
 from vardi._rows.contract import Gram, Sums
+from vardi._rows.dense import weighed_products
 from vardi._rows.grouping import membership
 from vardi._rows.start import mean_log_start
 from vardi._types import Floats, Integers
@@ -335,6 +336,12 @@ class WindowProbabilities:
     def gram(self, counts: Floats) -> Floats:
         """Return P'(c P)."""
         return np.column_stack([self._against((self @ e[:, None]) * counts[:, None])[:, 0] for e in np.eye(len(self.step))])
+
+    def products(self, weights: Floats) -> Floats:
+        """Return P'(w P) for each of m weights, already counted, one below another."""
+        cells = self.rows._over(np.diag(self.step)) / self.S[:, None]
+        by_cell = membership(self.rows._cell, len(self.S)) @ (weights * (self.factor**2)[:, None])
+        return np.vstack([weighed_products(cells, w) for w in by_cell.T])
 
     def _against(self, counted: Floats) -> Floats:
         by_cell = membership(self.rows._cell, len(self.S)) @ (counted * self.factor[:, None])
