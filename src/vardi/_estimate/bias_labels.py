@@ -114,8 +114,7 @@ class Labels:
         """Return the share of each sample's rows that, with more than this probability, no other could have drawn."""
 
         def question(block: Block, at: RowsAt) -> Floats:
-            own = (block.of_sample(self._each) * (at.p @ self._each)) @ np.ones((self.K, 1))
-            return block.by_sample((own > probability) * 1.0)
+            return block.by_sample((block.of_own(at.p) > probability) * np.ones(1))
 
         return self.measure.total(question)[self.sampled, 0] / self.measure.rows.sizes[self.sampled]
 
@@ -206,7 +205,7 @@ class Labels:
         return np.eye(len(self.measure.rows.sizes))[:, self.sampled]
 
     def _information(self, products: Any) -> Floats:
-        """Return sums of diag(p) - p p' of the sampled biases, (m, K, K), given those of p p' of all, one below another.
+        """Return sums of diag(p) - p p' of the sampled biases, (m, K, K), given those of p p' of all biases.
 
         Their rows sum to zero, so the diagonal is known without cancellation.
         """
@@ -266,7 +265,7 @@ def indicators(measure: Measure, columns: Sequence[Column], most: int) -> RowFea
 
 def _within(x: Floats, low: Floats, high: Floats) -> Floats:
     """Return 1 where one column is in each cell, and 0 elsewhere, of shape (rows, cells)."""
-    return (x >= low) * (x <= high) * 1.0
+    return (x >= low) * (x <= high) * np.ones(1)
 
 
 def cells_of(measure: Measure, column: Kept, most: int) -> tuple[Floats, Floats]:

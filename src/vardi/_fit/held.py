@@ -193,8 +193,9 @@ class Held:
         from vardi._estimate.bias_check import untested
         from vardi._estimate.bias_test import check_biases
 
-        tangent = self.tangent_of_samples
-        return untested(ONLY_KNOWN) if tangent is None else check_biases(tangent, self.names, columns, features=features)
+        if self.tangent_of_samples is None:
+            return untested(ONLY_KNOWN)
+        return check_biases(self.tangent_of_samples, self.names, columns, features=features)
 
     def bias_functions(self) -> Functions:
         r"""Return the functions :math:`\omega_k / \Omega_k` at the estimated parameters: all have the mean 1."""

@@ -33,8 +33,8 @@ class Probabilities(Protocol):
     def __mul__(self, column: Floats) -> Self:
         """Return the rows times a column."""
 
-    def column(self, k: int) -> Floats:
-        """Return p_k, as one column."""
+    def column(self, k: int | Integers) -> Floats:
+        """Return p_k as one column; k may differ between rows in memory."""
 
 
 class Normalised(NamedTuple):
@@ -71,6 +71,9 @@ class Block(Protocol):
 
     def of_sample(self, numbers: Floats) -> Floats:
         """Return the numbers of each row's own sample, out of shape (K, m)."""
+
+    def of_own(self, p: Probabilities) -> Floats:
+        """Return the probability of each row's own sample."""
 
     def let(self, columns: Floats) -> Floats:
         """Return columns that are computed once, however often they are read."""

@@ -348,9 +348,10 @@ class DenseProbabilities:
     def __mul__(self, column: Floats) -> DenseProbabilities:
         return DenseProbabilities(self.A, self.step, self.r * column[:, 0])
 
-    def column(self, k: int) -> Floats:
-        """Return p_k."""
-        return (self.A[:, k] * (self.step[k] * self.r))[:, None]
+    def column(self, k: int | Integers) -> Floats:
+        """Return p_k, of a bias for all rows or for each."""
+        own = self.A[:, k] if isinstance(k, int) else self.A[np.arange(len(k)), k]
+        return (own * (self.step[k] * self.r))[:, None]
 
     def sum(self, counts: Floats) -> Floats:
         """Return P'c."""

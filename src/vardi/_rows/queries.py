@@ -225,18 +225,18 @@ class QueryBlock:
         return np.hstack([one * rows.weight for one in biases])
 
     def of_sample(self, numbers: Floats) -> Expressions:
-        return Expressions([self._of_sample(column) for column in numbers.T])
+        return Expressions([self._by_label(column.tolist()) for column in numbers.T])
 
-    def _of_sample(self, numbers: Floats) -> Term:
-        own = {label: float(numbers[code]) for label, code in self.part.codes.items()}
-        (_, found), *others = own.items()
-        if all(number == found for _, number in others):
-            return found
-        assert self.part.label is not None
-        chosen: nw.Expr = nw.lit(found)
-        for label, number in others:
-            if number != found:
-                chosen = nw.when(nw.col(self.part.label) == label).then(nw.lit(number)).otherwise(chosen)
+    def of_own(self, p: Expressions) -> Expressions:
+        return Expressions([self._by_label(p.terms)])
+
+    def _by_label(self, terms: Sequence[Term]) -> Term:
+        """Return the term of each row's own sample, out of K."""
+        (_, first), *others = ((label, terms[code]) for label, code in self.part.codes.items())
+        others = [(label, term) for label, term in others if not _are_equal(term, first)]
+        chosen = _expression(first) if others else first
+        for label, term in others:
+            chosen = nw.when(nw.col(str(self.part.label)) == label).then(_expression(term)).otherwise(chosen)
         return chosen
 
     def let(self, columns: Expressions) -> Expressions:
@@ -348,6 +348,10 @@ class QueryBlock:
             for code, number in told if one.of.how not in EXTREMES else ():
                 found[code, j] += one.factor * (np.nan if number is None else float(number))
         return found if by_sample else found.sum(axis=0)
+
+
+def _are_equal(a: Term, b: Term) -> bool:
+    return isinstance(a, float) and isinstance(b, float) and a == b
 
 
 def _product(a: Term, b: Term) -> Term:

@@ -312,9 +312,10 @@ class SparseProbabilities:
     def __mul__(self, column: Floats) -> SparseProbabilities:
         return SparseProbabilities(sparse.diags_array(column[:, 0]) @ self.p)
 
-    def column(self, k: int) -> Floats:
-        """Return p_k."""
-        return np.asarray(self.p[:, [k]].toarray())
+    def column(self, k: int | Integers) -> Floats:
+        """Return p_k, of a bias for all rows or for each."""
+        rows = self.p.shape[0]
+        return np.asarray(self.p[np.arange(rows), np.broadcast_to(k, rows)])[:, None]
 
     def sum(self, counts: Floats) -> Floats:
         """Return P'c."""

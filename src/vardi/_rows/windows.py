@@ -321,9 +321,11 @@ class WindowProbabilities:
     def __mul__(self, column: Floats) -> WindowProbabilities:
         return WindowProbabilities(self.rows, self.step, self.S, self.factor * column[:, 0])
 
-    def column(self, k: int) -> Floats:
-        """Return p_k."""
-        return self @ np.eye(len(self.step))[:, [k]]
+    def column(self, k: int | Integers) -> Floats:
+        """Return p_k, of a bias for all rows or for each."""
+        cell = self.rows._cell
+        inside = (self.rows._low[k] <= cell) & (cell < self.rows._high[k])
+        return (inside * self.step[k] / self.S[cell] * self.factor)[:, None]
 
     def sum(self, counts: Floats) -> Floats:
         """Return P'c."""
