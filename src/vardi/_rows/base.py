@@ -138,13 +138,18 @@ class Rows(ABC):
         """Return the rows in the form that is cheapest near a point: these."""
         return self
 
+    @property
+    def width(self) -> int:
+        """How many numbers a row has."""
+        return len(self.sizes)
+
     def each_block(self, answer: Callable[[slice, Any], Result], width: int = 0) -> Iterator[Result]:
         """Apply a function to the place of each block, and what was read of it; None where nothing has to be read."""
-        return map_blocks(lambda place: answer(place, None), len(self), len(self.sizes) + width)
+        return map_blocks(lambda place: answer(place, None), len(self), self.width + width)
 
     def total_of_blocks(self, answer: Callable[[slice, Any], Result], width: int = 0) -> Result:
         """Return the sum of a function of the place of each block, and of what was read of it."""
-        return sum_blocks(lambda place: answer(place, None), len(self), len(self.sizes) + width)
+        return sum_blocks(lambda place: answer(place, None), len(self), self.width + width)
 
     @abstractmethod
     def normalised(

@@ -56,6 +56,11 @@ class Sparse(Rows):
         return float((some.T @ self.matrix).nnz) * K / some.shape[1] <= FILLED * self.matrix.nnz
 
     @property
+    def width(self) -> int:
+        """How many numbers a row has, on average."""
+        return -(-self.matrix.nnz // max(len(self), 1))
+
+    @property
     def additions(self) -> int:
         """How many numbers a sum over the rows adds one after the other: few, since they are added in pairs."""
         return PAIRWISE + int(self._lengths.max(initial=0)) + len(self).bit_length()
