@@ -64,7 +64,7 @@ class Queries:
     def __len__(self) -> int:
         return int(self.sizes.sum())
 
-    def total(self, question: Question[Result], width: int = 0) -> Result:
+    def total(self, question: Question[Result], width: int = 0, *, biases: bool = True) -> Result:
         """Return the sum of the answers of all frames."""
         answers = [self._answer(part, names, question) for part, names in self._asked(question)]
         found = addable(answers[0])
@@ -113,7 +113,7 @@ class Queries:
         source, labels, counts, totals = zip(*found, strict=True)
         return GroupAnswers(question, block, list(labels), np.array(source), np.array(counts), np.array(totals))
 
-    def kinds_of(self, question: Question[Floats], most: int) -> int:
+    def kinds_of(self, question: Question[Floats], most: int, *, biases: bool = True) -> int:
         """Return how many different numbers a column has, counted for each frame."""
         found = 0
         for part in self.parts:
