@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from scipy import sparse
@@ -271,9 +271,9 @@ def _within(x: Floats, low: Floats, high: Floats) -> Floats:
 def cells_of(measure: Measure, column: Kept, most: int) -> tuple[Floats, Floats]:
     """Return the smallest and the largest value of cells with about as many rows each; few values are a cell each."""
     if isinstance(measure.rows, Queries):
-        rows, model = measure.rows, measure.point.model
-        frames = EngineModel(rows.parts, rows.sizes, model.families, model.known, rows.dependence)
-        return EngineDistribution(EngineMoments(frames, measure.point), column[0], weighted=False).cells(most)
+        rows, point = measure.rows, cast("Any", measure.point)
+        frames = EngineModel(rows.parts, rows.sizes, point.model.families, point.model.known, rows.dependence)
+        return EngineDistribution(EngineMoments(frames, point), column[0], weighted=False).cells(most)
     shares = shares_of(column, [measure.counts])
     if not shares.has_more_than(most):
         values = shares.every()[0]

@@ -14,7 +14,7 @@ from vardi._machine.threads import Scratch, blocks, map_blocks, sum_blocks
 from vardi._rows.base import MODERATE, Rows, Scaled, Space
 from vardi._rows.columns import Normalised
 from vardi._rows.contract import Sums
-from vardi._rows.grouping import NARROW, mean_over_counts, membership
+from vardi._rows.grouping import mean_over_counts, membership
 from vardi._types import Floats, Integers
 
 Result = TypeVar("Result")
@@ -124,71 +124,27 @@ class Dense(Rows):
         """Return P b, block by block."""
         columns = b.reshape(len(u), -1)
         mixed = np.empty((columns.shape[1], len(self)))  # in one piece each: to divide short rows is slow
-        mix = self._mixing(u, columns)
+        scaled, scratch = self._scale(u), Scratch()
+        step = np.exp(u - scaled.anchor)
+        both = np.vstack([step, columns.T * step])
 
         def block(rows: slice, values: NDArray[Any]) -> None:
-            mixed[:, rows] = mix(rows, values)
+            own = both @ self._block(scaled, rows, values, scratch).T
+            mixed[:, rows] = own[1:] / own[0]
 
         for _ in self._each(block):
             pass
         return mixed[0] if b.ndim == 1 else mixed.T
 
-    def add_mix(self, u: Floats, b: Floats, onto: Floats) -> None:
-        """Add P b to numbers of the rows, block by block."""
-        mix = self._mixing(u, b)
-
-        def block(rows: slice, values: NDArray[Any]) -> None:
-            onto[rows] += mix(rows, values).T
-
-        for _ in self._each(block):
-            pass
-
-    def sum_mix(self, u: Floats, b: Floats, function: Callable[[slice, Floats], Floats]) -> Floats:
-        """Sum a function of the place of rows and (P b)' there over all rows, without an array of all of them."""
-        mix = self._mixing(u, b)
-        return self._total(lambda rows, values: function(rows, mix(rows, values)))
-
-    def _mixing(self, u: Floats, b: Floats) -> Callable[[slice, NDArray[Any]], Floats]:
-        """Return (P b)' as a function of the place of rows and their values."""
-        scaled, scratch = self._scale(u), Scratch()
-        step = np.exp(u - scaled.anchor)
-        both = np.vstack([step, b.T * step])
-
-        def mix(rows: slice, values: NDArray[Any]) -> Floats:
-            own = both @ self._block(scaled, rows, values, scratch).T
-            own[1:] /= own[0]
-            return own[1:]
-
-        return mix
-
-    def every(self, u: Floats) -> Floats:
-        """Return p_ik of every row, without a product where samples are many."""
-        if len(u) <= NARROW:
-            return super().every(u)
-        scaled, scratch = self._scale(u), Scratch()
-        step, found = np.exp(u - scaled.anchor), np.empty((len(self), len(u)))
-
-        def block(rows: slice, values: NDArray[Any]) -> None:
-            p = np.multiply(self._block(scaled, rows, values, scratch), step, out=found[rows])
-            p /= p.sum(axis=1, keepdims=True)
-
-        for _ in self._each(block):
-            pass
-        return found
-
     def project(self, u: Floats, y: Floats) -> Floats:
         """Return P' (c y), block by block."""
-        return self.project_from(u, lambda rows: y[rows], 1)
-
-    def project_from(self, u: Floats, y: Callable[[slice], Floats], m: int) -> Floats:
-        """Return P' (c y) for y given as a function of the place of rows, without an array of all of them."""
         scaled, scratch = self._scale(u), Scratch()
         step = np.exp(u - scaled.anchor)
 
         def block(rows: slice, values: NDArray[Any]) -> Floats:
             A = self._block(scaled, rows, values, scratch)
             shares = self.counts[rows] / (A @ step)
-            return A.T @ (y(rows).T * shares).T
+            return A.T @ (y[rows].T * shares).T
 
         return (self._total(block).T * step).T
 

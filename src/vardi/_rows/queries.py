@@ -274,7 +274,7 @@ class QueryBlock:
     def _symmetric(self, left: Sequence[Term], right: Sequence[Term], diagonal: int) -> Floats:
         """Return sums of products that are symmetric, of which those from a diagonal upwards are asked for."""
         upper = np.triu_indices(len(left), diagonal)
-        products = [_product(left[i], right[j]) for i, j in zip(*upper, strict=True)]
+        products = [_product(left[i], right[j]) for i, j in np.transpose(upper).tolist()]
         found = np.zeros((len(left), len(left)))
         found[upper] = found.T[upper] = self._ask([self._sum(term) for term in products])
         return found

@@ -169,14 +169,6 @@ class Sparse(Rows):
             pass
         return mixed
 
-    def entries(self, u: Floats) -> Any:
-        """Return p_ik of every row as a CSR array if rows are short."""
-        if not self._forms_gram:
-            return None
-        scaled = self._scale(u)
-        step = np.exp(u - scaled.anchor)
-        return self._with(scaled.matrix.data * step[self.matrix.indices] / self._spread(scaled.matrix @ step))
-
     def project(self, u: Floats, y: Floats) -> Floats:
         """Return P' (c y)."""
         scaled = self._scale(u)
