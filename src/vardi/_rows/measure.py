@@ -286,6 +286,13 @@ class Measure:
         return 1.0 if isinstance(self.point, Point) else self.point.scale
 
     @property
+    def whole_point(self) -> Point:
+        """The point of all samples."""
+        point = self.whole.point
+        assert isinstance(point, Point)
+        return point
+
+    @property
     def coordinates(self) -> Coordinates:
         """The layout of the point."""
         return self.point.model.coordinates
@@ -545,10 +552,9 @@ class Measure:
 
     def law_means(self, values: Values) -> Floats:
         """Return the mean of phi under the fitted law of each sample, sum_i c_i p_ik phi_i / n_k, of shape (K, m)."""
-        point = self.whole.point
+        point = self.whole_point
         sums = self.rows.total(lambda block: block.gram(point.at(block).p, block.let(values.of(block))), values.width)
         return sums / np.where(self.sizes > 0, self.sizes, 1.0)[:, None]
-
 
     # what takes a number for each row, in memory
 
@@ -612,7 +618,7 @@ class Measure:
         at = self.coordinates
         b = np.zeros((len(at), at.parameters))
         b[at.theta] = np.eye(at.parameters)
-        point = self.whole.point
+        point = self.whole_point
         return self.arrays.column(lambda block: point.at(block).own(b), at.parameters)
 
     @property
