@@ -20,6 +20,7 @@ from vardi._types import Floats, Integers
 Result = TypeVar("Result")
 
 LOWEST = -700.0  # logs are raised to it in sums, of whose rounding e^-700 is far below
+FEW = 8  # samples up to which the products of all pairs are formed for all weights at once
 
 
 class Dense(Rows):
@@ -326,9 +327,14 @@ class DenseProbabilities:
 
     def products(self, weights: Floats) -> Floats:
         """Return P'(w P) for each of m weights, already counted, one below another."""
-        P = self.A * (self.factor / self.S)[:, None]
-        scale = np.tile(self.step, weights.shape[1])[:, None] * self.step
-        return np.vstack([weighed_products(P, w) for w in weights.T]) * scale
+        P, K = self.A * (self.factor / self.S)[:, None], len(self.step)
+        if K <= FEW:
+            first, second = np.triu_indices(K)
+            found = np.empty((weights.shape[1], K, K))
+            found[:, first, second] = found[:, second, first] = weights.T @ (P[:, first] * P[:, second])
+        else:
+            found = np.stack([weighed_products(P, w) for w in weights.T])
+        return (found * (self.step[:, None] * self.step)).reshape(-1, K)
 
 
 def weighed_products(P: Floats, w: Floats) -> Floats:
