@@ -47,7 +47,7 @@ class RowFeatures:
 
 
 @dataclass(frozen=True, eq=False)
-class Column:
+class Varying:
     """What the samples are compared in: a column, its mean over the pool, its smallest and its largest value."""
 
     values: Kept
@@ -217,7 +217,7 @@ class Labels:
         return M
 
 
-def varying_of(measure: Measure, columns: Mapping[str, Kept]) -> dict[str, Column]:
+def varying_of(measure: Measure, columns: Mapping[str, Kept]) -> dict[str, Varying]:
     """Return the columns that are not the same on all rows."""
     if not columns:
         return {}
@@ -228,11 +228,11 @@ def varying_of(measure: Measure, columns: Mapping[str, Kept]) -> dict[str, Colum
 
     total, ends = measure.rows.total(question, len(columns))
     spans = zip(columns.values(), (total / measure.n).tolist(), ends.low.tolist(), ends.high.tolist(), strict=True)
-    found = dict(zip(columns, itertools.starmap(Column, spans), strict=True))
+    found = dict(zip(columns, itertools.starmap(Varying, spans), strict=True))
     return {name: one for name, one in found.items() if one.low < one.high}
 
 
-def polynomials(measure: Measure, columns: Sequence[Column]) -> RowFeatures:
+def polynomials(measure: Measure, columns: Sequence[Varying]) -> RowFeatures:
     """Return x of each column with mean 0 and deviation 1, which limits rounding, and its square with mean 0."""
     mean = np.array([one.mean for one in columns])
     unit = np.array([max(one.mean - one.low, one.high - one.mean) for one in columns])
@@ -253,7 +253,7 @@ def polynomials(measure: Measure, columns: Sequence[Column]) -> RowFeatures:
     return RowFeatures(on, 2 * len(columns))
 
 
-def indicators(measure: Measure, columns: Sequence[Column], most: int) -> RowFeatures:
+def indicators(measure: Measure, columns: Sequence[Varying], most: int) -> RowFeatures:
     """Return the indicators of all cells of each column but the last."""
     cells = [(one.values, *cells_of(measure, one.values, most)) for one in columns]
 

@@ -18,7 +18,7 @@ import numpy as np
 import scipy
 
 from vardi._estimate.bias_check import BiasCheck, Features, Worst
-from vardi._estimate.bias_labels import CellSums, Column, Labels, RowFeatures, indicators, polynomials, varying_of
+from vardi._estimate.bias_labels import CellSums, Labels, RowFeatures, Varying, indicators, polynomials, varying_of
 from vardi._estimate.tangent import Tangent
 from vardi._inputs.pool import Name
 from vardi._rows.columns import Kept
@@ -158,7 +158,7 @@ def _untested(df: int | None) -> str:
     return "no column was given that varies where the samples overlap."
 
 
-def _worst(labels: Labels, names: Sequence[Name], columns: Mapping[str, Column]) -> Worst | None:
+def _worst(labels: Labels, names: Sequence[Name], columns: Mapping[str, Varying]) -> Worst | None:
     """Return the cell and the sample in which observed and expected rows are the most standard errors apart."""
     worst = None
     for name, column in columns.items():
