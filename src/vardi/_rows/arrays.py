@@ -12,7 +12,7 @@ import numpy as np
 from vardi._inputs.dependence import Dependence
 from vardi._machine.threads import Scratch, map_blocks, sum_blocks
 from vardi._rows.base import Rows
-from vardi._rows.columns import Block, Extremes, Grouped, Kept, Normalised, Question, Result, addable
+from vardi._rows.columns import Block, Extremes, Grouped, Kept, Normalised, Probabilities, Question, Result, addable
 from vardi._rows.grouping import sums_by_code, sums_by_sample
 from vardi._rows.units import Units, entries_of
 from vardi._types import Floats, Integers, are_once
@@ -215,6 +215,9 @@ class ArrayBlock:
     def of_sample(self, numbers: Floats) -> Floats:
         return np.broadcast_to(numbers[self.source], (len(self), numbers.shape[1]))
 
+    def of_own(self, p: Probabilities) -> Floats:
+        return p.column(self.source)
+
     def let(self, columns: Floats) -> Floats:
         return columns
 
@@ -231,6 +234,10 @@ class ArrayBlock:
         if not isinstance(others, np.ndarray):
             return self.gram(others, columns).T
         return np.asarray(self.counted(columns).T @ others)
+
+    def products(self, p: Any, weights: Floats) -> Floats:
+        found: Floats = p.products(self.counted(weights))
+        return found
 
     def by_sample(self, columns: Floats) -> Floats:
         return sums_by_sample(self.counted(columns), self.source, self.K)

@@ -33,8 +33,8 @@ class Probabilities(Protocol):
     def __mul__(self, column: Floats) -> Self:
         """Return the rows times a column."""
 
-    def column(self, k: int) -> Floats:
-        """Return p_k, as one column."""
+    def column(self, k: int | Integers) -> Floats:
+        """Return p_k as one column; k may differ between rows in memory."""
 
 
 class Normalised(NamedTuple):
@@ -72,6 +72,9 @@ class Block(Protocol):
     def of_sample(self, numbers: Floats) -> Floats:
         """Return the numbers of each row's own sample, out of shape (K, m)."""
 
+    def of_own(self, p: Probabilities) -> Floats:
+        """Return the probability of each row's own sample."""
+
     def let(self, columns: Floats) -> Floats:
         """Return columns that are computed once, however often they are read."""
 
@@ -80,6 +83,12 @@ class Block(Protocol):
 
     def gram(self, columns: Floats | Probabilities, others: Floats | Probabilities) -> Floats:
         """Return the sums of products, of shape (m, k)."""
+
+    def products(self, p: Probabilities, weights: Floats) -> Floats:
+        """Return the sums of p p' times each of m weights, one below another: of shape (m K, K), perhaps sparse.
+
+        Their diagonals may be missing.
+        """
 
     def by_sample(self, columns: Floats) -> Floats:
         """Return the sum of each column over the rows of each sample, of shape (K, m)."""

@@ -612,16 +612,6 @@ class Measure:
         x = self.column(lambda at: at.every_x, d)
         return x, self.mix(np.eye(d)) if self.states or self.point.model.families else x
 
-    def gradients(self) -> dict[int, Floats]:
-        """Return t = grad log omega of each bias with parameters, for the rows as they were solved."""
-        point, solved = self.whole_point, Arrays.as_solved(self.arrays.rows)
-        families = self.point.model.families
-
-        def gradient(k: int) -> Floats:
-            return solved.column(lambda block: point.at(block).families[k].gradient, len(families[k].names))
-
-        return {k: gradient(k) for k in families}
-
     @property
     def strata(self) -> Strata:
         """The samples within which variances are taken."""
