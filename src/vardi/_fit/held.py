@@ -226,7 +226,7 @@ class Held:
         return np.asarray((squares + a.T @ tangent.hessian.solve(a)) / tangent.n**2)
 
     def known_functions(self, values: Kept) -> Functions:
-        """Return the functions with known means, of which ``values`` are kept; biases have the parameters of a point."""
+        """Return the functions with known means, of which values are kept; biases are those at a point."""
         moving, m = self.prepared.moving, len(self.prepared.known)
 
         def make(block: Block, at: RowsAt) -> Floats:

@@ -12,7 +12,18 @@ import numpy as np
 from vardi._inputs.dependence import Dependence
 from vardi._machine.threads import Scratch, map_blocks, sum_blocks
 from vardi._rows.base import Rows
-from vardi._rows.columns import Block, Extremes, Grouped, Kept, Normalised, Probabilities, Question, Result, addable
+from vardi._rows.columns import (
+    Block,
+    Columns,
+    Extremes,
+    Grouped,
+    Kept,
+    Normalised,
+    Probabilities,
+    Question,
+    Result,
+    addable,
+)
 from vardi._rows.grouping import sums_by_code, sums_by_sample
 from vardi._rows.units import Units, entries_of
 from vardi._types import Floats, Integers, are_once
@@ -218,7 +229,7 @@ class ArrayBlock:
     def of_own(self, p: Probabilities) -> Floats:
         return p.column(self.source)
 
-    def let(self, columns: Floats) -> Floats:
+    def let(self, columns: Columns) -> Columns:
         return columns
 
     def counted(self, columns: Floats) -> Floats:

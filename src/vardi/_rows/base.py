@@ -162,14 +162,6 @@ class Rows(ABC):
         """Return log omega of some rows, as a dense matrix."""
 
     @abstractmethod
-    def mix(self, u: Floats, b: Floats) -> Floats:
-        """Return P b: for every row the mean of b under p_i. ``b`` has shape (K,) or (K, m)."""
-
-    @abstractmethod
-    def project(self, u: Floats, y: Floats) -> Floats:
-        """Return P' (c y) = sum_i c_i y_i p_i. ``y`` has shape (n,) or (n, m)."""
-
-    @abstractmethod
     def reach(self) -> Any:
         """Return the K x K counts of rows of sample l (columns) that bias k (rows) could have drawn."""
 

@@ -1,8 +1,8 @@
 """Columns over the rows of a block: what a question is written in.
 
 A question is a function of a block of rows that returns sums, which a holder of rows adds up over its blocks. It is
-written in NumPy's own operators, once for all holders: columns of rows in memory are arrays of shape (rows, m), those of
-an engine are :class:`~vardi._rows.expressions.Expressions`, which record what the operators would compute.
+written in NumPy's own operators, once for all holders: columns of rows in memory are arrays of shape (rows, m), and
+those of an engine are :class:`~vardi._rows.expressions.Expressions`, which record what the operators would compute.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Kept: TypeAlias = Any
 
 Result = TypeVar("Result")
+Columns = TypeVar("Columns")
 
 
 class Probabilities(Protocol):
@@ -75,7 +76,7 @@ class Block(Protocol):
     def of_own(self, p: Probabilities) -> Floats:
         """Return the probability of each row's own sample."""
 
-    def let(self, columns: Floats) -> Floats:
+    def let(self, columns: Columns) -> Columns:
         """Return columns that are computed once, however often they are read."""
 
     def sum(self, columns: Floats) -> Floats:

@@ -121,34 +121,6 @@ class Dense(Rows):
 
         return np.asarray(scipy.special.logsumexp(list(self._each(block)), axis=0))
 
-    def mix(self, u: Floats, b: Floats) -> Floats:
-        """Return P b, block by block."""
-        columns = b.reshape(len(u), -1)
-        mixed = np.empty((columns.shape[1], len(self)))  # in one piece each: to divide short rows is slow
-        scaled, scratch = self._scale(u), Scratch()
-        step = np.exp(u - scaled.anchor)
-        both = np.vstack([step, columns.T * step])
-
-        def block(rows: slice, values: NDArray[Any]) -> None:
-            own = both @ self._block(scaled, rows, values, scratch).T
-            mixed[:, rows] = own[1:] / own[0]
-
-        for _ in self._each(block):
-            pass
-        return mixed[0] if b.ndim == 1 else mixed.T
-
-    def project(self, u: Floats, y: Floats) -> Floats:
-        """Return P' (c y), block by block."""
-        scaled, scratch = self._scale(u), Scratch()
-        step = np.exp(u - scaled.anchor)
-
-        def block(rows: slice, values: NDArray[Any]) -> Floats:
-            A = self._block(scaled, rows, values, scratch)
-            shares = self.counts[rows] / (A @ step)
-            return A.T @ (y[rows].T * shares).T
-
-        return (self._total(block).T * step).T
-
     def reach(self) -> Floats:
         """Return the K x K counts of rows of sample l (columns) that bias k (rows) could have drawn."""
         K = len(self.sizes)

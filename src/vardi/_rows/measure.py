@@ -25,7 +25,18 @@ from vardi._rows.contract import Coordinates, Evenness, Means
 from vardi._rows.dependent import strata_of
 from vardi._rows.point import Point, PointAmong, PointWithin, Seen
 from vardi._rows.units import Units
-from vardi._rows.variance import ALIKE, BIN, KINDS, NOTHING, Spread, Strata, factors_of, hill, spread_of_samples, unit_of
+from vardi._rows.variance import (
+    ALIKE,
+    BIN,
+    KINDS,
+    NOTHING,
+    Spread,
+    Strata,
+    factors_of,
+    hill,
+    spread_of_samples,
+    unit_of,
+)
 from vardi._types import Floats, Integers
 from vardi.errors._refusals import not_finite
 

@@ -16,7 +16,7 @@ import numpy as np
 from vardi._inputs.engine.aggregates import Aggregate, How
 from vardi._inputs.engine.dependence import CELL, UNIT, EngineDependence
 from vardi._inputs.engine.part import OMEGA, PREFIX, Change, Part, with_columns
-from vardi._rows.columns import Extremes, Grouped, Kept, Normalised, Question, Result, addable
+from vardi._rows.columns import Extremes, Grouped, Normalised, Question, Result, addable
 from vardi._rows.engine.functions import EngineFunction, Reads
 from vardi._rows.engine.united import can_unite, united
 from vardi._rows.expressions import Expressions, Term, total

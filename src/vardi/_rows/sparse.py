@@ -155,36 +155,6 @@ class Sparse(Rows):
             totals[filled] = largest + np.log(np.add.reduceat(np.exp(terms.data - np.repeat(largest, lengths)), starts))
         return totals
 
-    def mix(self, u: Floats, b: Floats) -> Floats:
-        """Return P b."""
-        scaled = self._scale(u)
-        step = np.exp(u - scaled.anchor)
-        weighted, S = np.ascontiguousarray((step * b.T).T), scaled.matrix @ step
-        mixed = np.empty((len(self), *b.shape[1:]))
-
-        def block(rows: slice) -> None:  # in place, and in threads: b may have a column for each sample
-            np.divide((_part(scaled.matrix, rows) @ weighted).T, S[rows], out=mixed[rows].T)
-
-        for _ in map_blocks(block, len(self), mixed[0].size):
-            pass
-        return mixed
-
-    def project(self, u: Floats, y: Floats) -> Floats:
-        """Return P' (c y)."""
-        scaled = self._scale(u)
-        step = np.exp(u - scaled.anchor)
-        weight = self._counted(1.0 / (scaled.matrix @ step))
-        if y.ndim == 1:
-            return self._column_sums(scaled, weight * y) * step
-        if y.shape[1] <= FEW_COLUMNS:
-            columns = [self._column_sums(scaled, weight * column) * step for column in y.T]
-            return np.column_stack(columns) if columns else np.empty((len(u), 0))
-
-        def block(rows: slice) -> Floats:
-            return np.asarray(_part(scaled.matrix, rows).T @ (weight[rows, None] * y[rows]))
-
-        return np.asarray(step[:, None] * sum_blocks(block, len(self), y.shape[1], sums=len(u) * y.shape[1]))
-
     def normalised(
         self, u: Floats, rows: slice | Integers, values: Any, added: Mapping[int, Floats], space: Space
     ) -> Normalised:

@@ -92,16 +92,6 @@ class Thinned(Dense):
         few = self.counting(u)
         return super().weights(u) if few is None else few.weights(u)
 
-    def mix(self, u: Floats, b: Floats) -> Floats:
-        """Return P b."""
-        few = self.counting(u)
-        return super().mix(u, b) if few is None else few.mix(u, b)
-
-    def project(self, u: Floats, y: Floats) -> Floats:
-        """Return P' (c y)."""
-        few = self.counting(u)
-        return super().project(u, y) if few is None else few.project(u, y)
-
     def start(self) -> Floats:
         """Return a first u: from each sample alone if few entries count there, otherwise from pairs."""
         return super().start() if self.counting(self._alone) is None else self._alone

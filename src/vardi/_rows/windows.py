@@ -174,18 +174,6 @@ class Intervals(Rows):
         with np.errstate(divide="ignore"):
             return np.log(self._within(mass) / self.sizes.sum())
 
-    def mix(self, u: Floats, b: Floats) -> Floats:
-        """Return P b."""
-        step, S, _ = self._cell_mass(u)
-        return np.asarray((self._over((step * b.T).T).T / S).T[self._cell])
-
-    def project(self, u: Floats, y: Floats) -> Floats:
-        """Return P' (c y)."""
-        step, S, _ = self._cell_mass(u)
-        counted = (y.T * self.counts).T
-        by_cell = membership(self._cell, len(S)) @ counted
-        return np.asarray((self._within((by_cell.T / S).T).T * step).T)
-
     def each_block(self, answer: Callable[[slice, Any], Result], width: int = 0) -> Iterator[Result]:
         """Apply a function to all rows at once: there are only as many cells as edges of windows."""
         yield answer(slice(0, len(self)), None)
@@ -337,7 +325,8 @@ class WindowProbabilities:
 
     def gram(self, counts: Floats) -> Floats:
         """Return P'(c P)."""
-        return np.column_stack([self._against((self @ e[:, None]) * counts[:, None])[:, 0] for e in np.eye(len(self.step))])
+        columns = ((self @ e[:, None]) * counts[:, None] for e in np.eye(len(self.step)))
+        return np.column_stack([self._against(column)[:, 0] for column in columns])
 
     def products(self, weights: Floats) -> Floats:
         """Return P'(w P) for each of m weights, already counted, one below another."""
