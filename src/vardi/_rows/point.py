@@ -169,7 +169,8 @@ class RowsAt:
     @cached_property
     def _lift(self) -> tuple[Floats, Floats]:
         """S / S0, and where it is not above zero; there it is taken as 1."""
-        lift: Floats = self.block.let(self._base.weight * (self.g @ self.mu[:, None]) + 1.0)
+        moved: Floats = self.g @ self.mu[:, None]
+        lift: Floats = self.block.let(moved * self._base.weight + 1.0)
         above: Floats = self.block.let((lift > 0.0) * 1.0)
         return self.block.let(lift * above + (1.0 - above)), 1.0 - above
 
