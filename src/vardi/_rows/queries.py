@@ -13,17 +13,21 @@ from typing import TYPE_CHECKING, Any, Generic, cast
 import narwhals as nw
 import numpy as np
 
-from vardi._inputs.engine.aggregates import Aggregate, How
+from vardi._inputs.engine.aggregates import LENGTH, Aggregate, How
+from vardi._inputs.engine.asking import answering, collected
 from vardi._inputs.engine.dependence import CELL, UNIT, EngineDependence
-from vardi._inputs.engine.part import OMEGA, PREFIX, Change, Part, with_columns
+from vardi._inputs.engine.part import OMEGA, PREFIX, Change, Part, changed, with_columns
+from vardi._inputs.engine.queries import aggregated, stacked, with_interval
 from vardi._rows.columns import Extremes, Grouped, Kept, Normalised, Question, Result, addable
 from vardi._rows.engine.functions import EngineFunction, Reads
 from vardi._rows.engine.united import can_unite, united
 from vardi._rows.expressions import Expressions, Term, total
 from vardi._rows.grouping import membership
 from vardi._rows.series import rows_a_value
+from vardi._rows.shares import evenly
 from vardi._rows.units import Units
 from vardi._types import Floats, Integers
+from vardi.biases._expressions.targets import literal
 
 if TYPE_CHECKING:
     from vardi._rows.point import RowsAt
@@ -72,23 +76,47 @@ class Queries:
             found = found + addable(answer)
         return found
 
-    def grouped(self, question: Question[tuple[Floats, Floats]], width: int = 0) -> Grouped:
-        """Return counted sums of columns by a key, the first of two that the question returns."""
-        return self._grouped(self._asked(question), question)
+    def grouped(self, question: Question[tuple[Floats, Floats]], width: int = 0, most: int | None = None) -> Grouped:
+        """Return counted sums of columns by a key, the first of two that the question returns.
+
+        If there are more than ``most`` groups, some of them are left in the engine: one more is enough to see that.
+        """
+        return self._grouped(self._asked(question), question, most)
 
     def _grouped(
-        self, frames: Sequence[tuple[Part, Mapping[Hashable, str]]], question: Question[tuple[Floats, Floats]]
+        self,
+        frames: Sequence[tuple[Part, Mapping[Hashable, str]]],
+        question: Question[tuple[Floats, Floats]],
+        most: int | None = None,
     ) -> Grouped:
+        limit = None if most is None else most + 1
         found: dict[Any, Floats] = {}
         for part, names in frames:
             block = QueryBlock(part, len(self.sizes), names)
             key, columns = (_terms(one) for one in question(block))
             named = with_columns({KEY: key[0] if isinstance(key[0], nw.Expr) else nw.lit(key[0])})
             asked = {str(j): Aggregate(part.times_count(_expression(term))) for j, term in enumerate(columns)}
-            for _, row in part.by_sample(asked, *block.changes, named, key=KEY):
+            for row in part.by_key(asked, *block.changes, named, key=KEY, most=limit):
                 sums = np.array([row[name] for name in asked], np.float64)
                 found[row[KEY]] = found.get(row[KEY], 0.0) + sums
         return Grouped(list(found), np.array(list(found.values())))
+
+    def spaced(self, question: Question[Floats], low: float, high: float, most: int) -> Floats:
+        """Return numbers of a column that are evenly spaced among the distinct ones from low to high, in order."""
+        with answering():
+            frames = [self._values(part, names, question) for part, names in self._asked(question)]
+            frame = frames[0] if len(frames) == 1 else stacked(frames)
+            inside = frame.filter((nw.col(KEY) >= literal(low)) & (nw.col(KEY) <= literal(high))).unique()
+            places = evenly(int(collected(aggregated(inside, (), {ROWS: LENGTH})).item()), most).tolist()
+            ranked = inside.with_row_index(ROWS, order_by=KEY)
+            chosen = collected(ranked.filter(nw.col(ROWS).is_in(places)).select(KEY))
+        return np.sort(chosen.get_column(KEY).to_numpy().astype(np.float64))
+
+    def _values(self, part: Part, names: Mapping[Hashable, str], question: Question[Floats]) -> nw.LazyFrame[Any]:
+        """Return a frame of one column."""
+        block = QueryBlock(part, len(self.sizes), names)
+        (term,) = _terms(question(block))
+        return changed(part.rows_as_asked, block.changes).select(_expression(term).alias(KEY))
 
     def over_units(self, question: Question[Floats], m: int) -> tuple[Units, Floats]:
         """Return the units of rows that depend on one another, and counted sums of columns over these, (E, m)."""
@@ -152,7 +180,9 @@ class Queries:
         read = tuple(dict.fromkeys(probe.read))
         if read not in self._joined:
             names = {function: f"{PREFIX}joined_{j}" for j, function in enumerate(read)}
-            functions = {name: EngineFunction(function.of, function.name, Reads.USERS) for function, name in names.items()}
+            functions = {
+                name: EngineFunction(function.of, function.name, Reads.USERS) for function, name in names.items()
+            }
             whole = united(self.parts, functions)
             self._joined.clear()
             self._joined[read] = (whole[0], names) if len(whole) == 1 else None
@@ -283,6 +313,13 @@ class QueryBlock:
             terms = tuple(nw.when(chosen).then(_expression(term)) for term in terms)
         low, high = (self._ask([_extreme(term, how) for term in terms]) for how in EXTREMES)
         return Extremes(low, high)
+
+    def interval(self, column: Expressions, edges: Floats) -> Expressions:
+        (term,) = self.let(column).terms
+        name = STAGE.format(self._staged)
+        self._staged += 1
+        self.changes.append(lambda frame: with_interval(frame, name, _expression(term), edges))
+        return Expressions([nw.col(name)], are_named=True)
 
     def unknown(self, columns: Expressions) -> Floats:
         endless = [
@@ -423,7 +460,9 @@ def sums_over_units(rows: Queries, question: Question[Floats], key: Question[Flo
         block = QueryBlock(part, len(rows.sizes), {})
         block.changes.append(dependence.units(part, lengths))
         named = None if key is None else with_columns({KEY: _expression(_terms(key(block))[0])})
-        columns = {str(j): Aggregate(part.times_count(_expression(one))) for j, one in enumerate(_terms(question(block)))}
+        columns = {
+            str(j): Aggregate(part.times_count(_expression(one))) for j, one in enumerate(_terms(question(block)))
+        }
         for code, row in part.by_sample(columns | {"rows": part.rows}, *block.changes, named, key=keys):
             sums = [float(row[name]) for name in columns]
             found.append((code, row.get(CELL), row[UNIT], row.get(KEY), float(row["rows"]), sums))

@@ -68,12 +68,12 @@ class Part:
     def rows_as_asked(self) -> nw.LazyFrame[Any]:
         """The frame with all columns that were added to it."""
         with answering(self.name):
-            return _changed(self.frame, self.put)
+            return changed(self.frame, self.put)
 
     def ask(self, build: Change) -> nw.DataFrame[Any]:
         """Return the answer to a query of the rows: the only way that anything leaves the engine."""
         with answering(self.name):  # DuckDB raises while a query is built
-            return collected(build(_changed(self.frame, self.put)), self.name)
+            return collected(build(changed(self.frame, self.put)), self.name)
 
     def map(self, change: Change) -> Part:
         """Return the part with a change of columns made to its rows, including those that do not count."""
@@ -132,8 +132,14 @@ class Part:
         it once, and queries stay short.
         """
         keys = [*([] if self.label is None else [self.label]), *([key] if isinstance(key, str) else key)]
-        rows = self.ask(lambda frame: aggregated(_changed(frame, changes), keys, asked)).rows(named=True)
+        rows = self.ask(lambda frame: aggregated(changed(frame, changes), keys, asked)).rows(named=True)
         return [(self.codes[None if self.label is None else row[self.label]], row) for row in rows]
+
+    def by_key(
+        self, asked: Mapping[str, Aggregate], *changes: Change | None, key: str, most: int | None = None
+    ) -> list[dict[str, Any]]:
+        """Query aggregates by a column that changes may add, whatever the sample; of so many groups at most."""
+        return self.ask(lambda frame: aggregated(changed(frame, changes), [key], asked, most)).rows(named=True)
 
     def sums(self, terms: Sequence[nw.Expr], *changes: Change | None) -> Floats:
         """Query the sums of expressions, which may read columns that the changes add, all in one query."""
@@ -144,10 +150,11 @@ class Part:
 
     def aggregates(self, asked: Mapping[str, Aggregate], *changes: Change | None) -> dict[str, Any]:
         """Query aggregates over all rows of the part, in one query."""
-        return self.ask(lambda frame: aggregated(_changed(frame, changes), (), asked)).rows(named=True)[0]
+        return self.ask(lambda frame: aggregated(changed(frame, changes), (), asked)).rows(named=True)[0]
 
 
-def _changed(frame: nw.LazyFrame[Any], changes: Sequence[Change | None]) -> nw.LazyFrame[Any]:
+def changed(frame: nw.LazyFrame[Any], changes: Sequence[Change | None]) -> nw.LazyFrame[Any]:
+    """Return a frame with changes made to it, in order."""
     for change in changes:
         frame = frame if change is None else change(frame)
     return frame

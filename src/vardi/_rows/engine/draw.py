@@ -6,6 +6,7 @@ clocks with rates pi, that of row i rings first with probability pi_i, and so on
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import narwhals as nw
@@ -14,13 +15,17 @@ import numpy as np
 from vardi._inputs.engine.aggregates import LENGTH
 from vardi._inputs.engine.asking import answering
 from vardi._inputs.engine.part import PREFIX, Change, Part
-from vardi._rows.engine.distribution import first_reaching
+from vardi._rows.columns import Block
+from vardi._rows.engine.functions import EngineFunction
 from vardi._rows.engine.hashing import hashed, uniform
 from vardi._rows.engine.moments import EngineMoments
+from vardi._rows.engine.shares import Counted, SharesInEngine
+from vardi._rows.queries import Queries
 from vardi.biases._expressions.targets import literal
 from vardi.errors import MismatchError
 
-KEY = f"{PREFIX}key"
+KEY = f"{PREFIX}clock"
+KEYS = (EngineFunction(lambda part: nw.col(KEY)),)
 
 
 def drawn_rows(at: EngineMoments, n: int, seed: int | None, identity: str | None = None) -> dict[int | None, Any]:
@@ -50,7 +55,7 @@ def drawn_rows(at: EngineMoments, n: int, seed: int | None, identity: str | None
     keys = [with_key(at, part, place, seed, identity) for place, part in enumerate(at.parts)]
     if len(at.parts) == 1:
         return {_code(at.parts[0]): _ordered(at.parts[0], keys[0], n)}
-    last = _threshold(at, keys, n)
+    last = _threshold(at, keys, n, rows)
     return {_code(part): _below(part, key, last) for part, key in zip(at.parts, keys, strict=True)}
 
 
@@ -65,11 +70,16 @@ def with_key(at: EngineMoments, part: Part, place: int, seed: int | None, identi
     return change
 
 
-def _threshold(at: EngineMoments, keys: list[Change], n: int) -> float:
+def _threshold(at: EngineMoments, keys: list[Change], n: int, rows: int) -> float:
     """Return the n-th smallest key of all parts."""
-    keyed = [part.map(key) for part, key in zip(at.parts, keys, strict=True)]
-    found = first_reaching(keyed, lambda part: nw.col(KEY), lambda part: nw.lit(1.0), np.array([float(n)]))
-    return float(found[0])
+    keyed = [replace(part.map(key), counted=False) for part, key in zip(at.parts, keys, strict=True)]
+
+    def counted(block: Block) -> Counted:
+        key = block.columns(KEYS)
+        return Counted(key, key * 0.0 + 1.0, None)
+
+    shares = SharesInEngine(Queries(keyed, at.sizes, at.dependence), counted)
+    return float(shares.reaching(np.ones(1), np.array([(n - 0.5) / rows]))[0][0])
 
 
 def _ordered(part: Part, key: Change, n: int) -> Any:

@@ -19,7 +19,6 @@ from vardi.biases._expressions.compile import NarwhalsTarget, require_columns
 from vardi.errors import MissingValuesError
 from vardi.errors._refusals import column_of_some, not_finite
 
-
 #: The expression of a function for a frame.
 Of: TypeAlias = Callable[[Part], nw.Expr]
 
@@ -132,6 +131,12 @@ def _of(asked: Mapping[str | None, Part], by_part: Mapping[str | None, Sequence[
         return zero_elsewhere(nw.col(str(part.label)).is_in(inside), value)
 
     return of
+
+
+def condition(parts: Sequence[Part], holds: nw.Expr | None) -> EngineFunction:
+    """Return 1 on the rows of some frames on which a condition holds, and 0 on others; None holds everywhere."""
+    one = {part.name: [zero_elsewhere(holds, nw.lit(1.0))] for part in parts}
+    return EngineFunction(_of({part.name: part for part in parts}, one, 0), reads=Reads.USERS)
 
 
 def zero_elsewhere(condition: nw.Expr | None, term: nw.Expr) -> nw.Expr:

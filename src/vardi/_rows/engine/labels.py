@@ -158,7 +158,7 @@ class EngineLabels:
 
     def cells(self, function: EngineFunction, most: int) -> CellSums:
         """Return rows by cells of a column of about equal size, with one query for each part."""
-        pool = EngineDistribution(self.at, function, weighted=False)
+        pool = EngineDistribution(self.at, function)
         low, high = pool.cells(most)
         observed, expected = np.zeros((len(high), self.K)), np.zeros((len(high), self.K))
         squares = np.zeros((len(high), self.K, self.K))
@@ -215,7 +215,7 @@ class EngineLabels:
         return block
 
     def _fifths(self, function: EngineFunction) -> list[EngineFunction]:
-        low, high = EngineDistribution(self.at, function, weighted=False).cells(FIFTHS)
+        low, high = EngineDistribution(self.at, function).cells(FIFTHS)
         return [function.map(_within(float(a), float(b))) for a, b in zip(low[:-1], high[:-1], strict=True)]
 
 
