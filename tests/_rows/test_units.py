@@ -20,8 +20,9 @@ def samples(rng, sizes=(90, 120)):
 
 def influence_of(fit, values):
     """Return influence values and samples of all rows."""
-    _, phi = fit.held.tangent.of(np.asarray(values, float)[:, None])
-    return phi[:, 0], fit.held.source
+    tangent = fit.held.tangent
+    influence = tangent.influence(np.asarray(values, float)[:, None])[1]
+    return tangent.measure.rows_of(influence.values)[:, 0], fit.held.source
 
 
 def centred(phi, source):

@@ -201,7 +201,8 @@ def make_plan(held: Any, groups: Integers | None, *, of_rows: bool, functions: A
     if groups is None and given.in_units:
         effective = effective_rows(held, functions) if given.order is not None else None
         measure = held.tangent.measure
-        groups, parts = drawn(*measure.arrays.entries, measure.source, measure.sizes, given.order, effective)
+        entry, units = measure.arrays.entries
+        groups, parts = drawn(entry, units, measure.source, measure.sizes, given.order, effective)
     return Plan(rows, held.source, held.counts, rows.inverse, groups, parts, cells, given.remaining)
 
 

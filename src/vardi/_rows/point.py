@@ -397,7 +397,8 @@ class RowsAmong:
         parts = [self.whole.p @ np.diag(members(at.samples, states)[:, 0])]
         for k, family in self.whole.families.items():
             parts.append(self.whole.p.column(k) * family.gradient * float(k in states))
-        parts.append(self.share * np.zeros(at.known + at.uncertain))
+        if at.known:
+            parts.append(self.share * np.zeros(at.known + at.uncertain))
         return np.hstack(parts) / (self.share + (1.0 - (self.share > 0.0)))
 
     def against(self, columns: Floats) -> Floats:

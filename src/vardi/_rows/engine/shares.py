@@ -23,6 +23,7 @@ MOST_STEPS = 100_000  # distinct values brought into memory at most
 CELLS = 4096  # of one width, into which a cell is divided
 AT_ONCE = 8  # cells that one query divides
 ROUNDING = 1e-12  # of a probability
+FINEST = 1e306  # cells in half a unit
 LARGEST = float(np.finfo(np.float64).max)
 
 
@@ -66,7 +67,7 @@ class Cell:
     @property
     def is_narrow(self) -> bool:
         """Whether it cannot be divided any further."""
-        return 0.5 * self.high - 0.5 * self.low < max(1e-290, 2.0 * float(np.spacing(abs(self.high))))
+        return 0.5 * self.high - 0.5 * self.low < max(1.0 / FINEST, 2.0 * float(np.spacing(abs(self.high))))
 
     @property
     def start(self) -> float:
@@ -76,7 +77,7 @@ class Cell:
     @property
     def scale(self) -> float:
         """How many cells there are in half a unit."""
-        return float(f"{CELLS / (0.5 * self.high - 0.5 * self.low):.3g}")
+        return min(float(f"{CELLS / (0.5 * self.high - 0.5 * self.low):.3g}"), FINEST)
 
     def place(self, x: Floats) -> Floats:
         """Return which part of the cell values are in: it never falls as they rise, also as computed."""
@@ -94,7 +95,8 @@ class Cell:
 
     def holds(self, x: Floats) -> Floats:
         """Return 1 for values in the cell, and 0 for others."""
-        return (x > self.low) * (x <= self.high) * 1.0
+        found: Floats = np.multiply((x > self.low) * 1.0, x <= self.high)
+        return found
 
 
 class SharesInEngine(Distribution):
@@ -294,7 +296,7 @@ class SharesInEngine(Distribution):
             parts = (places[own] % CELLS).astype(np.float64)
             low, high = np.where(parts > 0, cell.last_of(parts - 1.0), cell.low), cell.last_of(parts)
             for place, a, b in zip(own.tolist(), low.tolist(), high.tolist(), strict=True):
-                rows.append(Cell(a, b, *sums[place].tolist(), cell.depth + 1))
+                rows.append(Cell(a, b, float(sums[place, 0]), float(sums[place, 1]), cell.depth + 1))
         return rows
 
 
