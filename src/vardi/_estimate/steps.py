@@ -16,6 +16,7 @@ from functools import cached_property
 import numpy as np
 
 from vardi._estimate.tangent import Tangent
+from vardi._machine.memory import require_memory
 from vardi._rows.columns import Block
 from vardi._rows.measure import Functions, Measure, as_functions
 from vardi._rows.point import Seen
@@ -54,8 +55,8 @@ class Steps:
         domain = None if inside is None else as_functions(inside[:, None])
         if shares is None:
             mass = measure.weights * measure.counts
-            kept = measure.inside if inside is None else inside > 0.0
-            kept = np.ones(len(values), bool) if kept is None else kept
+            some = measure.inside if inside is None else inside > 0.0
+            kept = slice(None) if some is None else some
             total = measure.n if inside is None else float(mass[kept].sum())
             shares = shares_of(values[kept], [mass[kept]], np.array([total]))
         return cls(measure, as_functions(values[:, None]), shares, domain)
@@ -92,7 +93,7 @@ class Steps:
         x, inside = self._function, self._inside
 
         def make(block: Block, at: Seen) -> Floats:
-            below: Floats = (x.of(block, at) <= points) * 1.0
+            below: Floats = np.multiply(x.of(block, at) <= points, 1.0)
             if inside is None:
                 return below
             there = inside.of(block, at)
@@ -119,6 +120,11 @@ class Steps:
 
     def _of_each_point(self, grid: Floats, value: Floats, tangent: Tangent) -> Floats:
         """Return the covariance from influence values at each point."""
+        if self._measure.rows.is_in_units:
+            one = np.ones((len(self._measure.rows.sizes), 1))
+            units = len(self._measure.rows.over_units(lambda block: block.of_sample(one), 1)[0].rows)
+            what = f"A band of {units:,} units at {len(grid)} points"
+            require_memory(24 * units * len(grid), what, "Ask for the distribution function at some points.")
         eta, influence = tangent.influence(self.below(grid))
         if self._inside is not None:
             influence = influence @ (np.vstack([np.eye(len(grid)), -value]) / eta[-1])
@@ -130,13 +136,15 @@ class Steps:
         scale = 1.0 if inside is None else 1.0 / float(measure.mean(inside)[0])
         K, d, size = len(measure.sizes), len(measure.coordinates), len(grid) + 1
         every, factors = np.eye(d), measure.factors
+        is_q = measure.through is measure.point and not measure.point.model.families  # x is
 
         def by_cell(block: Block) -> tuple[Floats, Floats]:
             at = measure.point.at(block)
             r = at.weight if inside is None else at.weight * inside.of(block, at) * scale
-            r, q = block.let(r), measure.through.at(block).q(every)
+            r = block.let(r)
+            others = [] if is_q else [measure.through.at(block).q(every) * r]
             key = block.interval(x.of(block, at), grid) * K + block.of_sample(np.arange(float(K))[:, None])
-            return key, np.hstack([r, r * r, at.every_x * r, q * r])
+            return key, np.hstack([r, r * r, at.every_x * r, *others])
 
         def of_samples(block: Block) -> tuple[Floats, Floats]:
             q = block.let(measure.through.at(block).q(every))
@@ -144,7 +152,7 @@ class Steps:
             return block.by_sample(q), block.gram(scaled, scaled)
 
         keys, found = measure.rows.grouped(by_cell, 3 * d)
-        sums = np.zeros((size, K, 2 + 2 * d))
+        sums = np.zeros((size, K, found.shape[1]))
         sums.reshape(size * K, -1)[np.array(keys, np.int64)] = found
         of_x = sums[:, :, 2 : 2 + d].sum(axis=1)
         b = tangent.jacobian.solve((np.cumsum(of_x, axis=0)[:-1] - value[:, None] * of_x.sum(axis=0)).T)
@@ -152,7 +160,7 @@ class Steps:
         totals, squares = measure.rows.total(of_samples, 2 * d)
         products = np.zeros((size + d, size + d))
         products[np.arange(size), np.arange(size)] = sums[:, :, 1] @ factors
-        products[:size, size:] = np.einsum("ckd,k->cd", sums[:, :, 2 + d :], factors)
+        products[:size, size:] = np.einsum("ckd,k->cd", sums[:, :, -d:], factors)
         products[size:, :size], products[size:, size:] = products[:size, size:].T, squares
         T = np.hstack([sums[:, :, 0].T, totals]) @ M
         n, beyond = measure.sizes[:, None], b[measure.coordinates.epsilon]

@@ -14,7 +14,6 @@ from vardi._machine.threads import Scratch, map_blocks, sum_blocks
 from vardi._rows.base import Rows
 from vardi._rows.columns import Block, Extremes, Grouped, Kept, Normalised, Question, Result, addable
 from vardi._rows.grouping import sums_by_code, sums_by_sample
-from vardi._rows.shares import edges_below
 from vardi._rows.units import Units, entries_of
 from vardi._types import Floats, Integers, are_once
 
@@ -241,7 +240,7 @@ class ArrayBlock:
         return Extremes(rows.min(axis=0, initial=np.inf), rows.max(axis=0, initial=-np.inf))
 
     def interval(self, column: Floats, edges: Floats) -> Floats:
-        return edges_below(column[:, 0], edges)[:, None].astype(np.float64)
+        return np.searchsorted(edges, column).astype(np.float64)
 
     def unknown(self, columns: Floats) -> Floats:
         return np.count_nonzero(~np.isfinite(columns), axis=0).astype(np.float64)

@@ -588,12 +588,6 @@ class Measure:
         """Return q_i'b for every row of the pool."""
         return self.arrays.column(lambda block: self.through.at(block).q(b), b.shape[1])
 
-    def seen(self) -> tuple[Floats, Floats]:
-        """Return x_i and q_i of every row of the pool, of shape (n, d)."""
-        d = len(self.coordinates)
-        x = self.column(lambda at: at.every_x, d)
-        return x, self.mix(np.eye(d)) if self.states or self.point.model.families else x
-
     def gradients(self) -> dict[int, Floats]:
         """Return t = grad log omega of each bias with parameters, for the rows as they were solved."""
         point, solved = self.whole.point, Arrays.as_solved(self.arrays.rows)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, cast
 
 import narwhals as nw
@@ -16,13 +17,13 @@ import numpy as np
 from vardi._inputs.engine.aggregates import LENGTH, Aggregate, How
 from vardi._inputs.engine.asking import answering, collected
 from vardi._inputs.engine.dependence import CELL, UNIT, EngineDependence
+from vardi._inputs.engine.distinct import matrix_of
 from vardi._inputs.engine.part import OMEGA, PREFIX, Change, Part, changed, with_columns
 from vardi._inputs.engine.queries import aggregated, stacked, with_interval
 from vardi._rows.columns import Extremes, Grouped, Kept, Normalised, Question, Result, addable
 from vardi._rows.engine.functions import EngineFunction, Reads
 from vardi._rows.engine.united import can_unite, united
 from vardi._rows.expressions import Expressions, Term, total
-from vardi._rows.grouping import membership
 from vardi._rows.series import rows_a_value
 from vardi._rows.shares import evenly
 from vardi._rows.units import Units
@@ -120,8 +121,28 @@ class Queries:
 
     def over_units(self, question: Question[Floats], m: int) -> tuple[Units, Floats]:
         """Return the units of rows that depend on one another, and counted sums of columns over these, (E, m)."""
-        found = sums_over_units(self, question)
-        return found.units, found.totals
+        dependence, lengths = self.dependence, [rows_a_value(int(size)) for size in self.sizes]
+        found: list[tuple[int, Any, Any]] = []
+        sums: list[Floats] = []
+        for part in self.parts:
+            block = QueryBlock(part, len(self.sizes), {})
+            block.changes.append(dependence.units(part, lengths))
+            terms = enumerate(_terms(question(block)))
+            asked = {str(j): Aggregate(part.times_count(_expression(one))) for j, one in terms} | {ROWS: part.rows}
+            keys = [*dependence.keys, *([] if part.label is None else [part.label])]
+            answer = part.ask(partial(_by, keys, asked, block.changes))
+            labels, cells, units = (
+                answer.get_column(name).to_list() if name in keys else [None] * len(answer)
+                for name in (part.label, CELL, UNIT)
+            )
+            found += zip([part.codes[label] for label in labels], cells, units, strict=True)
+            sums.append(matrix_of(answer, list(asked)))
+        in_series = dependence.series is not None
+        order = sorted(range(len(found)), key=lambda j: _place(found[j], in_series=in_series))
+        found, table = [found[j] for j in order], np.concatenate(sums)[order]
+        unit = _numbered([(k, label) if in_series else label for k, _, label in found])
+        cell, sample = _numbered([one[:2] for one in found]), np.array([one[0] for one in found])
+        return Units(unit, cell, sample, table[:, -1], dependence.remaining, in_series), table[:, :-1]
 
     def over_clusters(self, question: Question[Floats], m: int) -> Floats:
         """Return counted sums of columns over clusters, of shape (clusters, m)."""
@@ -379,6 +400,23 @@ class QueryBlock:
         return found if by_sample else found.sum(axis=0)
 
 
+def _numbered(labels: Sequence[Hashable]) -> Integers:
+    """Return a number for each label, in the order in which they first come."""
+    numbers: dict[Hashable, int] = {}
+    return np.array([numbers.setdefault(label, len(numbers)) for label in labels])
+
+
+def _place(unit: tuple[int, Any, Any], *, in_series: bool) -> tuple[Any, ...]:
+    """Return by what units are ordered: engines give groups in any order."""
+    return (unit[0], unit[2]) if in_series else (unit[0], str(unit[1]), str(unit[2]))
+
+
+def _by(
+    keys: Sequence[str], asked: Mapping[str, Aggregate], changes: Sequence[Change | None], frame: nw.LazyFrame[Any]
+) -> nw.LazyFrame[Any]:
+    return aggregated(changed(frame, changes), keys, asked)
+
+
 def _extreme(term: Term, how: How) -> Asked:
     return Asked(Aggregate(term, how)) if isinstance(term, nw.Expr) else Asked(None, term)
 
@@ -422,58 +460,3 @@ class GroupAnswers(Generic[Result]):
         block, numbers = self.block, times @ self.totals
         answers = np.split(numbers, np.cumsum([len(asked) for asked, _ in self.block._asked])[:-1])
         return self.question(QueryBlock(block.part, block.K, {}, answers))
-
-
-@dataclass(frozen=True, eq=False)
-class UnitSums:
-    """Sums over the rows of units, or of intervals within them.
-
-    Attributes
-    ----------
-    units : Units
-        The units.
-    entry : ndarray of int of shape (G,)
-        The entry of the units to which each group of rows belongs.
-    key : list
-        The value of each group in a further column, if one was asked for.
-    sums : ndarray of shape (G, m)
-        Its sums.
-    """
-
-    units: Units
-    entry: Integers
-    key: list[Any]
-    sums: Floats
-
-    @property
-    def totals(self) -> Floats:
-        """The sums over entries, of shape (E, m)."""
-        return np.asarray(membership(self.entry, len(self.units.rows)) @ self.sums)
-
-
-def sums_over_units(rows: Queries, question: Question[Floats], key: Question[Floats] | None = None) -> UnitSums:
-    """Query sums of columns over units and, within them, over the values of a key."""
-    dependence, lengths = rows.dependence, [rows_a_value(int(size)) for size in rows.sizes]
-    keys = (*dependence.keys, *([] if key is None else [KEY]))
-    found: list[tuple[int, Any, Any, Any, float, list[float]]] = []
-    for part in rows.parts:
-        block = QueryBlock(part, len(rows.sizes), {})
-        block.changes.append(dependence.units(part, lengths))
-        named = None if key is None else with_columns({KEY: _expression(_terms(key(block))[0])})
-        columns = {
-            str(j): Aggregate(part.times_count(_expression(one))) for j, one in enumerate(_terms(question(block)))
-        }
-        for code, row in part.by_sample(columns | {"rows": part.rows}, *block.changes, named, key=keys):
-            sums = [float(row[name]) for name in columns]
-            found.append((code, row.get(CELL), row[UNIT], row.get(KEY), float(row["rows"]), sums))
-    in_series = dependence.series is not None
-    found.sort(key=lambda one: (one[0], one[2]) if in_series else (one[0], str(one[1]), str(one[2])))
-    places: dict[Any, int] = {}
-    entry = np.array([places.setdefault(one[:3], len(places)) for one in found])
-    units: dict[Any, int] = {}
-    unit = [units.setdefault((k, label) if in_series else label, len(units)) for k, _, label in places]
-    cells: dict[Any, int] = {}
-    cell = [cells.setdefault((k, label), len(cells)) for k, label, _ in places]
-    sample, counted = np.array([k for k, _, _ in places]), np.bincount(entry, [one[4] for one in found])
-    table = Units(np.array(unit), np.array(cell), sample, counted.astype(np.float64), dependence.remaining, in_series)
-    return UnitSums(table, entry, [one[3] for one in found], np.array([one[5] for one in found], np.float64))
