@@ -252,7 +252,8 @@ def _coded(key: Floats) -> tuple[Floats, Integers]:
     if 0 <= high - low <= len(key):
         place = (key - low).astype(np.int64)
         if (place == key - low).all():
-            return np.arange(low, high + 1.0), place
+            there = np.bincount(place) > 0
+            return low + np.flatnonzero(there), (np.cumsum(there) - 1)[place]
     return np.unique(key, return_inverse=True)
 
 
