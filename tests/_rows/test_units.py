@@ -20,9 +20,7 @@ def samples(rng, sizes=(90, 120)):
 
 def influence_of(fit, values):
     """Return influence values and samples of all rows."""
-    tangent = fit.held.tangent
-    influence = tangent.influence(np.asarray(values, float)[:, None])[1]
-    return tangent.measure.rows_of(influence.values)[:, 0], fit.held.source
+    return fit.expectation(np.asarray(values, float)).influence.of_rows()[:, 0], fit.held.source
 
 
 def centred(phi, source):

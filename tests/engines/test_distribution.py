@@ -46,7 +46,7 @@ def both(engine, column="normal", **options):
 
 def same_band(found, wanted):
     for name in ("x", "value", "low", "high"):
-        assert_allclose(getattr(found, name), getattr(wanted, name), rtol=1e-8, atol=1e-12)
+        assert_allclose(getattr(found, name), getattr(wanted, name), rtol=1e-7)
 
 
 @LOCAL

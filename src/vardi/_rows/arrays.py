@@ -57,30 +57,30 @@ class Arrays:
     def __len__(self) -> int:
         return len(self.source)
 
-    def total(self, question: Question[Result], width: int = 0) -> Result:
+    def total(self, question: Question[Result], width: int = 0, *, biases: bool = True) -> Result:
         """Return the sum of the answers of all blocks; ``width`` is how many columns it computes, besides biases."""
         scratch = Scratch()
 
         def answer(place: slice, values: Any) -> Any:
             return addable(question(ArrayBlock(self, place, values, scratch)))
 
-        if self.inverse is None:
+        if self.inverse is None and biases:
             total: Result = self.rows.total_of_blocks(answer, width)
             return total
         return sum_blocks(lambda place: answer(place, None), len(self), self._width(width))
 
-    def each(self, question: Question[Result], width: int = 0) -> list[tuple[slice, Result]]:
+    def each(self, question: Question[Result], width: int = 0, *, biases: bool = True) -> list[tuple[slice, Result]]:
         """Return the place of each block, and its answer."""
         scratch = Scratch()
 
         def answer(place: slice, values: Any) -> tuple[slice, Result]:
             return place, question(ArrayBlock(self, place, values, scratch))
 
-        if self.inverse is None:
+        if self.inverse is None and biases:
             return list(self.rows.each_block(answer, width))
         return list(map_blocks(lambda place: answer(place, None), len(self), self._width(width)))
 
-    def column(self, question: Question[Floats], m: int) -> Floats:
+    def column(self, question: Question[Floats], m: int, *, biases: bool = True) -> Floats:
         """Return columns of all rows, of shape (n, m)."""
         found = np.empty((m, len(self))).T  # columns in one piece
 
@@ -88,7 +88,7 @@ class Arrays:
             assert isinstance(block, ArrayBlock)
             found[block.place] = question(block)
 
-        self.each(fill, m)
+        self.each(fill, m, biases=biases)
         return found
 
     def grouped(self, question: Question[tuple[Floats, Floats]], width: int = 0, most: int | None = None) -> Grouped:
@@ -130,9 +130,9 @@ class Arrays:
         clusters, code = np.unique(self.dependence.clusters, return_inverse=True)
         return self.by_code(code, len(clusters), question, m)
 
-    def kinds_of(self, question: Question[Floats], most: int) -> int:
+    def kinds_of(self, question: Question[Floats], most: int, *, biases: bool = True) -> int:
         """Return how many different numbers a column has, counting no further than beyond ``most``."""
-        column = self.column(question, 1)[:, 0]
+        column = self.column(question, 1, biases=biases)[:, 0]
         few = len(np.unique(column[: most + 1]))
         return few if few > most else len(np.unique(column))
 

@@ -36,8 +36,8 @@ class Holder(Protocol):
 
     sizes: Floats
 
-    def total(self, question: Question[Result], width: int = 0) -> Result:
-        """Return the sum of the answers to a question over all blocks of rows."""
+    def total(self, question: Question[Result], width: int = 0, *, biases: bool = True) -> Result:
+        """Return the sum of the answers to a question over all blocks of rows; it may read no biases."""
 
     def grouped(self, question: Question[tuple[Floats, Floats]], width: int = 0, most: int | None = None) -> Grouped:
         """Return counted sums of columns by a key, the first of two that the question returns; of so many groups."""
@@ -48,7 +48,7 @@ class Holder(Protocol):
     def over_clusters(self, question: Question[Floats], m: int) -> Floats:
         """Return counted sums of columns over clusters, of shape (clusters, m)."""
 
-    def kinds_of(self, question: Question[Floats], most: int) -> int:
+    def kinds_of(self, question: Question[Floats], most: int, *, biases: bool = True) -> int:
         """Return how many different numbers a column has; more than ``most`` need not be told apart."""
 
     @property
@@ -181,8 +181,9 @@ class Values:
 
     def __matmul__(self, coefficients: Floats) -> Values:
         """Return those of linear combinations of the estimates, with coefficients of shape (m, k)."""
-        terms = tuple(replace(one, C=one.C @ coefficients, eta=one.eta @ coefficients) for one in self.terms)
-        return Values(terms, tuple((point, b @ coefficients) for point, b in self.through))
+        with np.errstate(over="ignore", invalid="ignore"):  # of a number beyond e^709 only the log is finite
+            terms = tuple(replace(one, C=one.C @ coefficients, eta=one.eta @ coefficients) for one in self.terms)
+            return Values(terms, tuple((point, b @ coefficients) for point, b in self.through))
 
     def __add__(self, other: Values) -> Values:
         terms, through = list(self.terms), list(self.through)
@@ -284,13 +285,25 @@ class Measure:
         return 1.0 if isinstance(self.point, Point) else self.point.scale
 
     @property
+    def whole_point(self) -> Point:
+        """The point of all samples."""
+        point = self.whole.point
+        assert isinstance(point, Point)
+        return point
+
+    @property
     def coordinates(self) -> Coordinates:
         """The layout of the point."""
         return self.point.model.coordinates
 
-    def total(self, question: Callable[[Block, Any], Result], width: int = 0) -> Result:
+    def total(self, question: Callable[[Block, Any], Result], width: int = 0, *, biases: bool = True) -> Result:
         """Return the sum over all blocks of a function of a block, and of its rows at the point."""
-        return self.rows.total(lambda block: question(block, self.point.at(block)), width)
+        return self.rows.total(lambda block: question(block, self.point.at(block)), width, biases=biases)
+
+    def _reads_biases(self, functions: Functions | None = None) -> bool:
+        """Return whether functions and weights take biases, or only what is kept of each row."""
+        is_known = isinstance(self.point, Point) and self.point.weights is not None
+        return not is_known or (functions is not None and functions.make is not None)
 
     # means
 
@@ -301,7 +314,7 @@ class Measure:
         def question(block: Block, at: Seen) -> tuple[Floats, Floats]:
             return block.sum(f.over(block, at, np.zeros(f.width))), self._endless(block, f)
 
-        total, endless = self.total(question, f.width)
+        total, endless = self.total(question, f.width, biases=self._reads_biases(f))
         _require_finite(f, endless)
         return np.asarray(total / self.n)
 
@@ -311,11 +324,12 @@ class Measure:
 
         def question(block: Block, at: Seen) -> tuple[Floats, ...]:
             columns, inside = f.of(block, at), self.inside_of(block)
-            strays, events = inside * np.abs(columns * (1.0 - columns)), inside * (columns != 0.0)
+            events = block.let(inside * (columns != 0.0))
+            strays = events * (columns != 1.0)
             means = block.sum(columns * at.weight)
             return means, block.sum(strays), block.sum(events), self._endless(block, f)
 
-        total, strays, events, endless = self.total(question, 3 * f.width)
+        total, strays, events, endless = self.total(question, 3 * f.width, biases=self._reads_biases(f))
         _require_finite(f, endless)
         rows = float(self.rows.sizes[self.states].sum()) if self.states else self.n
         return Means(total / self.n, strays, events, rows)
@@ -338,12 +352,12 @@ class Measure:
 
     def range(self, functions: Any, j: int) -> tuple[float, float]:
         """Return the smallest and the largest value of a function on the rows that have weights."""
-        f, inside = as_functions(functions).column(j), self.states
+        f, own, inside = as_functions(functions), as_functions(functions).column(j), self.states
 
         def question(block: Block, at: Seen) -> Extremes:
-            return block.extremes(f.of(block, at), inside)
+            return block.extremes(own.of(block, at), inside)
 
-        ends = self.total(question, 1)
+        ends = self.total(question, 1, biases=self._reads_biases(f))
         return float(ends.low[0]), float(ends.high[0])
 
     @cached_property
@@ -372,7 +386,7 @@ class Measure:
             r = block.let(weights(block))
             return block.sum(r), block.sum(r * r), block.extremes(r)
 
-        mass, squares, ends = self.rows.total(question)
+        mass, squares, ends = self.rows.total(question, biases=self._reads_biases(f))
         return Evenness(float(mass[0]), float(squares[0]), max(float(ends.high[0]), 0.0))
 
     def events_within(self, holds: Any, base: Any) -> tuple[float, float, Evenness] | None:
@@ -457,7 +471,8 @@ class Measure:
             products = block.gram(scaled, scaled) if joint else np.full((values.width, values.width), np.nan)
             return *powers, products, block.extremes(d)
 
-        found = self.rows.total(question, 3 * values.width)
+        with np.errstate(over="ignore", invalid="ignore"):  # then they are summed in other units
+            found = self.rows.total(question, 3 * values.width)
         return *(self._of_samples(one) for one in found[:4]), *found[4:]
 
     def _of_samples(self, sums: Floats) -> Floats:
@@ -515,7 +530,8 @@ class Measure:
     def _has_few_weights(self) -> bool:
         """Whether weights have only a few values, which do not make a tail."""
         most = int(min(KINDS, self.n / ALIKE))
-        return self.rows.kinds_of(lambda block: self.point.at(block).weight, most) <= most
+        kinds = self.rows.kinds_of(lambda block: self.point.at(block).weight, most, biases=self._reads_biases())
+        return kinds <= most
 
     def _over_units(self, values: Values) -> tuple[Units, Floats]:
         """Return units of rows that depend on one another, and sums of influence values over them."""
@@ -535,7 +551,7 @@ class Measure:
 
     def law_means(self, values: Values) -> Floats:
         """Return the mean of phi under the fitted law of each sample, sum_i c_i p_ik phi_i / n_k, of shape (K, m)."""
-        point = self.whole.point
+        point = self.whole_point
         sums = self.rows.total(lambda block: block.gram(point.at(block).p, block.let(values.of(block))), values.width)
         return sums / np.where(self.sizes > 0, self.sizes, 1.0)[:, None]
 
@@ -560,7 +576,8 @@ class Measure:
     @property
     def weights(self) -> Floats:
         """Weight r_i of each row of the pool."""
-        return self.column(lambda at: at.weight, 1)[:, 0]
+        rows = self.arrays
+        return rows.column(lambda block: self.point.at(block).weight, 1, biases=self._reads_biases())[:, 0]
 
     @property
     def row_weights(self) -> Floats:
@@ -590,21 +607,13 @@ class Measure:
 
     def gradients(self) -> dict[int, Floats]:
         """Return t = grad log omega of each bias with parameters, for the rows as they were solved."""
-        point, solved = self.whole.point, Arrays.as_solved(self.arrays.rows)
+        point, solved = self.whole_point, Arrays.as_solved(self.arrays.rows)
         families = self.point.model.families
-        return {
-            k: solved.column(lambda block, k=k: point.at(block).families[k].gradient, len(family.names))
-            for k, family in families.items()
-        }
 
-    @property
-    def own_gradients(self) -> Floats:
-        """The gradient in theta of each row's own bias, of shape (n, p)."""
-        at = self.coordinates
-        b = np.zeros((len(at), at.parameters))
-        b[at.theta] = np.eye(at.parameters)
-        point = self.whole.point
-        return self.arrays.column(lambda block: point.at(block).own(b), at.parameters)
+        def gradient(k: int) -> Floats:
+            return solved.column(lambda block: point.at(block).families[k].gradient, len(families[k].names))
+
+        return {k: gradient(k) for k in families}
 
 
 def _require_finite(functions: Functions, endless: Floats) -> None:

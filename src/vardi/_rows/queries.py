@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, cast
 
 import narwhals as nw
@@ -17,10 +16,9 @@ import numpy as np
 from vardi._inputs.engine.aggregates import LENGTH, Aggregate, How
 from vardi._inputs.engine.asking import answering, collected
 from vardi._inputs.engine.dependence import CELL, UNIT, EngineDependence
-from vardi._inputs.engine.distinct import matrix_of
 from vardi._inputs.engine.part import OMEGA, PREFIX, Change, Part, changed, with_columns
 from vardi._inputs.engine.queries import aggregated, stacked, with_interval
-from vardi._rows.columns import Extremes, Grouped, Kept, Normalised, Question, Result, addable
+from vardi._rows.columns import Extremes, Grouped, Normalised, Question, Result, addable
 from vardi._rows.engine.functions import EngineFunction, Reads
 from vardi._rows.engine.united import can_unite, united
 from vardi._rows.expressions import Expressions, Term, total
@@ -69,7 +67,7 @@ class Queries:
     def __len__(self) -> int:
         return int(self.sizes.sum())
 
-    def total(self, question: Question[Result], width: int = 0) -> Result:
+    def total(self, question: Question[Result], width: int = 0, *, biases: bool = True) -> Result:
         """Return the sum of the answers of all frames."""
         answers = [self._answer(part, names, question) for part, names in self._asked(question)]
         found = addable(answers[0])
@@ -129,14 +127,13 @@ class Queries:
             block.changes.append(dependence.units(part, lengths))
             terms = enumerate(_terms(question(block)))
             asked = {str(j): Aggregate(part.times_count(_expression(one))) for j, one in terms} | {ROWS: part.rows}
-            keys = [*dependence.keys, *([] if part.label is None else [part.label])]
-            answer = part.ask(partial(_by, keys, asked, block.changes))
-            labels, cells, units = (
-                answer.get_column(name).to_list() if name in keys else [None] * len(answer)
-                for name in (part.label, CELL, UNIT)
+            groups = part.groups(asked, *block.changes, key=dependence.keys)
+            cells, units = (
+                groups.table.get_column(name).to_list() if name in dependence.keys else [None] * len(groups)
+                for name in (CELL, UNIT)
             )
-            found += zip([part.codes[label] for label in labels], cells, units, strict=True)
-            sums.append(matrix_of(answer, list(asked)))
+            found += zip(groups.source.tolist(), cells, units, strict=True)
+            sums.append(groups.matrix(list(asked)))
         in_series = dependence.series is not None
         order = sorted(range(len(found)), key=lambda j: _place(found[j], in_series=in_series))
         found, table = [found[j] for j in order], np.concatenate(sums)[order]
@@ -162,7 +159,7 @@ class Queries:
         source, labels, counts, totals = zip(*found, strict=True)
         return GroupAnswers(question, block, list(labels), np.array(source), np.array(counts), np.array(totals))
 
-    def kinds_of(self, question: Question[Floats], most: int) -> int:
+    def kinds_of(self, question: Question[Floats], most: int, *, biases: bool = True) -> int:
         """Return how many different numbers a column has, counted for each frame."""
         found = 0
         for part in self.parts:
@@ -409,12 +406,6 @@ def _numbered(labels: Sequence[Hashable]) -> Integers:
 def _place(unit: tuple[int, Any, Any], *, in_series: bool) -> tuple[Any, ...]:
     """Return by what units are ordered: engines give groups in any order."""
     return (unit[0], unit[2]) if in_series else (unit[0], str(unit[1]), str(unit[2]))
-
-
-def _by(
-    keys: Sequence[str], asked: Mapping[str, Aggregate], changes: Sequence[Change | None], frame: nw.LazyFrame[Any]
-) -> nw.LazyFrame[Any]:
-    return aggregated(changed(frame, changes), keys, asked)
 
 
 def _extreme(term: Term, how: How) -> Asked:

@@ -9,9 +9,8 @@ import narwhals as nw
 import numpy as np
 
 from vardi._inputs.engine.aggregates import Aggregate
-from vardi._inputs.engine.distinct import matrix_of
 from vardi._inputs.engine.part import PREFIX, Part
-from vardi._inputs.engine.queries import aggregated, with_interval
+from vardi._inputs.engine.queries import with_interval
 from vardi._rows.columns import Block
 from vardi._rows.engine.functions import EngineFunction
 from vardi._rows.engine.moments import EngineMoments
@@ -58,12 +57,8 @@ class EngineDistribution:
     def by_bin(self, part: Part, edges: Floats, terms: Mapping[str, nw.Expr]) -> tuple[Integers, Integers, Floats]:
         """Return sums by the interval of edges that x is in and by sample: interval, sample and sums of each group."""
 
-        def query(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-            keys = [BIN, *([] if part.label is None else [part.label])]
-            placed = with_interval(self.at.point(frame), BIN, self._asked(part), edges)
-            return aggregated(placed.with_columns(**terms), keys, {name: Aggregate(name) for name in terms})
+        def placed(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+            return with_interval(self.at.point(frame), BIN, self._asked(part), edges).with_columns(**terms)
 
-        found = part.ask(query)
-        labels = [None] * len(found) if part.label is None else found.get_column(part.label).to_list()
-        codes = np.array([part.codes[label] for label in labels], np.int64)
-        return found.get_column(BIN).to_numpy().astype(np.int64), codes, matrix_of(found, list(terms))
+        found = part.groups({name: Aggregate(name) for name in terms}, placed, key=BIN)
+        return found.numbers(BIN).astype(np.int64), found.source, found.matrix(list(terms))
