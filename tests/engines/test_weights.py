@@ -16,6 +16,7 @@ from vardi._rows.engine import weights
 from vardi._rows.engine.functions import EngineFunction
 from vardi._rows.engine.model import EngineModel
 from vardi._rows.engine.moments import EngineMoments
+from vardi._rows.point import KnownMoments, Point
 
 POLARS = local_engine("polars-lazy")
 LOCAL = pytest.mark.parametrize("engine", QUICK_TO_ASK, indirect=True)
@@ -27,7 +28,8 @@ LOCAL = pytest.mark.parametrize("engine", QUICK_TO_ASK, indirect=True)
 )
 def test_weights_by_sample(engine, parts, form):
     given = problem(parts, form)
-    at, functions, oracle, _ = prepared(given, engine)
+    measure, functions, oracle, _ = prepared(given, engine)
+    at = EngineMoments(given.model(given.pool(engine)), measure.point)
     K = len(given.names)
     source = oracle.dense.source
     sums = weights.weights_by_sample(at)
@@ -48,7 +50,8 @@ def test_weights_by_sample(engine, parts, form):
 def test_weights_are_a_column_of_the_user_s_frames(engine, form):
     given = problem(EVERYTHING, form)
     v = rescaled(given, point(given))
-    at, oracle = EngineMoments(given.model(given.pool(engine)), v), Oracle(given, v)
+    model, oracle = given.model(given.pool(engine)), Oracle(given, v)
+    at = EngineMoments(model, Point(model.model, v))
     by_id = dict(zip(given.rows["id"].tolist(), oracle.r.tolist(), strict=True))
     counts = dict(zip(given.rows["id"].tolist(), oracle.c.tolist(), strict=True))
     total, seen = 0.0, 0
@@ -72,14 +75,14 @@ def test_weights_are_a_column_of_the_user_s_frames(engine, form):
 def test_a_column_that_is_there_already():
     frames = {"a": pl.LazyFrame({"x": [1.0, 2.0], "weight": [1, 2]})}
     pool = as_lazy_pool(frames, {"a": "x"}, source=None, counts=None)
-    at = EngineMoments(EngineModel.of(pool), np.zeros(1))
+    model = EngineModel.of(pool, KnownMoments.none())
+    at = EngineMoments(model, Point(model.model, np.zeros(1)))
     with pytest.raises(vardi.MismatchError, match="There is already a column 'weight'"):
         weights.weights_column(at)
 
 
 def test_a_function_of_two_conditions():
     frames = {"a": pl.LazyFrame({"x": [1.0, 2.0, 4.0]})}
-    pool = as_lazy_pool(frames, {"a": 1}, source=None, counts=None)
-    at = EngineMoments(EngineModel.of(pool), np.zeros(1))
     x = EngineFunction(lambda part: nw.col("x"), "x")
-    assert_allclose(at.mean([x.times(x.map(lambda one: (one > 1.5).cast(nw.Float64)))]), 2.0)
+    both = x.times(x.map(lambda one: (one > 1.5).cast(nw.Float64)))
+    assert_allclose(vardi.debias(frames, {"a": 1}).held.tangent.measure.mean([both]), 2.0)
