@@ -20,7 +20,7 @@ from vardi._machine.memory import require_memory
 from vardi._rows.columns import Block
 from vardi._rows.measure import Functions, Measure, as_functions
 from vardi._rows.point import Seen
-from vardi._rows.shares import Distribution, Shares, shares_of
+from vardi._rows.shares import Shares, SharesUpTo, shares_of
 from vardi._types import Floats
 
 ALONE = np.ones(1)  # weights of shares where there is one measure
@@ -36,14 +36,14 @@ class Steps:
         The rows at the solution.
     function : Functions
         The function.
-    shares : Distribution
+    shares : SharesUpTo
         The share of the population, or of the domain, up to a value of the function.
     inside : Functions, optional
         1 on the rows of the domain whose distribution it is, and 0 on others; all rows by default.
     """
 
     def __init__(
-        self, measure: Measure, function: Functions, shares: Distribution, inside: Functions | None = None
+        self, measure: Measure, function: Functions, shares: SharesUpTo, inside: Functions | None = None
     ) -> None:
         self._measure, self._function, self._shares, self._inside = measure, function, shares, inside
 

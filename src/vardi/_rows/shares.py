@@ -25,7 +25,7 @@ ROUNDING = 1e-9  # of a probability
 SEEN, BEYOND = 4096, 20  # rows that tell where most values are, and how many of them lie beyond either end
 
 
-class Distribution(ABC):
+class SharesUpTo(ABC):
     """The share of each of p measures on the rows with a value up to x, as a function of x, wherever the rows are."""
 
     @property
@@ -64,7 +64,7 @@ class Distribution(ABC):
         return self.spaced(first, self.next_to(beyond, -1), most) if first < beyond else self.spaced(*self.ends, most)
 
 
-class Shares(Distribution):
+class Shares(SharesUpTo):
     """The shares of rows in memory."""
 
     def __str__(self) -> str:

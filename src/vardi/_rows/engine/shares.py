@@ -15,7 +15,7 @@ import numpy as np
 
 from vardi._rows.columns import Block, Extremes
 from vardi._rows.queries import Queries
-from vardi._rows.shares import Distribution, SharesByValue
+from vardi._rows.shares import SharesByValue, SharesUpTo
 from vardi._types import Floats, Integers
 from vardi.errors import EngineError, TooLargeError
 
@@ -36,7 +36,7 @@ class Counted(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Cell:
+class Bracket:
     """Rows with values in (low, high].
 
     Attributes
@@ -99,7 +99,7 @@ class Cell:
         return found
 
 
-class SharesInEngine(Distribution):
+class SharesInEngine(SharesUpTo):
     """The shares of one measure up to a value.
 
     Parameters
@@ -118,7 +118,7 @@ class SharesInEngine(Distribution):
         return f"steps from {low:.4g} to {high:.4g}"
 
     @cached_property
-    def _whole(self) -> Cell:
+    def _whole(self) -> Bracket:
         """All rows."""
 
         def question(block: Block) -> tuple[Floats, Floats, Extremes]:
@@ -128,10 +128,10 @@ class SharesInEngine(Distribution):
             return block.sum(mass), block.sum(there), block.extremes(np.hstack(ends))
 
         mass, rows, ends = self._queries.total(question)
-        return Cell(float(np.nextafter(ends.low[0], -np.inf)), float(ends.high[1]), float(rows[0]), float(mass[0]))
+        return Bracket(float(np.nextafter(ends.low[0], -np.inf)), float(ends.high[1]), float(rows[0]), float(mass[0]))
 
     @cached_property
-    def _cells(self) -> list[Cell]:
+    def _cells(self) -> list[Bracket]:
         """The cells that have rows, in order."""
         return [self._whole]
 
@@ -239,9 +239,9 @@ class SharesInEngine(Distribution):
         x, _, inside = self._counted(block)
         return x if inside is None else np.where(inside, x, elsewhere)
 
-    def _look_into(self, cells: Sequence[Cell]) -> None:
+    def _look_into(self, cells: Sequence[Bracket]) -> None:
         """Bring the values of some cells into memory, if they are few, and divide others."""
-        held, crowded = list[Cell](), [cell for cell in cells if not cell.may_be_held]
+        held, crowded = list[Bracket](), [cell for cell in cells if not cell.may_be_held]
         for cell in [cell for cell in cells if cell.may_be_held]:
             if not held or sum(one.rows for one in held) + cell.rows <= MOST_STEPS:
                 held.append(cell)
@@ -252,11 +252,11 @@ class SharesInEngine(Distribution):
         if crowded:
             self._replace(crowded[:AT_ONCE], self._divide(crowded[:AT_ONCE]))
 
-    def _replace(self, old: Sequence[Cell], new: Sequence[Cell]) -> None:
+    def _replace(self, old: Sequence[Bracket], new: Sequence[Bracket]) -> None:
         kept = [cell for cell in self._cells if cell not in old]
         self._cells = sorted([*kept, *new], key=lambda cell: cell.low)
 
-    def _hold(self, cells: Sequence[Cell]) -> list[Cell]:
+    def _hold(self, cells: Sequence[Bracket]) -> list[Bracket]:
         """Return cells with their values; none if these are too many."""
         elsewhere = cells[0].low
 
@@ -274,11 +274,11 @@ class SharesInEngine(Distribution):
         x, masses = x[order], sums[order, 0]
         ends = np.searchsorted(x, [[cell.low, cell.high] for cell in cells], "right").tolist()
         return [
-            Cell(cell.low, cell.high, cell.rows, cell.mass, cell.depth, x[a:b], masses[a:b])
+            Bracket(cell.low, cell.high, cell.rows, cell.mass, cell.depth, x[a:b], masses[a:b])
             for cell, (a, b) in zip(cells, ends, strict=True)
         ]
 
-    def _divide(self, cells: Sequence[Cell]) -> list[Cell]:
+    def _divide(self, cells: Sequence[Bracket]) -> list[Bracket]:
         """Return smaller cells that have rows in place of some."""
 
         def question(block: Block) -> tuple[Floats, Floats]:
@@ -290,13 +290,13 @@ class SharesInEngine(Distribution):
             return key, np.hstack([mass * 0.0 + 1.0, mass])
 
         keys, sums = self._queries.grouped(question)
-        places, rows = np.array(keys, np.int64), list[Cell]()
+        places, rows = np.array(keys, np.int64), list[Bracket]()
         for j, cell in enumerate(cells):
             own = np.flatnonzero(places // CELLS == j)
             parts = (places[own] % CELLS).astype(np.float64)
             low, high = np.where(parts > 0, cell.last_of(parts - 1.0), cell.low), cell.last_of(parts)
             for place, a, b in zip(own.tolist(), low.tolist(), high.tolist(), strict=True):
-                rows.append(Cell(a, b, float(sums[place, 0]), float(sums[place, 1]), cell.depth + 1))
+                rows.append(Bracket(a, b, float(sums[place, 0]), float(sums[place, 1]), cell.depth + 1))
         return rows
 
 
