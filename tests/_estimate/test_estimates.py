@@ -260,6 +260,12 @@ class TestExpectations:
         assert 0.05 < estimate.stderr < 1.0
 
 
+def with_values(tangent, functions):
+    """Return means, and influence values of all rows."""
+    eta, influence = tangent.influence(functions.astype(float))
+    return eta, tangent.measure.rows_of(influence.values)
+
+
 class TestCdf:
     def test_is_a_weighted_step_function(self, length):
         cdf, x = length.cdf("x"), pool(length)
@@ -289,21 +295,20 @@ class TestCdf:
         # blocks and cells against the n x grid influence values, and the width against multipliers of these
         cdf = strata.cdf("x1")
         band = cdf.band(draws=20_000, seed=7)
-        influence = strata.held.tangent
-        value, phi = influence.of((pool(strata, "x1")[:, None] <= band.x).astype(float))
+        tangent = strata.held.tangent
+        value, phi = with_values(tangent, pool(strata, "x1")[:, None] <= band.x)
         assert_allclose(band.value, value)
-        assert_allclose(
-            cdf._steps.covariance(band.x, value, influence), influence.strata.covariance(phi), rtol=1e-8, atol=1e-12
-        )
-        few = slice(0, 2)  # fewer points than coordinates of a row
-        assert len(influence.measure.coordinates) > 2
-        found = cdf._steps.covariance(band.x[few], value[few], influence)
-        assert_allclose(found, influence.strata.covariance(phi)[few, few], rtol=1e-8, atol=1e-12)
-        xi = np.random.default_rng(7).standard_normal((len(phi), 4000))
-        stderr = np.sqrt(np.diag(influence.strata.covariance(phi)))
-        source, sizes = influence.strata.source, influence.strata.sizes
+        source, sizes = tangent.measure.source, tangent.measure.sizes
         means = np.array([phi[source == k].mean(axis=0) for k in range(len(sizes))])
         scaled = (phi - means[source]) * np.sqrt(sizes / (sizes - 1))[source, None] / len(phi)
+        covariance = scaled.T @ scaled
+        assert_allclose(cdf._steps.covariance(band.x, value, tangent), covariance, rtol=1e-8, atol=1e-12)
+        few = slice(0, 2)  # fewer points than coordinates of a row
+        assert len(tangent.measure.coordinates) > 2
+        found = cdf._steps.covariance(band.x[few], value[few], tangent)
+        assert_allclose(found, covariance[few, few], rtol=1e-8, atol=1e-12)
+        xi = np.random.default_rng(7).standard_normal((len(phi), 4000))
+        stderr = np.sqrt(np.diag(covariance))
         critical = np.quantile(np.abs(xi.T @ scaled / stderr).max(axis=1), 0.95)
         root = np.arcsin(np.sqrt(value))
         ends = (np.clip(root + sign * critical * stderr / np.sin(2 * root), 0, np.pi / 2) for sign in (-1, 1))
@@ -348,8 +353,15 @@ class TestCdf:
         fit = vardi.debias_matrix(-0.5 * (x[:, None] - [-0.5, 0.0, 0.5]) ** 2, source, log=True, counts=np.ones(80))
         cdf = fit.cdf(x)
         tangent = fit.held.tangent
-        value, phi = tangent.of((x[:, None] <= cdf.x[20:60]).astype(float))
-        assert_allclose(cdf._steps.covariance(cdf.x[20:60], value, tangent), tangent.strata.covariance(phi), atol=1e-12)
+        value, phi = with_values(tangent, x[:, None] <= cdf.x[20:60])
+        laws = tangent.measure.point.model.sizes
+        p = np.exp(-0.5 * (x[:, None] - [-0.5, 0.0, 0.5]) ** 2 + tangent.u)
+        p /= p.sum(axis=1, keepdims=True)
+        means = np.array([phi[source == k].mean(axis=0) for k in range(3)])
+        means[0] = p[:, 0] @ phi / laws[0]  # of a single row: the mean under its fitted law
+        factors = np.r_[1.0, laws[1:] / (laws[1:] - 1.0)]
+        scaled = (phi - means[source]) * np.sqrt(factors)[source, None] / len(phi)
+        assert_allclose(cdf._steps.covariance(cdf.x[20:60], value, tangent), scaled.T @ scaled, atol=1e-12)
 
     def test_band_of_a_constant(self):
         fit = vardi.debias([np.ones(40), np.ones(60)], [1, 1])

@@ -125,6 +125,16 @@ def test_the_normaliser_is_the_chance_to_be_seen_in_the_population():
     assert found.stderr < 0.02
 
 
+def test_the_band_of_a_domain_has_the_errors_of_its_points():
+    frame = double(200)
+    frame["g"] = np.where(np.arange(200) % 3 == 0, "some", "others")
+    cdf = debias(frame).cdf("z", by="g")["some"]
+    grid, value = cdf._steps.grid(200, 0.02)
+    assert len(grid) < 200  # fewer points than windows
+    covariance = cdf._steps.covariance(grid, value, cdf._tangent)
+    np.testing.assert_allclose(np.sqrt(np.diag(covariance)), [one.stderr for one in cdf(grid)], rtol=1e-8)
+
+
 def test_counts_are_copies():
     frame, counts = double(), np.where(np.arange(120) < 10, 3, 1)
     counted, copied = debias(frame, counts=counts), debias(frame.loc[frame.index.repeat(counts)])

@@ -1,166 +1,121 @@
-"""Weights and distributions asked of an engine, against arrays."""
+"""Distribution functions of rows that stay in an engine: as from arrays, in a few queries."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
-import narwhals as nw
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
-from dense import point, problem
-from engines import QUICK_TO_ASK, as_lazy_pool, collected, local_engine
+from engines import QUICK_TO_ASK, local_engine
 from numpy.testing import assert_allclose
-from test_moments import EVERYTHING, Oracle, prepared, rescaled
 
 import vardi
-from vardi._rows.engine import distribution as module
-from vardi._rows.engine import weights
-from vardi._rows.engine.distribution import EngineDistribution
-from vardi._rows.engine.functions import EngineFunction, compiled_functions
-from vardi._rows.engine.model import EngineModel
-from vardi._rows.engine.moments import EngineMoments
+from vardi._inputs.engine.part import Part
+from vardi._rows.engine import shares as module
 
-POLARS = local_engine("polars-lazy")
 LOCAL = pytest.mark.parametrize("engine", QUICK_TO_ASK, indirect=True)
+BIASES = {"all": 1, "long": "x", "some": "x > 1"}
+COLUMNS = {
+    "normal": lambda rng, n: rng.normal(size=n),
+    "rounded": lambda rng, n: np.round(rng.normal(size=n), 1),
+    "lognormal": lambda rng, n: np.exp(3.0 * rng.normal(size=n)),
+    "large": lambda rng, n: rng.normal(size=n) * 1e300,
+    "tiny": lambda rng, n: rng.random(n) * 1e-300,
+    "offset": lambda rng, n: 1e9 + rng.normal(size=n),
+    "outliers": lambda rng, n: np.where(rng.random(n) < 0.02, 1e12, rng.normal(size=n)),
+    "atom": lambda rng, n: np.where(rng.random(n) < 0.9, 0.0, rng.normal(size=n)),
+}
 
 
-class Cdf:
-    """F of a column and its band's grid, from arrays."""
-
-    def __init__(self, oracle, x):
-        self.x, place = np.unique(x, return_inverse=True)
-        self.values, self.oracle = x, oracle
-        self.heights = np.cumsum(np.bincount(place, oracle.c * oracle.r)) / oracle.n
-
-    def grid(self, most, tail):
-        inner = self.x[(self.heights >= tail) & (self.heights <= 1 - tail)]
-        return inner[np.unique(np.linspace(0, len(inner) - 1, min(most, len(inner))).astype(int))]
-
-    def at(self, t):
-        return self.heights[np.searchsorted(self.x, t, side="right") - 1]
-
-    def covariance(self, grid, b):
-        oracle = self.oracle
-        below = self.values[:, None] <= grid
-        phi = oracle.r[:, None] * (below - self.at(grid)) + oracle.dense.q @ b
-        return oracle.covariance(phi)
-
-    def against(self, grid):
-        oracle = self.oracle
-        below = self.values[:, None] <= grid
-        return oracle.dense.x.T @ ((oracle.c * oracle.r)[:, None] * (below - self.at(grid)))
+def tables(n=60, column="normal"):
+    rng = np.random.default_rng(0)
+    found = {}
+    for place, name in enumerate(BIASES):
+        x = 1.0 + rng.gamma(2.0 + place, 1.0, n + 20 * place)
+        y, clusters = COLUMNS[column](rng, len(x)), np.arange(len(x)) % 40 + 40 * place
+        found[name] = pa.table({"x": x, "y": y, "g": np.where(x > 3.5, "high", "low"), "c": clusters})
+    return found
 
 
-def both(parts, form, engine, column="y"):
-    given = problem(parts, form)
-    at, _, oracle, _ = prepared(given, engine)
-    function = compiled_functions(at.parts, [vardi.where(column)], [column])[0]
-    return given, EngineDistribution(at, function), Cdf(oracle, np.asarray(given.rows[column], float))
+def both(engine, column="normal", **options):
+    """Return the same fit of rows in memory and of rows in an engine."""
+    found = tables(column=column)
+    memory = vardi.debias({name: pl.from_arrow(table) for name, table in found.items()}, BIASES, **options)
+    return memory, vardi.debias(engine.samples(found), BIASES, **options)
 
 
-@LOCAL
-@pytest.mark.parametrize(("parts", "form"), [("", "frames"), (EVERYTHING, "labels counts")])
-def test_heights_quantiles_and_ends(engine, parts, form):
-    _, found, wanted = both(parts, form, engine)
-    points = np.array([95.0, 100.0, 103.5, 110.0])
-    assert_allclose(found.at_points(points), wanted.at(points), rtol=1e-10)
-    assert_allclose(found.at.mean(found.below(points)), wanted.at(points), rtol=1e-10)
-    many = np.linspace(90.0, 120.0, 60)
-    assert_allclose(found.at_points(many), np.where(many < wanted.x[0], 0.0, wanted.at(many)), rtol=1e-10)
-    assert found.ends == (wanted.x[0], wanted.x[-1])
-    assert found.before_last(wanted.x[-1]) == wanted.x[-2]
-    assert found.before_last(wanted.x[4]) == wanted.x[4]
-    assert found.before(wanted.x[4]) == wanted.x[3]
-    for q in (0.02, 0.5, 0.9):
-        assert found.inverse(q) == wanted.x[np.searchsorted(wanted.heights, q - 1e-12)]
-    several = np.array([0.1, 0.3, 0.3001, 0.99, 1.0])
-    there = np.minimum(np.searchsorted(wanted.heights, several - 1e-12), len(wanted.x) - 1)
-    assert_allclose(found.inverses(several), wanted.x[there], rtol=0)
-    assert str(found) == f"steps from {wanted.x[0]:.4g} to {wanted.x[-1]:.4g}"
-    assert_allclose(found.x, wanted.x)
-    assert_allclose(found.heights, np.minimum(wanted.heights, 1.0), rtol=1e-10)
-    assert_allclose(found.inverses(several), wanted.x[there], rtol=0)
+def same_band(found, wanted):
+    for name in ("x", "value", "low", "high"):
+        assert_allclose(getattr(found, name), getattr(wanted, name), rtol=1e-7)
 
 
 @LOCAL
-def test_masses_of_intervals(engine):
-    given, found, wanted = both("known logistic", "labels counts", engine)
-    edges = np.array([96.0, 100.0, 101.0, 106.0])
-    place = np.searchsorted(edges, given.rows["y"])
-    oracle = wanted.oracle
-    assert_allclose(found.masses(edges), np.bincount(place, oracle.c * oracle.r, minlength=5) / oracle.n)
-    pooled = np.zeros((len(given.names), 5))
-    np.add.at(pooled, (oracle.dense.source, place), oracle.c)
-    pool = EngineDistribution(found.at, found.function, weighted=False)
-    assert_allclose(pool.masses(edges), pooled.sum(axis=0) / oracle.n)
-
-
-@LOCAL
-@pytest.mark.parametrize("column", ["y", "k"])
-@pytest.mark.parametrize("held", [100_000, 3])
-def test_cells_of_about_as_many_rows(engine, column, held, monkeypatch):
+@pytest.mark.parametrize("held", [100_000, 7])
+@pytest.mark.parametrize("column", COLUMNS)
+def test_heights_quantiles_and_ends(engine, column, held, monkeypatch):
+    memory, fit = both(engine, column)
+    y = np.concatenate([table["y"].to_numpy() for table in tables(column=column).values()])
+    x, place = np.unique(y, return_inverse=True)
+    heights = np.cumsum(np.bincount(place, memory.weights)) / len(y)
     monkeypatch.setattr(module, "MOST_STEPS", held)
-    given, found, _ = both("", "labels counts", engine, column)
-    pool = EngineDistribution(found.at, found.function, weighted=False)
-    x, c = np.asarray(given.rows[column], float), given.rows["count"]
-    distinct, place = np.unique(x, return_inverse=True)
-    below = np.cumsum(np.bincount(place, c))
-    last = np.unique(np.searchsorted(below, np.linspace(0, 1, 6)[1:] * below[-1] * (1 - 1e-12)))
-    last = np.arange(len(distinct)) if len(distinct) <= 5 else last
-    low, high = pool.cells(5)
-    if held > 3 or column == "y":
-        assert_allclose(high, distinct[last])
-        assert_allclose(low, distinct[np.concatenate([[0], last[:-1] + 1])])
-    else:  # values that are not all looked at: those that hold a fifth
-        assert set(high) <= set(distinct)
-        assert high[-1] == distinct[-1]
-
-
-def test_steps_that_are_too_many_to_hold(monkeypatch):
-    monkeypatch.setattr(module, "MOST_STEPS", 3)
-    _, found, _ = both("", "labels", POLARS)
-    with pytest.raises(vardi.errors.TooLargeError, match="more than 3 distinct values"):
-        _ = found.x
+    monkeypatch.setattr(module, "CELLS", 32)
+    steps = fit.cdf("y")._steps
+    for q in (0.02, 0.3, 0.5, 0.3001, 0.99, 1.0):
+        there = min(np.searchsorted(heights, q - 1e-12), len(x) - 1)
+        assert steps.inverse(q) == x[there]
+    assert steps.before_last(x[-1]) == x[-2]
+    assert steps.before_last(x[1]) == x[1]
+    assert str(steps) == f"steps from {x[0]:.4g} to {x[-1]:.4g}"
+    if len(x) <= held:
+        assert_allclose(steps.x, x)
+        assert_allclose(steps.heights, np.minimum(heights, 1.0), rtol=1e-10)
+    else:
+        with pytest.raises(vardi.errors.TooLargeError, match="more than 7 distinct values"):
+            _ = steps.x
 
 
 @LOCAL
-@pytest.mark.parametrize(
-    ("parts", "form"), [("", "labels"), ("known logistic tilt", "frames"), (EVERYTHING, "labels counts")]
-)
-def test_the_covariance_of_a_band(engine, parts, form):
-    given, found, wanted = both(parts, form, engine)
-    grid = found.grid(25, 0.02)
-    assert_allclose(grid.x, wanted.grid(25, 0.02))
-    assert_allclose(grid.heights, wanted.at(grid.x), rtol=1e-10)
-    rng = np.random.default_rng(5)
-    J = rng.normal(size=(given.size(), given.size())) / 300
-    J[given.names.index("none")] = 0.0
-    b = J @ wanted.against(grid.x)
-    tangent = SimpleNamespace(jacobian=SimpleNamespace(solve=lambda a: J @ a))
-    covariance = found.covariance(grid.x, grid.heights, tangent)
-    beyond = b[given.size() - given.known.root.shape[1] :]
-    expected = wanted.covariance(grid.x, b) + beyond.T @ beyond / wanted.oracle.n**2
-    assert_allclose(covariance, expected, rtol=1e-8, atol=1e-11 * np.abs(expected).max())
+@pytest.mark.parametrize("held", [100_000, 7])
+@pytest.mark.parametrize("column", ["normal", "rounded", "atom"])
+def test_the_band_is_that_of_rows_in_memory(engine, column, held, monkeypatch):
+    memory, fit = both(engine, column)
+    monkeypatch.setattr(module, "MOST_STEPS", held)
+    same_band(fit.cdf("y").band(draws=50), memory.cdf("y").band(draws=50))
+
+
+@LOCAL
+@pytest.mark.parametrize("options", [{"by": "g"}, {"among": ["all", "some"]}, {"by": "g", "among": ["all", "some"]}])
+@pytest.mark.parametrize("held", [100_000, 7])
+def test_domains_and_some_samples(engine, options, held, monkeypatch):
+    memory, fit = both(engine)
+    monkeypatch.setattr(module, "MOST_STEPS", held)
+    found, wanted = fit.cdf("y", **options), memory.cdf("y", **options)
+    for one, other in zip(*((cdf.values() if "by" in options else [cdf]) for cdf in (found, wanted)), strict=True):
+        assert_allclose(one.quantile(0.4).value, other.quantile(0.4).value)
+        assert_allclose(one.quantile(0.4).interval, other.quantile(0.4).interval, rtol=1e-8)
+        same_band(one.band(draws=50), other.band(draws=50))
+
+
+@pytest.mark.parametrize("depends", [{"known": {"x": 3.8}}, {"clusters": "c"}])
+def test_bands_with_known_values_and_with_clusters(depends):
+    memory, fit = both(local_engine("polars-lazy"), **depends)
+    same_band(fit.cdf("y").band(draws=50), memory.cdf("y").band(draws=50))
 
 
 @pytest.mark.parametrize("engine", ["polars-lazy", "duckdb", "dask"], indirect=True)
-@pytest.mark.parametrize(("form", "column"), [("frames", "y"), ("labels counts", "k")])
-def test_the_grid_is_the_same_where_distinct_values_stay_in_the_engine(engine, form, column, monkeypatch):
+def test_the_grid_is_the_same_where_distinct_values_stay_in_the_engine(engine, monkeypatch):
+    memory, fit = both(engine)
     monkeypatch.setattr(module, "MOST_STEPS", 3)
-    _, found, wanted = both("known tilt", form, engine, column)
-    assert found.steps is None
-    grid = found.grid(40, 0.02)
-    assert_allclose(grid.x, wanted.grid(40, 0.02))
-    assert_allclose(grid.heights, wanted.at(grid.x), rtol=1e-10)
+    for found, wanted in zip(fit.cdf("y")._steps.grid(40, 0.02), memory.cdf("y")._steps.grid(40, 0.02), strict=True):
+        assert_allclose(found, wanted, rtol=1e-10)
 
 
 def test_a_grid_of_frames_that_no_query_joins(monkeypatch):
+    memory, fit = both(local_engine("mixed"))
     monkeypatch.setattr(module, "MOST_STEPS", 3)
-    _, found, wanted = both("", "frames", local_engine("mixed"))
-    grid = found.grid(15, 0.02)
-    q = np.linspace(0.02, 0.98, 15)
-    assert_allclose(grid.x, np.unique(wanted.x[np.searchsorted(wanted.heights, q - 1e-12)]))
+    steps = memory.cdf("y")._steps
+    places = np.searchsorted(steps.heights, np.linspace(0.02, 0.98, 15) - 1e-12)
+    assert_allclose(fit.cdf("y")._steps.grid(15, 0.02)[0], np.unique(steps.x[places]))
 
 
 def test_a_band_with_a_sample_of_a_single_row():
@@ -171,76 +126,22 @@ def test_a_band_with_a_sample_of_a_single_row():
         "three": pl.LazyFrame({"x": rng.gamma(3.0, 1.0, 80)}),
     }
     biases = {"one": 1, "two": 1, "three": "x"}
-    pool = as_lazy_pool(frames, biases, source=None, counts=None)
-    fit = vardi.debias({name: frame.collect() for name, frame in frames.items()}, biases)
-    at = EngineMoments(EngineModel.of(pool), fit.solution.u)
-    function = compiled_functions(at.parts, [vardi.where("x")], ["x"])[0]
-    found = EngineDistribution(at, function)
-    grid = found.grid(30, 0.02)
-    V = found.covariance(grid.x, grid.heights, fit.held.tangent)
-    wanted = fit.held.steps("x").covariance(grid.x, grid.heights, fit.held.tangent)
-    assert_allclose(V, wanted, rtol=1e-8, atol=1e-14)
+    memory = vardi.debias({name: frame.collect() for name, frame in frames.items()}, biases)
+    found = vardi.debias(frames, biases)
+    same_band(found.cdf("x").band(draws=50), memory.cdf("x").band(draws=50))
 
 
 @LOCAL
-@pytest.mark.parametrize(
-    ("parts", "form"), [("", "labels"), (EVERYTHING, "frames"), ("known logistic", "labels counts")]
-)
-def test_weights_by_sample(engine, parts, form):
-    given = problem(parts, form)
-    at, functions, oracle, _ = prepared(given, engine)
-    K = len(given.names)
-    source = oracle.dense.source
-    sums = weights.weights_by_sample(at)
-    mass = np.bincount(source, oracle.c * oracle.r, minlength=K)
-    assert_allclose(sums.mass, mass)
-    assert_allclose(sums.squares, np.bincount(source, oracle.c * oracle.r**2, minlength=K))
-    largest = [oracle.r[source == k].max(initial=-np.inf) for k in range(K)]
-    assert_allclose(sums.largest, largest)
-    assert_allclose(sums.shares, mass / mass.sum())
-    assert_allclose(sums.effective, mass.sum() ** 2 / (oracle.c @ oracle.r**2))
-    positive = (oracle.dense.omega > 0) * 1.0
-    assert_allclose(weights.overlap(at), (positive.T * (oracle.c * oracle.r)) @ positive / oracle.n)
-    assert_allclose(weights.pooled_means(at, functions), oracle.c @ oracle.F / oracle.n)
-
-
-@LOCAL
-@pytest.mark.parametrize("form", ["frames", "labels counts"])
-def test_weights_are_a_column_of_the_user_s_frames(engine, form):
-    given = problem(EVERYTHING, form)
-    v = rescaled(given, point(given))
-    at, oracle = EngineMoments(given.model(given.pool(engine)), v), Oracle(given, v)
-    by_id = dict(zip(given.rows["id"].tolist(), oracle.r.tolist(), strict=True))
-    counts = dict(zip(given.rows["id"].tolist(), oracle.c.tolist(), strict=True))
-    total, seen = 0.0, 0
-    for frame, shares, table in zip(
-        weights.weights_column(at).values(),
-        weights.probabilities_column(at).values(),
-        given.tables.values(),
-        strict=True,
-    ):
-        rows = collected(frame)
-        assert [name for name in rows if name != "weight"] == table.column_names
-        assert_allclose(rows["weight"], [by_id.get(one, 0.0) for one in rows["id"]], rtol=1e-9)
-        part = collected(shares)
-        wanted = [by_id.get(one, 0.0) * counts.get(one, 0.0) / oracle.n for one in part["id"]]
-        assert_allclose(part["probability"], wanted, rtol=1e-9)
-        total, seen = total + sum(part["probability"]), seen + len(rows["id"])
-    assert_allclose(total, 1.0)
-    assert seen == sum(table.num_rows for table in given.tables.values())
-
-
-def test_a_column_that_is_there_already():
-    frames = {"a": pl.LazyFrame({"x": [1.0, 2.0], "weight": [1, 2]})}
-    pool = as_lazy_pool(frames, {"a": "x"}, source=None, counts=None)
-    at = EngineMoments(EngineModel.of(pool), np.zeros(1))
-    with pytest.raises(vardi.MismatchError, match="There is already a column 'weight'"):
-        weights.weights_column(at)
-
-
-def test_a_function_of_two_conditions():
-    frames = {"a": pl.LazyFrame({"x": [1.0, 2.0, 4.0]})}
-    pool = as_lazy_pool(frames, {"a": 1}, source=None, counts=None)
-    at = EngineMoments(EngineModel.of(pool), np.zeros(1))
-    x = EngineFunction(lambda part: nw.col("x"), "x")
-    assert_allclose(at.mean([x.times(x.map(lambda one: (one > 1.5).cast(nw.Float64)))]), 2.0)
+@pytest.mark.parametrize("column", ["normal", "lognormal", "outliers", "atom"])
+def test_a_median_takes_few_queries(engine, column, monkeypatch):
+    rng = np.random.default_rng(0)
+    x = 1.0 + rng.gamma(2.0, 1.0, 300_000)
+    y = COLUMNS[column](rng, len(x))
+    table = pa.table({"x": x, "y": y})
+    steps = vardi.debias({"long": engine.frame(table)}, {"long": "x"}).cdf("y")._steps
+    asked, ask = [], Part.ask
+    monkeypatch.setattr(Part, "ask", lambda part, build: asked.append(1) or ask(part, build))
+    order = np.argsort(y)
+    heights = np.cumsum((1 / x)[order]) / (1 / x).sum()
+    assert steps.inverse(0.5) == y[order][np.searchsorted(heights, 0.5)]
+    assert len(asked) <= 10

@@ -17,15 +17,13 @@ from vardi._rows.engine import weights
 from vardi._rows.engine.draw import KEY, drawn_rows, with_key
 from vardi._rows.engine.model import EngineModel
 from vardi._rows.engine.moments import EngineMoments
+from vardi._rows.point import KnownMoments, Point
 
 POLARS = local_engine("polars-lazy")
 
 
 def moments(table, bias="x", engine=POLARS, **options):
-    pool = as_lazy_pool({"a": engine.frame(table)}, {"a": bias}, source=None, counts=options.get("counts"))
-    at = EngineMoments(EngineModel.of(pool), np.zeros(1))
-    scale = weights.weights_by_sample(at).mass.sum() / at.n
-    return EngineMoments(at.model, np.array([np.log(scale)]))
+    return vardi.debias({"a": engine.frame(table)}, {"a": bias}, **options).held.measure
 
 
 def ids(frames):
@@ -77,8 +75,10 @@ def test_low_digits_are_random_too():
 )
 def test_every_engine_draws_the_same_rows(engine, form):
     given = problem("known logistic", form)
-    at, _, oracle, _ = prepared(given, engine)
-    reference = prepared(given, POLARS)[0]
+    at, reference = (
+        EngineMoments(given.model(given.pool(one)), prepared(given, one)[0].point) for one in (engine, POLARS)
+    )
+    oracle = prepared(given, engine)[2]
     for n in (1, 25):
         drawn = drawn_rows(at, n, 3, "id")
         found = ids(drawn)
@@ -166,7 +166,8 @@ class TestSamplesThatAreLeftOut:
             assert pool.distinct.counts.sum() == 70
         fit = vardi.debias(kept, {name: biases[name] for name in kept})
         u = np.append(fit.solution.u, -np.inf)
-        at = EngineMoments(EngineModel.of(pool), u)
+        model = EngineModel.of(pool, KnownMoments.none())
+        at = EngineMoments(model, Point(model.model, u))
         assert_allclose(weights.weights_by_sample(at).shares, [*fit.weight_shares().values(), 0.0])
         frames = weights.weights_column(at, pool.dropped)
         assert list(frames) == ([None] if labels else [0, 1, 2])

@@ -11,7 +11,6 @@ import vardi
 from vardi._facts.links import strongest_links, weakest_links
 from vardi._machine import threads
 from vardi._rows import shares
-from vardi._rows.variance import Strata
 
 
 def plain(value):
@@ -104,11 +103,10 @@ def test_shares_of_rows_that_some_samples_have_recorded_are_of_these(monkeypatch
 
 
 def test_variances_without_covariances_are_the_same():
-    rng = np.random.default_rng(2)
-    phi, source = rng.normal(size=(5000, 4)), rng.integers(0, 3, 5000)
-    sizes = np.bincount(source).astype(float)
-    strata = Strata(source, sizes, np.ones(len(source)), None, np.ones(len(sizes)))
-    whole, alone = strata.spread(phi), strata.spread(phi, joint=False)
+    fit = vardi.debias(samples(1000), BIASES)
+    values = np.random.default_rng(2).normal(size=(3000, 4))
+    influence = fit.held.tangent.influence(values)[1]
+    alone, whole = influence.spread(joint=False), influence.spread()
     np.testing.assert_allclose(np.diag(alone.covariance), np.diag(whole.covariance), rtol=1e-13)
     np.testing.assert_array_equal(alone.within, whole.within)
     np.testing.assert_array_equal(alone.fourths, whole.fourths)

@@ -13,16 +13,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from vardi._estimate.tangent import Tangent
 from vardi._rows.columns import Block, Extremes, Kept, Question
-from vardi._rows.engine.distribution import EngineDistribution
-from vardi._rows.engine.model import EngineModel
-from vardi._rows.engine.moments import EngineMoments
+from vardi._rows.engine.shares import SharesInEngine
 from vardi._rows.measure import Functions, Measure
 from vardi._rows.point import RowsAt
 from vardi._rows.queries import Queries
@@ -271,13 +269,5 @@ def _within(x: Floats, low: Floats, high: Floats) -> Floats:
 def cells_of(measure: Measure, column: Kept, most: int) -> tuple[Floats, Floats]:
     """Return the smallest and the largest value of cells with about as many rows each; few values are a cell each."""
     if isinstance(measure.rows, Queries):
-        rows, point = measure.rows, cast("Any", measure.point)
-        frames = EngineModel(rows.parts, rows.sizes, point.model.families, point.model.known, rows.dependence)
-        return EngineDistribution(EngineMoments(frames, point), column[0], weighted=False).cells(most)
-    shares = shares_of(column, [measure.counts])
-    if not shares.has_more_than(most):
-        values = shares.every()[0]
-        return values, values
-    targets = np.linspace(0.0, 1.0, most + 1)[1:] * (1.0 - 1e-12)
-    high = np.unique(shares.reaching(np.ones(1), targets)[0])
-    return np.array([column.min(), *(shares.next_to(end, 1) for end in high[:-1].tolist())]), high
+        return SharesInEngine.of_pool(measure.rows, column).of_equal_mass(most)
+    return shares_of(column, [measure.counts]).of_equal_mass(most)

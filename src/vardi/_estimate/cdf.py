@@ -4,28 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
 
 from vardi._estimate.estimates import Estimate
 from vardi._estimate.intervals import quantile_of_normal
+from vardi._estimate.steps import Steps
 from vardi._estimate.tangent import Tangent
-from vardi._machine.threads import sum_blocks
-from vardi._rows.grouping import membership, sums_by_code
-from vardi._rows.measure import Measure
-from vardi._rows.shares import Shares, edges_below, shares_of
-from vardi._rows.steps import StepInfluence
-from vardi._types import Floats, Integers
+from vardi._types import Floats
 from vardi.biases._values import as_array, as_numbers
 from vardi.errors import MismatchError
 
-ALONE = np.ones(1)  # weights of shares where there is one measure
 GRID = 200  # points of a band
-ROUNDING = 1e-9  # of a probability
 FIXED = 1e-7  # standard error of a probability up to which it is rounding: where F is 1, or known
 TAIL = 0.02  # the band leaves out this much of the distribution at either end, where rows are few
 
@@ -80,22 +71,6 @@ def points_of(t: Any) -> Floats:
     if points is None or not points.size or np.isnan(points).any():
         raise MismatchError(f"F cannot be evaluated at {t!r}. Give a number, or several.")
     return points.astype(np.float64, copy=False)
-
-
-class Steps(Protocol):
-    """Where a distribution function steps, in memory or in an engine."""
-
-    @property
-    def x(self) -> Floats: ...
-    @property
-    def heights(self) -> Floats: ...
-    @property
-    def is_of_domain(self) -> bool: ...
-    def grid(self, most: int, tail: float) -> tuple[Floats, Floats]: ...
-    def below(self, points: Floats) -> Any: ...
-    def before_last(self, value: float) -> float: ...
-    def inverse(self, q: float) -> float: ...
-    def covariance(self, grid: Floats, value: Floats, tangent: Tangent) -> Floats: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,114 +201,3 @@ def _critical(covariance: Floats, level: float, draws: int, seed: int) -> float:
     root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T  # does not depend on the signs of eigenvectors
     Z = np.random.default_rng(seed).standard_normal((draws, len(stderr))) @ root
     return float(np.quantile(np.abs(Z).max(axis=1), level))
-
-
-class PoolSteps:
-    """The steps of a function whose values on the rows of a pool are in memory.
-
-    Parameters
-    ----------
-    rows : Measure
-        The rows at the solution.
-    values : ndarray of shape (n,)
-        The function.
-    inside : ndarray of bool, optional
-        The rows of the domain whose distribution it is; all rows by default.
-    shares : Shares, optional
-        The share of the population up to a value of the function, if it is known already.
-    """
-
-    def __init__(
-        self,
-        rows: Measure,
-        values: Floats,
-        inside: NDArray[np.bool_] | None = None,
-        shares: Shares | None = None,
-    ) -> None:
-        self._rows, self._values, self._inside = rows, values, inside
-        if shares is not None:
-            self._shares, self._total = shares, rows.n
-            return
-        mass = rows.weights * rows.counts
-        kept = slice(None) if rows.inside is None else rows.inside
-        kept = kept if inside is None else inside
-        self._total = rows.n if inside is None else float(mass[inside].sum())
-        self._shares = shares_of(values[kept], [mass[kept]], np.array([self._total]))
-
-    @property
-    def x(self) -> Floats:
-        """The values at which F steps, in order."""
-        return self._every[0]
-
-    @property
-    def heights(self) -> Floats:
-        """F at these."""
-        return self._every[1][:, 0]
-
-    @cached_property
-    def _every(self) -> tuple[Floats, Floats]:
-        return self._shares.every()
-
-    @cached_property
-    def _last(self) -> float:
-        return float(self._shares.reaching(ALONE, np.array([np.inf]))[0][0])
-
-    @property
-    def is_of_domain(self) -> bool:
-        """Whether it is the distribution in a domain."""
-        return self._inside is not None
-
-    def __str__(self) -> str:
-        return f"{len(self.x)} steps from {self.x[0]:.4g} to {self.x[-1]:.4g}"
-
-    def grid(self, most: int, tail: float) -> tuple[Floats, Floats]:
-        """Return values evenly spaced among the distinct ones with F from ``tail`` to 1 - ``tail``, and F there."""
-        edge = tail - ROUNDING  # a step may hit the tail exactly, up to rounding
-        first = float(self._shares.reaching(ALONE, np.array([edge]))[0][0])
-        beyond = float(self._shares.reaching(ALONE, np.array([1.0 - edge]), beyond=True)[0][0])
-        inner = self._shares.between(first, self._shares.next_to(beyond, -1)) if first < beyond else self.x
-        chosen = inner[np.unique(np.linspace(0, len(inner) - 1, min(most, len(inner))).astype(int))]
-        return chosen, self._shares.up_to(chosen)[:, 0]
-
-    def below(self, points: Floats) -> Floats:
-        """Return whether each row's value is at most each point; for a domain, with its indicator as last column."""
-        below = (self._values[:, None] <= points).astype(np.float64)
-        return below if self._inside is None else np.column_stack([below, np.ones(len(below))]) * self._inside[:, None]
-
-    def before_last(self, value: float) -> float:
-        """Return a value, or the last one before the largest, where F is 1 and has no error."""
-        alone = value < self._last or not self._shares.has_more_than(1)
-        return value if alone else self._shares.next_to(self._last, -1)
-
-    def inverse(self, q: float) -> float:
-        """Return the smallest x with F(x) >= q."""
-        return float(self._shares.reaching(ALONE, np.array([q - 1e-12]))[0][0])
-
-    def covariance(self, grid: Floats, value: Floats, tangent: Tangent) -> Floats:
-        r"""Return the covariance of F at the grid, from :math:`\phi_i(t) = r_i (1\{x_i \le t\} - F(t)) + q_i'b(t)`."""
-        rows = self._rows
-        r = rows.weights if self._inside is None else rows.weights * self._inside * (rows.n / self._total)
-        cell = edges_below(self._values, grid)
-        if len(rows.coordinates) <= len(grid):
-            X, Q = rows.seen()
-            by_cell = _by_cell(X, r, rows.counts, cell, len(grid) + 1)
-            b = tangent.jacobian.solve((np.cumsum(by_cell, axis=0)[:-1] - value[:, None] * by_cell.sum(axis=0)).T)
-            influence = StepInfluence(r, cell, Q, value, b)
-        else:
-            alone = StepInfluence(r, cell, np.empty((len(r), 0)), value, np.empty((0, len(grid))))
-            b = tangent.jacobian.solve(rows.project(alone.rows(slice(None))))
-            influence = StepInfluence(r, cell, rows.mix(b), value, np.eye(len(grid)))
-        beyond = b[rows.coordinates.epsilon]
-        return rows.strata.covariance_of_steps(influence) + beyond.T @ beyond / rows.n**2
-
-
-def _by_cell(X: Any, r: Floats, counts: Floats, cell: Integers, size: int) -> Floats:
-    """Return sum_i c_i r_i x_i over the rows of each cell, for x as an array or sparse."""
-    if sparse.issparse(X):
-        return np.asarray((membership(cell, size, r * counts) @ X).toarray())
-
-    def block(part: slice) -> Floats:
-        mass = r[part] * counts[part]
-        return sums_by_code(cell[part], X[part] * mass[:, None], size)
-
-    return sum_blocks(block, len(X), X.shape[1], sums=size * X.shape[1])

@@ -10,6 +10,7 @@ import numpy as np
 
 from vardi._inputs.by_row import in_order
 from vardi._rows import Rows
+from vardi._rows.units import drawn
 from vardi._types import Floats, Integers, once
 from vardi.biases._values import as_array, coded, is_missing
 from vardi.errors import MismatchError
@@ -272,8 +273,8 @@ def _drawn_with_replacement(rng: np.random.Generator, out: Floats) -> None:
     n = len(out)
     starts = np.arange(0, n, BLOCK)
     lengths = np.minimum(BLOCK, n - starts)
-    for low, length, drawn in zip(starts, lengths, rng.multinomial(n - (1 < n <= SMALL), lengths / n), strict=True):
-        out[low : low + length] = np.bincount(rng.integers(length, size=drawn), minlength=length)
+    for low, length, times in zip(starts, lengths, rng.multinomial(n - (1 < n <= SMALL), lengths / n), strict=True):
+        out[low : low + length] = np.bincount(rng.integers(length, size=times), minlength=length)
 
 
 def make_plan(held: Any, groups: Integers | None, *, of_rows: bool, functions: Any = None) -> DrawPlan:
@@ -291,7 +292,9 @@ def make_plan(held: Any, groups: Integers | None, *, of_rows: bool, functions: A
         cells = given.strata
     if groups is None and given.in_units:
         effective = effective_rows(held, functions) if given.order is not None else None
-        groups, parts = held.tangent.measure.strata.drawn(effective)
+        measure = held.tangent.measure
+        entry, units = measure.arrays.entries
+        groups, parts = drawn(entry, units, measure.source, measure.sizes, given.order, effective)
     return DrawPlan(rows, held.source, held.counts, rows.inverse, groups, parts, cells, given.remaining)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from vardi._estimate.bounds import Bounds
 from vardi._estimate.resampling import effective_rows
+from vardi._estimate.steps import Steps
 from vardi._estimate.tangent import Hessian, Tangent
 from vardi._fit.capabilities import refusal
 from vardi._fit.engine_columns import EngineColumns
@@ -27,20 +28,20 @@ from vardi._inputs.frames.functions import bias_of, is_function, name_of
 from vardi._rows.arrays import Arrays
 from vardi._rows.columns import Block
 from vardi._rows.engine.among import EngineAmong
-from vardi._rows.engine.distribution import EngineDistribution
 from vardi._rows.engine.domains import EngineDomains, domains_of, is_in, missing_by_domain
 from vardi._rows.engine.draw import drawn_rows
-from vardi._rows.engine.functions import ONE, EngineFunction, all_missing, compiled_functions
+from vardi._rows.engine.functions import ONE, EngineFunction, all_missing, compiled_functions, condition
 from vardi._rows.engine.groups import GroupSums, sums_in_groups
 from vardi._rows.engine.model import EngineModel
 from vardi._rows.engine.moments import EngineMoments
+from vardi._rows.engine.shares import Counted, SharesInEngine
 from vardi._rows.engine.weights import (
     overlap,
     pooled_means,
     probabilities_column,
     weights_column,
 )
-from vardi._rows.measure import Functions, Measure
+from vardi._rows.measure import Functions, Measure, as_functions
 from vardi._rows.point import KnownMoments, Point, RowsAt
 from vardi._rows.queries import Queries
 from vardi._rows.series import batch_lengths
@@ -216,9 +217,25 @@ class InEngine(Held):
         """Return means over the pool, without weights."""
         return pooled_means(self.measure, functions)
 
-    def steps(self, values: Any) -> EngineDistribution:
+    def steps(self, values: Any) -> Steps:
         """Return where the distribution function of something steps."""
-        return EngineDistribution(self.measure, self.functions(values)[0])
+        return self._steps(self.functions(values)[0])
+
+    def _steps(self, function: EngineFunction, domain: EngineFunction | None = None) -> Steps:
+        """Return where the distribution function of a function steps, in a domain if one is given."""
+        measure, x = self.tangent.measure, as_functions((function,))
+        inside = None if domain is None else as_functions((domain,))
+
+        def counted(block: Block) -> Counted:
+            at = measure.point.at(block)
+            there = measure.inside_of(block) if measure.states else None
+            if inside is not None:
+                own = inside.of(block, at)
+                there = own if there is None else own * there
+            return Counted(x.of(block, at), at.weight if there is None else at.weight * there, there)
+
+        assert isinstance(measure.rows, Queries)
+        return Steps(measure, x, SharesInEngine(measure.rows, counted), inside)
 
     def domains(
         self, values: Any, by: By, base: int, *, whole: bool = False
@@ -228,13 +245,11 @@ class InEngine(Held):
         y = ONE if values is None else self._function_in(values, by, keys)
         return keys, EngineDomains(self.measure, y, keys, by, bases(keys, base), base)
 
-    def steps_by_domain(
-        self, values: Any, by: By
-    ) -> tuple[tuple[tuple[Any, ...], ...], Callable[[int], EngineDistribution]]:
+    def steps_by_domain(self, values: Any, by: By) -> tuple[tuple[tuple[Any, ...], ...], Callable[[int], Steps]]:
         """Return domains, and a function that returns the steps of the distribution function in each."""
         keys = domains_of(self.parts_asked, by, self.mixed, whole=False)
         y = self._function_in(values, by, keys)
-        return keys, lambda j: EngineDistribution(self.measure, y, inside=is_in(by.columns, keys[j]))
+        return keys, lambda j: self._steps(y, condition(self.parts_asked, is_in(by.columns, keys[j])))
 
     def _function_in(self, values: Any, by: By, keys: Sequence[tuple[Any, ...]]) -> EngineFunction:
         """Return a function; an error about missing values names the domains that they are in."""

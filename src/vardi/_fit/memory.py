@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vardi._estimate.cdf import PoolSteps
 from vardi._estimate.own_states import OwnStates
+from vardi._estimate.steps import Steps
 from vardi._estimate.tangent import Influence, Tangent
 from vardi._fit.capabilities import refusal
 from vardi._fit.columns import ColumnsInMemory
@@ -37,7 +37,6 @@ if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked 
     from vardi._estimate.bounds import Bounds
     from vardi._fit.parts import MemoryParts
     from vardi._rows.domains import RowDomains
-
 
 
 class InMemory(ColumnsInMemory):
@@ -216,9 +215,9 @@ class InMemory(ColumnsInMemory):
         pairs = zip(known.labels, known.functions, strict=True)
         return {f"known {label}": h for label, h in pairs if isinstance(h, Bias)}
 
-    def steps(self, values: Any) -> PoolSteps:
+    def steps(self, values: Any) -> Steps:
         """Return where the distribution function of something steps."""
-        return PoolSteps(self.tangent.measure, self.values(values))
+        return Steps.in_memory(self.tangent.measure, self.values(values))
 
     def domains(
         self, values: Any, by: By, base: int, *, whole: bool = False
@@ -230,11 +229,11 @@ class InMemory(ColumnsInMemory):
         y = np.ones(len(self.source)) if values is None else self._values_in(values, by, found)
         return found.keys, RowDomains(self.tangent.measure, y, found.codes, bases(found.keys, base))
 
-    def steps_by_domain(self, values: Any, by: By) -> tuple[tuple[tuple[Any, ...], ...], Callable[[int], PoolSteps]]:
+    def steps_by_domain(self, values: Any, by: By) -> tuple[tuple[tuple[Any, ...], ...], Callable[[int], Steps]]:
         """Return domains, and a function that returns the steps of the distribution function in each."""
         found = self._grouping(by)
         y = self._values_in(values, by, found)
-        return found.keys, lambda j: PoolSteps(self.tangent.measure, y, found.codes == j)
+        return found.keys, lambda j: Steps.in_memory(self.tangent.measure, y, (found.codes == j) * 1.0)
 
     def _grouping(self, by: By, *, whole: bool = False) -> Grouping:
         """Return the domain of each row; rows of samples that are not in question are in none."""

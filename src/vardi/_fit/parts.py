@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vardi._estimate.cdf import Band, DebiasedCdf, PoolSteps
+from vardi._estimate.cdf import Band, DebiasedCdf
 from vardi._estimate.sensitivity.errors_of_biases import Errors, as_errors
+from vardi._estimate.steps import Steps
 from vardi._facts.choice import choose
 from vardi._facts.columns import Column, ColumnFacts, by_samples, column_sums, exponent_of
 from vardi._facts.fingerprint import Fingerprint, fingerprint
@@ -151,7 +152,7 @@ class MemoryParts:
     def band(self, column: Column, level: float = 0.95, shares: Shares | None = None) -> Band | None:
         tangent = self._held.of(column.among).tangent
         own = None if shares is None else shares.of_measure(1)  # the population
-        return DebiasedCdf(tangent, PoolSteps(tangent.measure, column.values, shares=own)).band(level)
+        return DebiasedCdf(tangent, Steps.in_memory(tangent.measure, column.values, shares=own)).band(level)
 
     @cached_property
     def _counts(self) -> Floats:

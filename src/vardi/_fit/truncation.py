@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._estimate.bias_check import BiasCheck, Features, untested
-from vardi._estimate.cdf import PoolSteps
 from vardi._estimate.quasi_independence import quasi_independence
 from vardi._estimate.sensitivity.errors_of_biases import Errors
 from vardi._estimate.tangent import Hessian, Influence, Tangent
@@ -225,10 +224,6 @@ class InWindows(InMemory):
                 )
         return super().values(values)
 
-    def steps(self, values: Any) -> PoolSteps:
-        """Return where the distribution function of something steps."""
-        return _Steps(self.tangent.measure, self.values(values))
-
     def slopes(self, influence: Influence, errors: Errors) -> Floats:
         """Return how far estimates move at worst, per unit of log Gamma in the chance of being seen."""
         measure, terms = self.tangent.measure, influence.values.terms
@@ -287,14 +282,6 @@ class InWindows(InMemory):
             )
         assert top is not None
         return frame.series(np.exp(-np.log(S) - top), "weight")
-
-
-class _Steps(PoolSteps):
-    """The steps of a function over rows with a window each, whose n x n matrix is never formed."""
-
-    def covariance(self, grid: Floats, value: Floats, tangent: Tangent) -> Floats:
-        """Return the covariance of F at the grid."""
-        return tangent.influence(self.below(grid))[1].covariance()
 
 
 def _require_alone(pool: Pool, bias: WindowBias, known: Any) -> None:

@@ -102,13 +102,13 @@ class Arrays:
         self.each(fill, m, biases=biases)
         return found
 
-    def grouped(self, question: Question[tuple[Floats, Floats]], width: int = 0) -> Grouped:
+    def grouped(self, question: Question[tuple[Floats, Floats]], width: int = 0, most: int | None = None) -> Grouped:
         """Return counted sums of columns by a key, the first of two that the question returns."""
 
         def of_block(block: Block) -> tuple[Floats, Floats]:
             assert isinstance(block, ArrayBlock)
             key, columns = question(block)
-            keys, place = np.unique(key[:, 0], return_inverse=True)
+            keys, place = _coded(key[:, 0])
             return keys, sums_by_code(place, block.counted(columns), len(keys))
 
         parts = [part for _, part in self.each(of_block, width)]
@@ -257,8 +257,22 @@ class ArrayBlock:
         rows = columns[np.isin(self.rows.source[self.place], states)] if len(states) else columns
         return Extremes(rows.min(axis=0, initial=np.inf), rows.max(axis=0, initial=-np.inf))
 
+    def interval(self, column: Floats, edges: Floats) -> Floats:
+        return np.searchsorted(edges, column).astype(np.float64)
+
     def unknown(self, columns: Floats) -> Floats:
         return np.count_nonzero(~np.isfinite(columns), axis=0).astype(np.float64)
+
+
+def _coded(key: Floats) -> tuple[Floats, Integers]:
+    """Return keys in order, and the place of each row's key; whole numbers of a small range need no sort."""
+    low, high = key.min(initial=np.inf), key.max(initial=-np.inf)
+    if 0 <= high - low <= len(key):
+        place = (key - low).astype(np.int64)
+        if (place == key - low).all():
+            there = np.bincount(place) > 0
+            return low + np.flatnonzero(there), (np.cumsum(there) - 1)[place]
+    return np.unique(key, return_inverse=True)
 
 
 def _two_dimensional(values: Floats) -> Floats:

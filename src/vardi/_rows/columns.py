@@ -97,6 +97,9 @@ class Block(Protocol):
     def extremes(self, columns: Floats, states: Sequence[int] = ()) -> Extremes:
         """Return the smallest and the largest number of each column, on the rows of some samples, or of all."""
 
+    def interval(self, column: Floats, edges: Floats) -> Floats:
+        """Return how many of increasing edges a column is above, as one column."""
+
     def unknown(self, columns: Floats) -> Floats:
         """Return on how many rows each column is not finite, or missing."""
 

@@ -58,6 +58,11 @@ class Expressions(np.lib.mixins.NDArrayOperatorsMixin):
         return Expressions([OPERATORS[ufunc](*terms) for terms in zip(*columns, strict=True)])
 
     def __array_function__(self, function: Any, _types: Any, args: Any, _kwargs: Any) -> Any:
+        if function is np.where:
+            width = max(map(_width, args))
+            return Expressions(
+                [_where(*terms) for terms in zip(*(_broadcast(one, width) for one in args), strict=True)]
+            )
         if function is not np.hstack:
             return NotImplemented
         return Expressions([term for one in args[0] for term in _broadcast(one, _width(one))])
@@ -136,6 +141,20 @@ def _maximum(a: Term, b: Term) -> Term:
     return nw.max_horizontal(*(nw.lit(one) if isinstance(one, float) else one for one in (a, b)))
 
 
+def _minimum(a: Term, b: Term) -> Term:
+    if isinstance(a, float) and isinstance(b, float):
+        return min(a, b)
+    return nw.min_horizontal(*(nw.lit(one) if isinstance(one, float) else one for one in (a, b)))
+
+
+def _where(condition: Term, a: Term, b: Term) -> Term:
+    """Return a where a condition is 1, and b where it is 0."""
+    if isinstance(condition, float):
+        return a if condition else b
+    own, other = (literal(one) if isinstance(one, float) else one for one in (a, b))
+    return nw.when(condition > 0.5).then(own).otherwise(other)
+
+
 def _log_of_sum(a: Term, b: Term) -> Term:
     """Return log(e^a + e^b) where a is zero."""
     assert _is(a, 0.0)
@@ -150,6 +169,7 @@ OPERATORS: dict[np.ufunc, Callable[..., Term]] = {
     np.power: _power,
     np.negative: lambda x: _times(x, -1.0),
     np.maximum: _maximum,
+    np.minimum: _minimum,
     np.logaddexp: _log_of_sum,
     np.exp: _function(np.exp, lambda x: x.exp()),
     np.log: _function(np.log, lambda x: x.log()),

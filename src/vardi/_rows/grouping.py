@@ -79,14 +79,6 @@ def _is_sorted(source: Integers) -> bool:
     return bool((source[1:] >= source[:-1]).all())
 
 
-def largest_of_columns(values: Floats) -> Floats:
-    """Return the largest absolute value of each column."""
-    if values.shape[1] > NARROW:
-        return np.asarray(np.abs(values).max(axis=0, initial=0.0))
-    ends = [(column.min(initial=0.0), column.max(initial=0.0)) for column in values.T]
-    return np.array([max(-low, high) for low, high in ends])
-
-
 def are_whole(values: Floats) -> bool:
     """Return whether all are whole numbers; mostly the first ones tell that they are not."""
     return all(bool((part == np.floor(part)).all()) for part in (values[:FIRST], values[FIRST:]))

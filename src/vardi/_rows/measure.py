@@ -22,21 +22,9 @@ from numpy.typing import NDArray
 from vardi._rows.arrays import Arrays
 from vardi._rows.columns import Block, Extremes, Grouped, Kept, Question, Result
 from vardi._rows.contract import Coordinates, Evenness, Means
-from vardi._rows.dependent import strata_of
 from vardi._rows.point import Point, PointAmong, PointWithin, Seen
 from vardi._rows.units import Units
-from vardi._rows.variance import (
-    ALIKE,
-    BIN,
-    KINDS,
-    NOTHING,
-    Spread,
-    Strata,
-    factors_of,
-    hill,
-    spread_of_samples,
-    unit_of,
-)
+from vardi._rows.variance import ALIKE, BIN, KINDS, NOTHING, Spread, factors_of, hill, spread_of_samples, unit_of
 from vardi._types import Floats, Integers
 from vardi.errors._refusals import not_finite
 
@@ -51,8 +39,8 @@ class Holder(Protocol):
     def total(self, question: Question[Result], width: int = 0, *, biases: bool = True) -> Result:
         """Return the sum of the answers to a question over all blocks of rows; it may read no biases."""
 
-    def grouped(self, question: Question[tuple[Floats, Floats]], width: int = 0) -> Grouped:
-        """Return counted sums of columns by a key, the first of two that the question returns."""
+    def grouped(self, question: Question[tuple[Floats, Floats]], width: int = 0, most: int | None = None) -> Grouped:
+        """Return counted sums of columns by a key, the first of two that the question returns; of so many groups."""
 
     def over_units(self, question: Question[Floats], m: int) -> tuple[Units, Floats]:
         """Return the units of rows that depend on one another, and counted sums of columns over these, (E, m)."""
@@ -474,7 +462,7 @@ class Measure:
 
     def _powers(self, values: Values, centres: Floats, *, joint: bool) -> tuple[Any, ...]:
         """Return sums of deviations and of their powers by sample, of products over all rows, and the extremes."""
-        roots = np.sqrt(self._factors)[self.samples][:, None]
+        roots = np.sqrt(self.factors)[self.samples][:, None]
 
         def question(block: Block) -> tuple[Any, ...]:
             d = block.let(values.of(block) - block.of_sample(centres))
@@ -494,7 +482,7 @@ class Measure:
         return found
 
     @property
-    def _factors(self) -> Floats:
+    def factors(self) -> Floats:
         """The factors that turn sums of squared deviations into a variance, for each sample."""
         return factors_of(self.sizes) * self.rows.remaining
 
@@ -505,7 +493,7 @@ class Measure:
     def _spread_of(self, mean: Floats, sums: tuple[Any, ...], scale: Floats) -> Spread:
         """Return a spread in units of a scale, from sums of deviations in these units."""
         _, squares, cubes, fourths, products, _ = sums
-        size, factors = np.maximum(self.sizes, 1.0)[:, None], self._factors
+        size, factors = np.maximum(self.sizes, 1.0)[:, None], self.factors
         within = np.maximum(squares - size * mean**2, 0.0) / self.n**2
         fourths = fourths - 4.0 * mean * cubes + 6.0 * mean**2 * squares - 3.0 * size * mean**4
         products = products - (mean * (factors[:, None] * size)).T @ mean
@@ -617,17 +605,6 @@ class Measure:
         """Return q_i'b for every row of the pool."""
         return self.arrays.column(lambda block: self.through.at(block).q(b), b.shape[1])
 
-    def seen(self) -> tuple[Floats, Floats]:
-        """Return x_i and q_i of every row of the pool, of shape (n, d)."""
-        d = len(self.coordinates)
-        x = self.column(lambda at: at.every_x, d)
-        return x, self.mix(np.eye(d)) if self.states or self.point.model.families else x
-
-    @property
-    def strata(self) -> Strata:
-        """The samples within which variances are taken."""
-        rows = self.arrays
-        return strata_of(rows.samples, self.sizes, rows.counts, self, rows.dependence)
 
 
 def _require_finite(functions: Functions, endless: Floats) -> None:

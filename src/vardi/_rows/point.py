@@ -241,7 +241,7 @@ class RowsAt:
 
     @property
     def every_x(self) -> Floats:
-        """X of rows in memory, of shape (rows, d)."""
+        """X in all coordinates, of shape (rows, d)."""
         return self.x(np.eye(len(self.model.coordinates)))
 
     def q(self, b: Floats) -> Floats:
@@ -363,7 +363,7 @@ class RowsWithin:
 
     @property
     def every_x(self) -> Floats:
-        """X of rows in memory, of shape (rows, d)."""
+        """X in all coordinates, of shape (rows, d)."""
         return self.inside * self.whole.every_x
 
     def q(self, b: Floats) -> Floats:
@@ -399,15 +399,14 @@ class RowsAmong:
 
     @property
     def every_x(self) -> Floats:
-        """x^A of rows in memory, of shape (rows, d)."""
-        model, states = self.point.model, self.point.states
-        b = np.zeros((len(model.coordinates),) * 2)
-        b[states, states] = 1.0
-        found = self.whole.x(b)
-        theta = found[:, model.coordinates.theta]
-        for k in [k for k in model.families if k in states]:
-            theta[:, model.places[k]] = self.whole.p.column(k) * self.whole.families[k].gradient
-        return found / np.where(self.share > 0.0, self.share, 1.0)
+        """x^A in all coordinates, of shape (rows, d)."""
+        at, states = self.point.model.coordinates, self.point.states
+        parts = [self.whole.p @ np.diag(members(at.samples, states)[:, 0])]
+        for k, family in self.whole.families.items():
+            parts.append(self.whole.p.column(k) * family.gradient * float(k in states))
+        if at.known:
+            parts.append(self.share * np.zeros(at.known + at.uncertain))
+        return np.hstack(parts) / (self.share + (1.0 - (self.share > 0.0)))
 
     def against(self, columns: Floats) -> Floats:
         """Return the sums of columns, which are 0 on the rows of others, times x^A: of shape (d, m)."""

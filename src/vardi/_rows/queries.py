@@ -13,17 +13,20 @@ from typing import TYPE_CHECKING, Any, Generic, cast
 import narwhals as nw
 import numpy as np
 
-from vardi._inputs.engine.aggregates import Aggregate, How
+from vardi._inputs.engine.aggregates import LENGTH, Aggregate, How
+from vardi._inputs.engine.asking import answering, collected
 from vardi._inputs.engine.dependence import CELL, UNIT, EngineDependence
-from vardi._inputs.engine.part import OMEGA, PREFIX, Change, Part, with_columns
+from vardi._inputs.engine.part import OMEGA, PREFIX, Change, Part, changed, with_columns
+from vardi._inputs.engine.queries import aggregated, stacked, with_interval
 from vardi._rows.columns import Extremes, Grouped, Normalised, Question, Result, addable
 from vardi._rows.engine.functions import EngineFunction, Reads
 from vardi._rows.engine.united import can_unite, united
 from vardi._rows.expressions import Expressions, Term, total
-from vardi._rows.grouping import membership
 from vardi._rows.series import rows_a_value
+from vardi._rows.shares import evenly
 from vardi._rows.units import Units
 from vardi._types import Floats, Integers
+from vardi.biases._expressions.targets import literal
 
 if TYPE_CHECKING:
     from vardi._rows.point import RowsAt
@@ -72,28 +75,71 @@ class Queries:
             found = found + addable(answer)
         return found
 
-    def grouped(self, question: Question[tuple[Floats, Floats]], width: int = 0) -> Grouped:
-        """Return counted sums of columns by a key, the first of two that the question returns."""
-        return self._grouped(self._asked(question), question)
+    def grouped(self, question: Question[tuple[Floats, Floats]], width: int = 0, most: int | None = None) -> Grouped:
+        """Return counted sums of columns by a key, the first of two that the question returns.
+
+        If there are more than ``most`` groups, some of them are left in the engine: one more is enough to see that.
+        """
+        return self._grouped(self._asked(question), question, most)
 
     def _grouped(
-        self, frames: Sequence[tuple[Part, Mapping[Hashable, str]]], question: Question[tuple[Floats, Floats]]
+        self,
+        frames: Sequence[tuple[Part, Mapping[Hashable, str]]],
+        question: Question[tuple[Floats, Floats]],
+        most: int | None = None,
     ) -> Grouped:
+        limit = None if most is None else most + 1
         found: dict[Any, Floats] = {}
         for part, names in frames:
             block = QueryBlock(part, len(self.sizes), names)
             key, columns = (_terms(one) for one in question(block))
             named = with_columns({KEY: key[0] if isinstance(key[0], nw.Expr) else nw.lit(key[0])})
             asked = {str(j): Aggregate(part.times_count(_expression(term))) for j, term in enumerate(columns)}
-            for _, row in part.by_sample(asked, *block.changes, named, key=KEY):
+            for row in part.by_key(asked, *block.changes, named, key=KEY, most=limit):
                 sums = np.array([row[name] for name in asked], np.float64)
                 found[row[KEY]] = found.get(row[KEY], 0.0) + sums
         return Grouped(list(found), np.array(list(found.values())))
 
+    def spaced(self, question: Question[Floats], low: float, high: float, most: int) -> Floats:
+        """Return numbers of a column that are evenly spaced among the distinct ones from low to high, in order."""
+        with answering():
+            frames = [self._values(part, names, question) for part, names in self._asked(question)]
+            frame = frames[0] if len(frames) == 1 else stacked(frames)
+            inside = frame.filter((nw.col(KEY) >= literal(low)) & (nw.col(KEY) <= literal(high))).unique()
+            places = evenly(int(collected(aggregated(inside, (), {ROWS: LENGTH})).item()), most).tolist()
+            ranked = inside.with_row_index(ROWS, order_by=KEY)
+            chosen = collected(ranked.filter(nw.col(ROWS).is_in(places)).select(KEY))
+        return np.sort(chosen.get_column(KEY).to_numpy().astype(np.float64))
+
+    def _values(self, part: Part, names: Mapping[Hashable, str], question: Question[Floats]) -> nw.LazyFrame[Any]:
+        """Return a frame of one column."""
+        block = QueryBlock(part, len(self.sizes), names)
+        (term,) = _terms(question(block))
+        return changed(part.rows_as_asked, block.changes).select(_expression(term).alias(KEY))
+
     def over_units(self, question: Question[Floats], m: int) -> tuple[Units, Floats]:
         """Return the units of rows that depend on one another, and counted sums of columns over these, (E, m)."""
-        found = sums_over_units(self, question)
-        return found.units, found.totals
+        dependence, lengths = self.dependence, [rows_a_value(int(size)) for size in self.sizes]
+        found: list[tuple[int, Any, Any]] = []
+        sums: list[Floats] = []
+        for part in self.parts:
+            block = QueryBlock(part, len(self.sizes), {})
+            block.changes.append(dependence.units(part, lengths))
+            terms = enumerate(_terms(question(block)))
+            asked = {str(j): Aggregate(part.times_count(_expression(one))) for j, one in terms} | {ROWS: part.rows}
+            groups = part.groups(asked, *block.changes, key=dependence.keys)
+            cells, units = (
+                groups.table.get_column(name).to_list() if name in dependence.keys else [None] * len(groups)
+                for name in (CELL, UNIT)
+            )
+            found += zip(groups.source.tolist(), cells, units, strict=True)
+            sums.append(groups.matrix(list(asked)))
+        in_series = dependence.series is not None
+        order = sorted(range(len(found)), key=lambda j: _place(found[j], in_series=in_series))
+        found, table = [found[j] for j in order], np.concatenate(sums)[order]
+        unit = _numbered([(k, label) if in_series else label for k, _, label in found])
+        cell, sample = _numbered([one[:2] for one in found]), np.array([one[0] for one in found])
+        return Units(unit, cell, sample, table[:, -1], dependence.remaining, in_series), table[:, :-1]
 
     def over_clusters(self, question: Question[Floats], m: int) -> Floats:
         """Return counted sums of columns over clusters, of shape (clusters, m)."""
@@ -152,7 +198,9 @@ class Queries:
         read = tuple(dict.fromkeys(probe.read))
         if read not in self._joined:
             names = {function: f"{PREFIX}joined_{j}" for j, function in enumerate(read)}
-            functions = {name: EngineFunction(function.of, function.name, Reads.USERS) for function, name in names.items()}
+            functions = {
+                name: EngineFunction(function.of, function.name, Reads.USERS) for function, name in names.items()
+            }
             whole = united(self.parts, functions)
             self._joined.clear()
             self._joined[read] = (whole[0], names) if len(whole) == 1 else None
@@ -292,6 +340,13 @@ class QueryBlock:
         low, high = (self._ask([_extreme(term, how) for term in terms]) for how in EXTREMES)
         return Extremes(low, high)
 
+    def interval(self, column: Expressions, edges: Floats) -> Expressions:
+        (term,) = self.let(column).terms
+        name = STAGE.format(self._staged)
+        self._staged += 1
+        self.changes.append(lambda frame: with_interval(frame, name, _expression(term), edges))
+        return Expressions([nw.col(name)], are_named=True)
+
     def unknown(self, columns: Expressions) -> Floats:
         endless = [
             nw.when(_expression(term).abs() < float("inf")).then(nw.lit(0.0)).otherwise(nw.lit(1.0))
@@ -359,6 +414,17 @@ def _product(a: Term, b: Term) -> Term:
     return found
 
 
+def _numbered(labels: Sequence[Hashable]) -> Integers:
+    """Return a number for each label, in the order in which they first come."""
+    numbers: dict[Hashable, int] = {}
+    return np.array([numbers.setdefault(label, len(numbers)) for label in labels])
+
+
+def _place(unit: tuple[int, Any, Any], *, in_series: bool) -> tuple[Any, ...]:
+    """Return by what units are ordered: engines give groups in any order."""
+    return (unit[0], unit[2]) if in_series else (unit[0], str(unit[1]), str(unit[2]))
+
+
 def _extreme(term: Term, how: How) -> Asked:
     return Asked(Aggregate(term, how)) if isinstance(term, nw.Expr) else Asked(None, term)
 
@@ -402,56 +468,3 @@ class GroupAnswers(Generic[Result]):
         block, numbers = self.block, times @ self.totals
         answers = np.split(numbers, np.cumsum([len(asked) for asked, _ in self.block._asked])[:-1])
         return self.question(QueryBlock(block.part, block.K, {}, answers))
-
-
-@dataclass(frozen=True, eq=False)
-class UnitSums:
-    """Sums over the rows of units, or of intervals within them.
-
-    Attributes
-    ----------
-    units : Units
-        The units.
-    entry : ndarray of int of shape (G,)
-        The entry of the units to which each group of rows belongs.
-    key : list
-        The value of each group in a further column, if one was asked for.
-    sums : ndarray of shape (G, m)
-        Its sums.
-    """
-
-    units: Units
-    entry: Integers
-    key: list[Any]
-    sums: Floats
-
-    @property
-    def totals(self) -> Floats:
-        """The sums over entries, of shape (E, m)."""
-        return np.asarray(membership(self.entry, len(self.units.rows)) @ self.sums)
-
-
-def sums_over_units(rows: Queries, question: Question[Floats], key: Question[Floats] | None = None) -> UnitSums:
-    """Query sums of columns over units and, within them, over the values of a key."""
-    dependence, lengths = rows.dependence, [rows_a_value(int(size)) for size in rows.sizes]
-    keys = (*dependence.keys, *([] if key is None else [KEY]))
-    found: list[tuple[int, Any, Any, Any, float, list[float]]] = []
-    for part in rows.parts:
-        block = QueryBlock(part, len(rows.sizes), {})
-        block.changes.append(dependence.units(part, lengths))
-        named = None if key is None else with_columns({KEY: _expression(_terms(key(block))[0])})
-        columns = {str(j): Aggregate(part.times_count(_expression(one))) for j, one in enumerate(_terms(question(block)))}
-        for code, row in part.by_sample(columns | {"rows": part.rows}, *block.changes, named, key=keys):
-            sums = [float(row[name]) for name in columns]
-            found.append((code, row.get(CELL), row[UNIT], row.get(KEY), float(row["rows"]), sums))
-    in_series = dependence.series is not None
-    found.sort(key=lambda one: (one[0], one[2]) if in_series else (one[0], str(one[1]), str(one[2])))
-    places: dict[Any, int] = {}
-    entry = np.array([places.setdefault(one[:3], len(places)) for one in found])
-    units: dict[Any, int] = {}
-    unit = [units.setdefault((k, label) if in_series else label, len(units)) for k, _, label in places]
-    cells: dict[Any, int] = {}
-    cell = [cells.setdefault((k, label), len(cells)) for k, label, _ in places]
-    sample, counted = np.array([k for k, _, _ in places]), np.bincount(entry, [one[4] for one in found])
-    table = Units(np.array(unit), np.array(cell), sample, counted.astype(np.float64), dependence.remaining, in_series)
-    return UnitSums(table, entry, [one[3] for one in found], np.array([one[5] for one in found], np.float64))

@@ -17,6 +17,7 @@ from vardi._types import Floats, Integers
 
 MOST = 2**15  # values of a series at most; beyond, sums of 2, 4, 8, ... successive rows are the values
 COLUMNS = 16  # columns whose spectra are held at once
+ROUNDING = 1e-9  # of the largest error
 LEAST_BATCHES = 8  # above which correlations between estimates are estimated from them
 
 
@@ -83,7 +84,8 @@ class Autocorrelation:
         errors = np.sqrt(g * (self.values**2).sum(axis=0) / (1.0 - lost))
         if m == 1:
             return errors[:, None] ** 2
-        length = batch_length(N, float(g.max()))
+        moved = errors > ROUNDING * errors.max()  # what rounding leaves of other columns has a g of its own
+        length = batch_length(N, float(g[moved].max(initial=1.0)))
         batches = np.add.reduceat(self.values, np.arange(0, N, length), axis=0)
         sizes = np.sqrt((batches**2).sum(axis=0))
         factors = np.divide(errors, sizes, out=np.zeros(m), where=sizes > 0)

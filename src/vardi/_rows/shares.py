@@ -21,23 +21,22 @@ from vardi._types import Floats, Integers
 CELLS = 2**16  # of one width
 MANY = 50_000  # rows from which on cells pay
 CROWDED = 32  # a cell with this part of the rows, or more, may leave as much to sort as there was
+ROUNDING = 1e-9  # of a probability
+LEAST = 1e-12  # what a share may lack to be 1
 SEEN, BEYOND = 4096, 20  # rows that tell where most values are, and how many of them lie beyond either end
 
 
-class Shares(ABC):
-    """The share of each of p measures on the rows with a value up to x, as a function of x."""
+class SharesUpTo(ABC):
+    """The share of each of p measures on the rows with a value up to x, as a function of x, wherever the rows are."""
 
+    @property
     @abstractmethod
-    def of_measure(self, j: int) -> Self:
-        """Return the shares of one measure alone."""
+    def ends(self) -> tuple[float, float]:
+        """The smallest and the largest value."""
 
     @abstractmethod
     def every(self) -> tuple[Floats, Floats]:
         """Return the distinct values x in order, and the shares up to each, of shape (len(x), p)."""
-
-    @abstractmethod
-    def has_more_than(self, most: int) -> bool:
-        """Return whether there are more distinct values."""
 
     @abstractmethod
     def reaching(self, weights: Floats, targets: Floats, *, beyond: bool = False) -> tuple[Floats, Floats]:
@@ -48,15 +47,54 @@ class Shares(ABC):
 
     @abstractmethod
     def up_to(self, points: Floats) -> Floats:
-        """Return the shares up to points, of shape (len(points), p)."""
+        """Return the shares up to points in order, of shape (len(points), p)."""
 
     @abstractmethod
     def next_to(self, x: float, step: int) -> float:
         """Return the distinct value before x (step -1) or after it (1), which is there; x need not be one."""
 
     @abstractmethod
+    def has_more_than(self, most: int) -> bool:
+        """Return whether there are more distinct values, or so many that they were not brought into memory."""
+
+    @abstractmethod
+    def spaced(self, low: float, high: float, most: int) -> Floats:
+        """Return values that are evenly spaced among the distinct ones from low to high, in order; so many at most."""
+
+    def grid(self, most: int, tail: float) -> Floats:
+        """Return values evenly spaced among those with a share from ``tail`` to 1 - ``tail``, of one measure."""
+        edge, alone = tail - ROUNDING, np.ones(1)  # a step may hit the tail exactly, up to rounding
+        first = float(self.reaching(alone, np.array([edge]))[0][0])
+        beyond = float(self.reaching(alone, np.array([1.0 - edge]), beyond=True)[0][0])
+        return self.spaced(first, self.next_to(beyond, -1), most) if first < beyond else self.spaced(*self.ends, most)
+
+    def of_equal_mass(self, most: int) -> tuple[Floats, Floats]:
+        """Return the smallest and the largest value of cells of about equal mass; few values are a cell each."""
+        high = np.unique(self.reaching(np.ones(1), np.linspace(0.0, 1.0, most + 1)[1:] * (1.0 - LEAST))[0])
+        if not self.has_more_than(most):
+            values = self.every()[0]
+            return values, values
+        return np.array([self.ends[0], *(self.next_to(one, 1) for one in high[:-1].tolist())]), high
+
+
+class Shares(SharesUpTo):
+    """The shares of rows in memory."""
+
+    def __str__(self) -> str:
+        low, high = self.ends
+        return f"{len(self.every()[0])} steps from {low:.4g} to {high:.4g}"
+
+    @abstractmethod
+    def of_measure(self, j: int) -> Self:
+        """Return the shares of one measure alone."""
+
+    @abstractmethod
     def between(self, low: float, high: float) -> Floats:
         """Return the distinct values from low to high."""
+
+    def spaced(self, low: float, high: float, most: int) -> Floats:
+        inner = self.between(low, high)
+        return inner[evenly(len(inner), most)]
 
     @abstractmethod
     def are_whole(self, low: float, high: float) -> bool:
@@ -88,6 +126,10 @@ class SharesByValue(Shares):
 
     def has_more_than(self, most: int) -> bool:
         return len(self._x) > most
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        return float(self._x[0]), float(self._x[-1])
 
     def reaching(self, weights: Floats, targets: Floats, *, beyond: bool = False) -> tuple[Floats, Floats]:
         found = np.searchsorted(self._shares @ weights, targets, "right" if beyond else "left")
@@ -186,6 +228,12 @@ class SharesByCell(Shares):
     def has_more_than(self, most: int) -> bool:
         return int(np.count_nonzero(self._rows)) > most or len(self.every()[0]) > most
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        first, last = np.flatnonzero(self._rows)[[0, -1]]
+        low, high = (self._values[self._rows_from(cell, cell)] for cell in (first, last))
+        return float(low.min()), float(high.max())
+
     def reaching(self, weights: Floats, targets: Floats, *, beyond: bool = False) -> tuple[Floats, Floats]:
         side: Literal["left", "right"] = "right" if beyond else "left"
         last = int(np.flatnonzero(self._rows)[-1])
@@ -229,6 +277,11 @@ class SharesByCell(Shares):
 
     def _share(self, masses: Floats) -> Floats:
         return np.minimum(masses / self._totals, 1.0)
+
+
+def evenly(count: int, most: int) -> Integers:
+    """Return evenly spaced places among so many, at most ``most`` of them."""
+    return np.unique(np.linspace(0, count - 1, min(most, count)).astype(np.int64))
 
 
 def edges_below(values: Floats, edges: Floats) -> Integers:

@@ -22,7 +22,7 @@ from scipy import sparse
 
 from vardi._inputs.dependence import Dependence
 from vardi._rows.grouping import membership
-from vardi._rows.series import Autocorrelation, rows_a_value
+from vardi._rows.series import Autocorrelation, batch_lengths, rows_a_value
 from vardi._rows.variance import Spread, factors_of, tail_of, unit_of
 from vardi._types import Floats, Integers
 
@@ -180,3 +180,26 @@ def in_series(source: Integers, order: Integers, lengths: list[int] | None = Non
         unit[rows[low:high]] = first + np.arange(high - low) // length
         first = int(unit[rows[high - 1]]) + 1 if high > low else first
     return unit
+
+
+def drawn(
+    entry: Integers,
+    units: Units,
+    source: Integers,
+    sizes: Floats,
+    order: Integers | None,
+    effective: Floats | None,
+) -> tuple[Integers, Integers]:
+    """Return what a bootstrap draws: the number of each row's unit, part by part, and the units of each part.
+
+    In a series, units are batches of successive rows, as long as its effective size requires.
+    """
+    if not units.in_series:
+        rank = np.empty(len(units.part), np.int64)
+        rank[np.argsort(units.part, kind="stable")] = np.arange(len(rank))
+        return rank[units.unit[entry]], np.bincount(units.part)
+    assert effective is not None
+    assert order is not None
+    unit = in_series(source, order, batch_lengths(sizes, effective))
+    firsts = np.unique(unit, return_index=True)[1]
+    return unit, np.bincount(source[firsts], minlength=len(sizes))

@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from vardi._machine.threads import sum_blocks
-from vardi._rows.contract import Coordinates
-from vardi._rows.grouping import largest_of_columns, sums_by_sample
-from vardi._rows.steps import StepInfluence
 from vardi._types import Floats, Integers
 
 BIN = np.log(2.0) / 16.0  # width of a bin of logs: a sixteenth of an octave
@@ -20,8 +13,6 @@ NOTHING = -160  # the bin of values up to a thousandth of a standard deviation
 MANY = 32.0  # rows of a tail, at most four of them equal within a bin
 KINDS, ALIKE = 32, 10  # distinct weights, and rows of each, that do not make a tail: bounded, as for conditions
 TAIL, LEAST = 0.05, 10.0  # the share of influence values, the largest, that make up the tail, and their least number
-
-STEP_WIDTH = 4  # numbers of a row besides y that a covariance of steps reads
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,134 +146,3 @@ def spread_of_samples(
     within, n = squares * factors[:, None], sizes[:, None]
     nothing, freedom = np.zeros(len(scale)), np.maximum(n - 1.0, 1.0)
     return Spread(covariance, scale, within, squares.sum(axis=0), fourths, nothing, n, freedom, within)
-
-
-class Tilts(Protocol):
-    """The fitted law of each sample, over all rows of the pool: row i has probability c_i p_ik / n_k under law k."""
-
-    @property
-    def coordinates(self) -> Coordinates: ...
-    def project(self, y: Floats) -> Floats: ...
-    def mix(self, b: Floats) -> Floats: ...
-
-
-class Strata:
-    r"""Sample and count of each row.
-
-    For influence values :math:`\phi_i` of shape (n, m), with :math:`c_i` the counts, the variance of
-    :math:`\frac1n\sum_i c_i\phi_i` is estimated by
-
-    .. math::
-
-        V = \sum_k \frac{n_k}{n_k - 1} \sum_{i \in D_k} \frac{c_i}{n^2} (\phi_i - \bar\phi_k)(\phi_i - \bar\phi_k)'.
-
-    A sample of a single row has no deviation from its own mean; there :math:`\bar\phi_k` is the mean under the fitted
-    law of the sample, and the factor is 1.
-    """
-
-    def __init__(
-        self,
-        source: Integers,
-        sizes: Floats,
-        counts: Floats,
-        tilts: Tilts,
-        remaining: Floats,
-    ) -> None:
-        self.source, self.sizes, self.counts, self.tilts = source, sizes, counts, tilts
-        self.n = float(sizes.sum())
-        self.remaining = remaining
-
-    def covariance(self, influence: Floats) -> Floats:
-        """Return V."""
-        influence = np.asarray(influence)
-        means, roots = self._means(influence)[0], np.sqrt(self._factors)
-
-        def block(part: slice) -> Floats:
-            scaled = self._deviations(influence, means, part) * roots[self.source[part], None]
-            return np.asarray(scaled.T @ scaled)
-
-        return np.asarray(sum_blocks(block, *influence.shape))
-
-    def covariance_of_steps(self, influence: StepInfluence) -> Floats:
-        """Return V for the influence values of a distribution function."""
-        if self._single.any():
-            return self.covariance(influence.rows(slice(0, len(influence))))
-        K, factors = len(self.sizes), self._factors / self.n**2
-
-        def block(part: slice) -> Floats:
-            counts, source = self.counts[part], self._sample_in(part)
-            scale = factors[source] * counts
-            return np.vstack([influence.products(part, scale), influence.totals(part, source, counts, K)])
-
-        M = influence.from_z
-        width = STEP_WIDTH + influence.y.shape[1]
-        if influence.is_sparse:  # so few numbers of a row that blocks are as long as their sums ask for
-            width = STEP_WIDTH + influence.y.nnz // len(influence)
-        sums = sum_blocks(block, len(influence), width, sums=(len(M) + K) * len(M))
-        squares, means = M.T @ sums[: len(M)] @ M, sums[len(M) :] @ M / self._sizes
-        return np.asarray(squares - (means * (self._factors * self.sizes / self.n**2)[:, None]).T @ means)
-
-    def _means(self, influence: Floats) -> tuple[Floats, Floats]:
-        """Return the mean of influence values over each sample, (K, m), and the largest absolute value, (m,)."""
-        K = len(self.sizes)
-
-        def block(part: slice) -> _Totals:
-            values = influence[part]
-            counted = values * self.counts[part, None]
-            return _Totals(sums_by_sample(counted, self._sample_in(part), K), largest_of_columns(values))
-
-        n, m = influence.shape
-        found = sum_blocks(block, n, m, sums=K * m)
-        means = found.totals / self._sizes
-        if self._single.any():
-            means = np.where(self._single[:, None], self._fitted(influence) / self._sizes, means)
-        return means, found.largest
-
-    def _deviations(self, influence: Floats, means: Floats, part: slice, scale: Floats | float = 1.0) -> Floats:
-        """Return deviations from the sample means, whose squares sum to the variance up to factors of samples.
-
-        They are in units of ``scale``.
-        """
-        deviations = influence[part] - _by_row(means, self._sample_in(part))
-        deviations /= self.n * scale
-        deviations *= np.sqrt(self.counts[part])[:, None]
-        return deviations
-
-    def _sample_in(self, part: slice) -> Integers | int:
-        """Return the sample of some rows: one for all of them where there is only one, which is the rule."""
-        source = self.source[part]
-        return int(source[0]) if len(source) and (source == source[0]).all() else source
-
-    def _fitted(self, influence: Floats) -> Floats:
-        """Return sum_i c_i p_ik phi_i: n_k times the mean under the fitted law of each sample."""
-        return self.tilts.project(influence)[: len(self.sizes)]
-
-    @cached_property
-    def _single(self) -> NDArray[np.bool_]:
-        return (self.sizes > 0) & (self.sizes < 2)
-
-    @cached_property
-    def _sizes(self) -> Floats:
-        return np.where(self.sizes > 0, self.sizes, 1.0)[:, None]
-
-    @cached_property
-    def _factors(self) -> Floats:
-        """The factors that turn sums of squared deviations into a variance, for each sample."""
-        return factors_of(self.sizes) * self.remaining
-
-
-def _by_row(numbers: Floats, source: Integers | int) -> Floats:
-    """Return numbers of samples, of shape (K,) or (K, m), for rows of these: of shape (n, m) or (n, 1), or for all."""
-    own = np.asarray(numbers[source])
-    return own if isinstance(source, int) or own.ndim == 2 else own[:, None]
-
-
-@dataclass(frozen=True, eq=False)
-class _Totals:
-    """Sums of influence values by sample, and their largest absolute value; both combine over rows."""
-
-    totals: Floats
-    largest: Floats
-
-    def __add__(self, other: _Totals) -> _Totals:
-        return _Totals(self.totals + other.totals, np.maximum(self.largest, other.largest))

@@ -69,12 +69,12 @@ class Part:
     def rows_as_asked(self) -> LazyFrame:
         """The frame with all columns that were added to it."""
         with answering(self.name):
-            return _changed(self.frame, self.put)
+            return changed(self.frame, self.put)
 
     def ask(self, build: Change) -> DataFrame:
         """Return the answer to a query of the rows: the only way that anything leaves the engine."""
         with answering(self.name):  # DuckDB raises while a query is built
-            return collected(build(_changed(self.frame, self.put)), self.name)
+            return collected(build(changed(self.frame, self.put)), self.name)
 
     def map(self, change: Change) -> Part:
         """Return the part with a change of columns made to its rows, including those that do not count."""
@@ -152,12 +152,18 @@ class Part:
     ) -> Groups:
         """Query aggregates by sample and key, as `by_sample` does, of so many groups at most."""
         keys = [*filter(None, [self.label]), *([key] if isinstance(key, str) else key)]
-        return Groups(self.ask(lambda frame: aggregated(_changed(frame, changes), keys, asked, most)), self)
+        return Groups(self.ask(lambda frame: aggregated(changed(frame, changes), keys, asked, most)), self)
 
     def first(self, columns: Sequence[str], rows: int, *changes: Change | None) -> Groups:
         """Query columns of the first rows."""
         columns = [*columns, *filter(None, [self.label])]
-        return Groups(self.ask(lambda frame: _changed(frame, changes).select(*columns).head(rows)), self)
+        return Groups(self.ask(lambda frame: changed(frame, changes).select(*columns).head(rows)), self)
+
+    def by_key(
+        self, asked: Mapping[str, Aggregate], *changes: Change | None, key: str, most: int | None = None
+    ) -> list[dict[str, Any]]:
+        """Query aggregates by a column that changes may add, whatever the sample; of so many groups at most."""
+        return self.ask(lambda frame: aggregated(changed(frame, changes), [key], asked, most)).rows(named=True)
 
     def sums(self, terms: Sequence[nw.Expr], *changes: Change | None) -> Floats:
         """Query the sums of expressions, which may read columns that the changes add, all in one query."""
@@ -168,7 +174,7 @@ class Part:
 
     def aggregates(self, asked: Mapping[str, Aggregate], *changes: Change | None) -> dict[str, Any]:
         """Query aggregates over all rows of the part, in one query."""
-        return self.ask(lambda frame: aggregated(_changed(frame, changes), (), asked)).rows(named=True)[0]
+        return self.ask(lambda frame: aggregated(changed(frame, changes), (), asked)).rows(named=True)[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,7 +228,8 @@ def sums_by_sample(
     return sums
 
 
-def _changed(frame: LazyFrame, changes: Sequence[Change | None]) -> LazyFrame:
+def changed(frame: LazyFrame, changes: Sequence[Change | None]) -> LazyFrame:
+    """Return a frame with changes made to it, in order."""
     for change in changes:
         frame = frame if change is None else change(frame)
     return frame

@@ -6,19 +6,25 @@ clocks with rates pi, that of row i rings first with probability pi_i, and so on
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import narwhals as nw
 import numpy as np
 
 from vardi._inputs.engine.aggregates import LENGTH
 from vardi._inputs.engine.asking import LazyFrame, answering
 from vardi._inputs.engine.part import PREFIX, Change, Part
-from vardi._rows.engine.distribution import first_reaching
+from vardi._rows.columns import Block
+from vardi._rows.engine.functions import EngineFunction
 from vardi._rows.engine.hashing import hashed, uniform
 from vardi._rows.engine.moments import EngineMoments
+from vardi._rows.engine.shares import Counted, SharesInEngine
+from vardi._rows.queries import Queries
 from vardi.biases._expressions.targets import literal
 from vardi.errors import MismatchError
 
-KEY = f"{PREFIX}key"
+KEY = f"{PREFIX}clock"
+KEYS = (EngineFunction(lambda part: nw.col(KEY)),)
 
 
 def drawn_rows(at: EngineMoments, n: int, seed: int | None, identity: str | None = None) -> dict[int | None, object]:
@@ -48,8 +54,7 @@ def drawn_rows(at: EngineMoments, n: int, seed: int | None, identity: str | None
     keyed = [part.map(with_key(at, part, place, seed, identity)) for place, part in enumerate(at.parts)]
     if len(keyed) == 1:
         return {_code(keyed[0]): _ordered(keyed[0], lambda frame: frame.sort(KEY).head(n))}
-    last = first_reaching(keyed, lambda part: nw.col(KEY), lambda part: nw.lit(1.0), np.array([float(n)]))
-    below = nw.col(KEY) <= literal(float(last[0]))
+    below = nw.col(KEY) <= literal(_threshold(at, keyed, n, rows))
     return {_code(part): _ordered(part, lambda frame: frame.filter(below).sort(KEY)) for part in keyed}
 
 
@@ -62,6 +67,18 @@ def with_key(at: EngineMoments, part: Part, place: int, seed: int | None, identi
         return halves(at.point(frame)).with_columns(**{KEY: (uniform().log() * -1.0) / pi})
 
     return change
+
+
+def _threshold(at: EngineMoments, keyed: list[Part], n: int, rows: int) -> float:
+    """Return the n-th smallest key of all parts."""
+
+    def counted(block: Block) -> Counted:
+        key = block.columns(KEYS)
+        return Counted(key, key * 0.0 + 1.0, None)
+
+    once = [replace(part, counted=False) for part in keyed]
+    shares = SharesInEngine(Queries(once, at.sizes, at.dependence), counted)
+    return float(shares.reaching(np.ones(1), np.array([(n - 0.5) / rows]))[0][0])
 
 
 def _ordered(part: Part, drawn: Change) -> object:
