@@ -30,9 +30,10 @@ from vardi._rows.arrays import Arrays
 from vardi._rows.columns import Block
 from vardi._rows.engine.among import EngineAmong
 from vardi._rows.engine.distribution import EngineDistribution
-from vardi._rows.engine.domains import EngineDomains, domains_of, is_in, missing_by_domain
+from vardi._rows.domains import RowsByDomain
+from vardi._rows.engine.domains import LabelColumns, domains_of, is_in, missing_by_domain
 from vardi._rows.engine.draw import drawn_rows
-from vardi._rows.engine.functions import ONE, EngineFunction, all_missing, compiled_functions
+from vardi._rows.engine.functions import EngineFunction, all_missing, compiled_functions
 from vardi._rows.engine.groups import GroupSums, sums_in_groups
 from vardi._rows.engine.labels import EngineLabels
 from vardi._rows.engine.model import EngineModel
@@ -43,7 +44,7 @@ from vardi._rows.engine.weights import (
     probabilities_column,
     weights_column,
 )
-from vardi._rows.measure import Functions, Measure
+from vardi._rows.measure import Functions, Measure, as_functions
 from vardi._rows.point import KnownMoments, Point, RowsAt
 from vardi._rows.queries import Queries
 from vardi._rows.series import batch_lengths
@@ -118,7 +119,10 @@ class InEngine(Held):
     @property
     def parts_asked(self) -> tuple[Part, ...]:
         """The frames with rows of the samples in question."""
-        return tuple(self.measure.parts)
+        if self.some is None:
+            return self.model.parts
+        states = set(self.states)
+        return tuple(part.of_samples(states) for part in self.model.parts if not states.isdisjoint(part.codes.values()))
 
     @property
     def _dropped(self) -> tuple[Part, ...]:
@@ -220,11 +224,13 @@ class InEngine(Held):
 
     def domains(
         self, values: Any, by: By, base: int, *, whole: bool = False
-    ) -> tuple[tuple[tuple[Any, ...], ...], EngineDomains]:
+    ) -> tuple[tuple[tuple[Any, ...], ...], RowsByDomain]:
         """Return domains and a function of their rows (1 for None); the first ``base`` columns define their bases."""
         keys = domains_of(self.parts_asked, by, self.mixed, whole=whole)
-        y = ONE if values is None else self._function_in(values, by, keys)
-        return keys, EngineDomains(self.measure, y, keys, by, bases(keys, base), base)
+        y = None if values is None else as_functions([self._function_in(values, by, keys)])
+        labels = LabelColumns(self.parts_asked, by.columns, keys, base)
+        rows = Queries(self.parts_asked, self.model.sizes, self.dependence)
+        return keys, RowsByDomain(self.tangent.measure, rows, y, by, keys, labels, bases(keys, base))
 
     def steps_by_domain(
         self, values: Any, by: By

@@ -24,7 +24,7 @@ from vardi._machine.memory import require_memory
 from vardi._rows import Rows
 from vardi._rows.arrays import Arrays
 from vardi._rows.joint import Joint
-from vardi._rows.measure import Functions, Measure
+from vardi._rows.measure import Functions, Measure, as_functions
 from vardi._rows.point import KnownMoments, Point
 from vardi._solve.identify import Verdict, judge
 from vardi._solve.model import JointFit
@@ -38,8 +38,7 @@ if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked 
     from vardi._estimate.bias_check import BiasCheck, Features
     from vardi._estimate.bounds import Bounds
     from vardi._fit.parts import MemoryParts
-    from vardi._rows.domains import RowDomains
-
+    from vardi._rows.domains import RowsByDomain
 
 
 class InMemory(ColumnsInMemory):
@@ -266,13 +265,15 @@ class InMemory(ColumnsInMemory):
 
     def domains(
         self, values: Any, by: By, base: int, *, whole: bool = False
-    ) -> tuple[tuple[tuple[Any, ...], ...], RowDomains]:
+    ) -> tuple[tuple[tuple[Any, ...], ...], RowsByDomain]:
         """Return domains and a function of their rows (1 for None); the first ``base`` columns define their bases."""
-        from vardi._rows.domains import RowDomains
+        from vardi._rows.domains import Codes, RowsByDomain
 
-        found = self._grouping(by, whole=whole)
-        y = np.ones(len(self.source)) if values is None else self._values_in(values, by, found)
-        return found.keys, RowDomains(self.tangent.measure, y, found.codes, bases(found.keys, base))
+        found, measure = self._grouping(by, whole=whole), self.tangent.measure
+        y = None if values is None else as_functions(self._values_in(values, by, found)[:, None])
+        places = bases(found.keys, base)
+        labels = Codes(found.codes, places)
+        return found.keys, RowsByDomain(measure, measure.rows, y, by, found.keys, labels, places)
 
     def steps_by_domain(self, values: Any, by: By) -> tuple[tuple[tuple[Any, ...], ...], Callable[[int], PoolSteps]]:
         """Return domains, and a function that returns the steps of the distribution function in each."""

@@ -12,7 +12,18 @@ import numpy as np
 from vardi._inputs.dependence import Dependence
 from vardi._machine.threads import Scratch, map_blocks, sum_blocks
 from vardi._rows.base import Rows
-from vardi._rows.columns import Block, Extremes, Grouped, Kept, Normalised, Question, Result, addable
+from vardi._rows.columns import (
+    Block,
+    ByKey,
+    Extremes,
+    Grouped,
+    Kept,
+    Normalised,
+    Question,
+    Result,
+    addable,
+    pieces_of,
+)
 from vardi._rows.grouping import sums_by_code, sums_by_sample
 from vardi._rows.units import Units, entries_of
 from vardi._types import Floats, Integers, are_once
@@ -91,18 +102,23 @@ class Arrays:
         self.each(fill, m)
         return found
 
-    def grouped(self, question: Question[tuple[Floats, Floats]], width: int = 0) -> Grouped:
-        """Return counted sums of columns by a key, the first of two that the question returns."""
+    def grouped(self, question: Question[ByKey], width: int = 0) -> Grouped:
+        """Return counted sums, and extremes, of columns by a key, which the question returns first."""
 
-        def of_block(block: Block) -> tuple[Floats, Floats]:
+        def of_block(block: Block) -> tuple[Floats, Floats, Extremes]:
             assert isinstance(block, ArrayBlock)
-            key, columns = question(block)
+            key, columns, *bounded = question(block)
             keys, place = np.unique(key[:, 0], return_inverse=True)
-            return keys, sums_by_code(place, block.counted(columns), len(keys))
+            sums = np.hstack([block.by_code(place, piece, len(keys)) for piece in pieces_of(columns)])
+            return keys, sums, extremes_by_code(place, *(bounded or [key[:, :0]]) * 2, len(keys))
 
-        parts = [part for _, part in self.each(of_block, width)]
-        keys, place = np.unique(np.concatenate([keys for keys, _ in parts]), return_inverse=True)
-        return Grouped(keys.tolist(), sums_by_code(place, np.concatenate([sums for _, sums in parts]), len(keys)))
+        keys_of_blocks, sums, ends = zip(*(part for _, part in self.each(of_block, width)), strict=True)
+        keys, place = np.unique(np.concatenate(keys_of_blocks), return_inverse=True)
+        low, high = np.concatenate([one.low for one in ends]), np.concatenate([one.high for one in ends])
+        found = extremes_by_code(place, low, high, len(keys))
+        return Grouped(
+            keys.tolist(), np.hstack([sums_by_code(place, np.concatenate(sums), len(keys)), found.low, found.high])
+        )
 
     def by_code(self, codes: Integers, size: int, question: Question[Floats], m: int) -> Floats:
         """Return counted sums of columns over the rows with each code below a size, of shape (size, m)."""
@@ -232,6 +248,12 @@ class ArrayBlock:
             return self.gram(others, columns).T
         return np.asarray(self.counted(columns).T @ others)
 
+    def by_code(self, codes: Integers, columns: Any, size: int) -> Floats:
+        """Return the sums over the rows with each code below a size, of shape (size, m)."""
+        if isinstance(columns, np.ndarray):
+            return sums_by_code(codes, self.counted(columns), size)
+        return np.asarray(columns.by_code(codes, self.counts, size))
+
     def by_sample(self, columns: Floats) -> Floats:
         return sums_by_sample(self.counted(columns), self.source, self.K)
 
@@ -241,6 +263,14 @@ class ArrayBlock:
 
     def unknown(self, columns: Floats) -> Floats:
         return np.count_nonzero(~np.isfinite(columns), axis=0).astype(np.float64)
+
+
+def extremes_by_code(codes: Integers, low: Floats, high: Floats, size: int) -> Extremes:
+    """Return the smallest and the largest number of columns on the rows with each code below a size."""
+    found = Extremes(np.full((size, low.shape[1]), np.inf), np.full((size, high.shape[1]), -np.inf))
+    np.minimum.at(found.low, codes, low)
+    np.maximum.at(found.high, codes, high)
+    return found
 
 
 def _two_dimensional(values: Floats) -> Floats:

@@ -118,15 +118,25 @@ def addable(answer: Any) -> Any:
     return Answers(answer) if type(answer) is tuple else answer
 
 
+#: A key, whose columns may be labels in an engine; columns to be summed, in pieces or in one; and, if there is a third,
+#: columns whose extremes are asked for.
+ByKey: TypeAlias = tuple[Any, ...]
+
+
+def pieces_of(columns: Any) -> list[Any]:
+    """Return columns in pieces: a list is, anything else is one piece."""
+    return columns if isinstance(columns, list) else [columns]
+
+
 class Grouped(NamedTuple):
     """Sums over groups of rows.
 
     Attributes
     ----------
     keys : list
-        What the rows of each group have in common.
+        What the rows of each group have in common: a value or, with a key of several columns, a tuple.
     sums : ndarray of shape (groups, m)
-        The sum of each column, counted.
+        The sum of each column, counted; then the smallest, and the largest, number of each further column.
     """
 
     keys: list[Any]

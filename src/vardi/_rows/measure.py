@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._rows.arrays import Arrays
-from vardi._rows.columns import Block, Extremes, Grouped, Kept, Question, Result
+from vardi._rows.columns import Block, ByKey, Extremes, Grouped, Kept, Question, Result
 from vardi._rows.contract import Coordinates, Evenness, Means
 from vardi._rows.dependent import strata_of
 from vardi._rows.point import Point, PointAmong, PointWithin, Seen
@@ -40,8 +40,8 @@ class Holder(Protocol):
     def total(self, question: Question[Result], width: int = 0) -> Result:
         """Return the sum of the answers to a question over all blocks of rows."""
 
-    def grouped(self, question: Question[tuple[Floats, Floats]], width: int = 0) -> Grouped:
-        """Return counted sums of columns by a key, the first of two that the question returns."""
+    def grouped(self, question: Question[ByKey], width: int = 0) -> Grouped:
+        """Return counted sums, and extremes, of columns by a key, which the question returns first."""
 
     def over_units(self, question: Question[Floats], m: int) -> tuple[Units, Floats]:
         """Return the units of rows that depend on one another, and counted sums of columns over these, (E, m)."""

@@ -112,7 +112,9 @@ class Model:
     def scaled(self) -> NDArray[np.bool_]:
         """Which parameters belong to columns of standard deviation 1."""
         families = self.families.values()
-        return np.repeat([family.scaled for family in families], [len(family.names) for family in families]).astype(bool)
+        return np.repeat([family.scaled for family in families], [len(family.names) for family in families]).astype(
+            bool
+        )
 
     def shift(self, theta: Floats) -> Floats:
         """Return the offset of log omega on the user's scale, for each bias."""
@@ -133,6 +135,9 @@ class Seen(Protocol):
     @property
     def weight(self) -> Floats:
         """The weight of each row."""
+
+    def times(self, column: Floats) -> list[Any]:
+        """Return x times a column, in pieces of which each has some of the d coordinates, in their order."""
 
     def against(self, columns: Floats) -> Floats:
         """Return the sums of columns times x, of shape (d, m)."""
@@ -246,6 +251,15 @@ class RowsAt:
     def q(self, b: Floats) -> Floats:
         """Return q'b, for b of shape (d, m)."""
         return self.x(b) - self.own(b) if self.model.families else self.x(b)
+
+    def times(self, column: Floats) -> list[Any]:
+        """Return x times a column, in pieces."""
+        at, pieces = self.model.coordinates, [self.p * column]
+        if at.parameters or at.known:
+            pieces.append(self.others * column)  # type: ignore[arg-type]
+        if at.uncertain:
+            pieces.append(self.weight * column * self.weight_of_epsilon)  # type: ignore[arg-type]
+        return pieces
 
     def against(self, columns: Floats) -> Floats:
         """Return the sums of columns times x, of shape (d, m)."""
@@ -361,6 +375,10 @@ class RowsWithin:
         """Return q'b, 0 on the rows of other samples."""
         return self.inside * self.whole.q(b)
 
+    def times(self, column: Floats) -> list[Any]:
+        """Return x times a column that is 0 on the rows of other samples, in pieces."""
+        return self.whole.times(column)
+
     def against(self, columns: Floats) -> Floats:
         """Return the sums of columns, which are 0 on the rows of other samples, times x: of shape (d, m)."""
         return self.whole.against(columns)
@@ -399,6 +417,18 @@ class RowsAmong:
         for k in [k for k in model.families if k in states]:
             theta[:, model.places[k]] = self.whole.p.column(k) * self.whole.families[k].gradient
         return found / np.where(self.share > 0.0, self.share, 1.0)
+
+    def times(self, column: Floats) -> list[Any]:
+        """Return x^A times a column that is 0 on the rows of others, in pieces."""
+        at, model, states = self.point.model.coordinates, self.point.model, self.point.states
+        column = self.block.let(column / (self.share + (1.0 - (self.share > 0.0))))
+        pieces = [(self.whole.p @ np.diag(members(self.block.K, states)[:, 0])) * column]
+        for k, family in model.families.items():
+            moves = (
+                self.whole.p.column(k) * self.whole.families[k].gradient if k in states else np.zeros(len(family.names))
+            )
+            pieces.append(column * moves)
+        return [*pieces, column * np.zeros(at.known + at.uncertain)]
 
     def against(self, columns: Floats) -> Floats:
         """Return the sums of columns, which are 0 on the rows of others, times x^A: of shape (d, m)."""

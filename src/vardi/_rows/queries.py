@@ -16,7 +16,18 @@ import numpy as np
 from vardi._inputs.engine.aggregates import Aggregate, How
 from vardi._inputs.engine.dependence import CELL, UNIT, EngineDependence
 from vardi._inputs.engine.part import OMEGA, PREFIX, Change, Part, with_columns
-from vardi._rows.columns import Extremes, Grouped, Kept, Normalised, Question, Result, addable
+from vardi._rows.columns import (
+    Answers,
+    ByKey,
+    Extremes,
+    Grouped,
+    Kept,
+    Normalised,
+    Question,
+    Result,
+    addable,
+    pieces_of,
+)
 from vardi._rows.engine.functions import EngineFunction, Reads
 from vardi._rows.engine.united import can_unite, united
 from vardi._rows.expressions import Expressions, Term, total
@@ -33,6 +44,7 @@ EXTREMES: dict[How, Callable[[Iterable[float]], float]] = {
     "min": lambda numbers: float(np.fmin.reduce([np.inf, *numbers])),
     "max": lambda numbers: float(np.fmax.reduce([-np.inf, *numbers])),
 }
+NO_EXTREMES = np.empty(0), np.empty(0)
 STAGE, KEY, ROWS = f"{PREFIX}stage_{{}}", f"{PREFIX}key", "rows"
 
 
@@ -72,23 +84,30 @@ class Queries:
             found = found + addable(answer)
         return found
 
-    def grouped(self, question: Question[tuple[Floats, Floats]], width: int = 0) -> Grouped:
-        """Return counted sums of columns by a key, the first of two that the question returns."""
+    def grouped(self, question: Question[ByKey], width: int = 0) -> Grouped:
+        """Return counted sums, and extremes, of columns by a key, which the question returns first."""
         return self._grouped(self._asked(question), question)
 
-    def _grouped(
-        self, frames: Sequence[tuple[Part, Mapping[Hashable, str]]], question: Question[tuple[Floats, Floats]]
-    ) -> Grouped:
-        found: dict[Any, Floats] = {}
+    def _grouped(self, frames: Sequence[tuple[Part, Mapping[Hashable, str]]], question: Question[ByKey]) -> Grouped:
+        found: dict[Any, Answers] = {}
         for part, names in frames:
             block = QueryBlock(part, len(self.sizes), names)
-            key, columns = (_terms(one) for one in question(block))
-            named = with_columns({KEY: key[0] if isinstance(key[0], nw.Expr) else nw.lit(key[0])})
-            asked = {str(j): Aggregate(part.times_count(_expression(term))) for j, term in enumerate(columns)}
-            for _, row in part.by_sample(asked, *block.changes, named, key=KEY):
-                sums = np.array([row[name] for name in asked], np.float64)
-                found[row[KEY]] = found.get(row[KEY], 0.0) + sums
-        return Grouped(list(found), np.array(list(found.values())))
+            key, columns, *bounded = question(block)
+            pieces = [block.sum(piece) for piece in pieces_of(columns)]
+            for piece in bounded:
+                block.extremes(piece)
+            terms = {f"{KEY}_{j}": _expression(term) for j, term in enumerate(_terms(key))}
+            for _, row in part.by_sample(block.named, *block.changes, with_columns(terms), key=[*terms]):
+                numbers = block.answered([(0, row)])
+                own = Answers(
+                    (np.concatenate(numbers[: len(pieces)]), Extremes(*numbers[len(pieces) :] or NO_EXTREMES))
+                )
+                values = tuple(row[name] for name in terms)
+                value = values[0] if len(values) == 1 else values
+                found[value] = found[value] + own if value in found else own
+        return Grouped(
+            list(found), np.array([np.concatenate([one, ends.low, ends.high]) for one, ends in found.values()])
+        )
 
     def over_units(self, question: Question[Floats], m: int) -> tuple[Units, Floats]:
         """Return the units of rows that depend on one another, and counted sums of columns over these, (E, m)."""
@@ -150,9 +169,13 @@ class Queries:
         probe = QueryBlock(self.parts[0], len(self.sizes), {})
         question(probe)
         read = tuple(dict.fromkeys(probe.read))
+        if not all(function.is_number for function in read):
+            return self._apart
         if read not in self._joined:
             names = {function: f"{PREFIX}joined_{j}" for j, function in enumerate(read)}
-            functions = {name: EngineFunction(function.of, function.name, Reads.USERS) for function, name in names.items()}
+            functions = {
+                name: EngineFunction(function.of, function.name, Reads.USERS) for function, name in names.items()
+            }
             whole = united(self.parts, functions)
             self._joined.clear()
             self._joined[read] = (whole[0], names) if len(whole) == 1 else None
@@ -285,11 +308,8 @@ class QueryBlock:
         return Extremes(low, high)
 
     def unknown(self, columns: Expressions) -> Floats:
-        endless = [
-            nw.when(_expression(term).abs() < float("inf")).then(nw.lit(0.0)).otherwise(nw.lit(1.0))
-            for term in columns.terms
-        ]
-        return self._ask([Asked(Aggregate(term)) for term in endless])
+        endless = (1.0 - np.isfinite(columns)).terms
+        return self._ask([Asked(Aggregate(_expression(term))) for term in endless])
 
     def _sum(self, term: Term) -> Asked:
         if isinstance(term, nw.Expr):
@@ -423,7 +443,9 @@ def sums_over_units(rows: Queries, question: Question[Floats], key: Question[Flo
         block = QueryBlock(part, len(rows.sizes), {})
         block.changes.append(dependence.units(part, lengths))
         named = None if key is None else with_columns({KEY: _expression(_terms(key(block))[0])})
-        columns = {str(j): Aggregate(part.times_count(_expression(one))) for j, one in enumerate(_terms(question(block)))}
+        columns = {
+            str(j): Aggregate(part.times_count(_expression(one))) for j, one in enumerate(_terms(question(block)))
+        }
         for code, row in part.by_sample(columns | {"rows": part.rows}, *block.changes, named, key=keys):
             sums = [float(row[name]) for name in columns]
             found.append((code, row.get(CELL), row[UNIT], row.get(KEY), float(row["rows"]), sums))

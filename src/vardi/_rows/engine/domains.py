@@ -1,10 +1,10 @@
-"""Means within domains of the rows of an engine: two queries grouped by domain, whatever the number of domains."""
+"""Domains of the rows of an engine: which there are, and which rows are in them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import cached_property, reduce
+from functools import partial, reduce
 from itertools import product
 from operator import and_
 from typing import Any
@@ -12,169 +12,61 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from vardi._inputs.domains import (
-    MOST_DOMAINS,
-    By,
-    in_domains,
-    ordered,
-    require_column,
-    require_few,
-    require_labelled,
-)
+from vardi._inputs.domains import MOST_DOMAINS, By, ordered, require_column, require_few, require_labelled
 from vardi._inputs.engine.aggregates import Aggregate
-from vardi._inputs.engine.part import PREFIX, Change, Part, with_columns
+from vardi._inputs.engine.part import PREFIX, Part
 from vardi._inputs.engine.queries import aggregated
-from vardi._rows.domains import DomainSums
 from vardi._rows.engine.functions import EngineFunction, zero_elsewhere
-from vardi._rows.engine.moments import EngineMoments, is_endless
 from vardi._types import Floats, Integers
 from vardi.biases._expressions.targets import NarwhalsTarget, literal
 from vardi.biases._values import is_missing
-from vardi.errors._refusals import needs_rows, not_finite
-
-AT_ONCE = 50  # domains whose deviations are columns of one query
-VALUE, MASS = f"{PREFIX}value", f"{PREFIX}mass"
+from vardi.errors._refusals import needs_rows
 
 #: The domain of rows: its value in each column.
 Key = tuple[Any, ...]
 
 
-class EngineDomains:
-    """Domains of the rows of an engine, and a function of the rows.
+class LabelColumns:
+    """The domains of rows of an engine: the values of columns.
 
     Parameters
     ----------
-    at : EngineMoments
-        The rows at the solution.
-    function : EngineFunction
-        y.
+    parts : sequence of Part
+        The frames with rows of the samples in question; rows of others are in no domain.
+    columns : sequence of str
+        The columns.
     keys : sequence of tuple
         The value of each domain in each column.
-    by : By
-        The columns.
-    base : ndarray of int of shape (G,)
-        The place of the base of each domain.
     of_base : int
         How many of the columns, the first ones, distinguish bases.
     """
 
-    at_once = AT_ONCE
+    def __init__(self, parts: Sequence[Part], columns: Sequence[str], keys: Sequence[Key], of_base: int) -> None:
+        self.columns, self.keys, self.of_base = columns, keys, of_base
+        self.key = tuple(EngineFunction(partial(_column, name), is_number=False) for name in columns)
+        self._asked = {part.name for part in parts}
+        self._place = {key if len(key) > 1 else key[0]: j for j, key in enumerate(keys)}
 
-    def __init__(
-        self, at: EngineMoments, function: EngineFunction, keys: Sequence[Key], by: By, base: Integers, of_base: int
-    ) -> None:
-        self.at, self.function, self.by, self.base, self.of_base = at, function, by, base, of_base
-        self.keys = keys
+    def places(self, keys: Sequence[Any]) -> Integers:
+        return np.array([self._place.get(key, -1) for key in keys])
 
-    @cached_property
-    def sums(self) -> DomainSums:
-        """The sums behind means and their distributions, with one query for each part."""
-        names = ("rows", "mass", "total", "squares", "events", "event_squares", "strays")
-        found = {name: np.zeros(len(self.keys)) for name in (*names, "largest", "endless")}
-        low, high = np.full(len(self.keys), np.inf), np.full(len(self.keys), -np.inf)
-        for part in self.at.parts:
-            y, r = nw.col(VALUE), self.at.point.weight
-            asked = {
-                "rows": part.rows,
-                "mass": Aggregate(part.times_count(r)),
-                "total": Aggregate(part.times_count(r * y)),
-                "squares": Aggregate(part.times_count(r * r)),
-                "events": Aggregate(part.times_count((y != 0.0).cast(nw.Float64))),
-                "event_squares": Aggregate(part.times_count((y != 0.0).cast(nw.Float64) * r * r)),
-                "strays": Aggregate((y * (1.0 - y)).abs()),
-                "endless": Aggregate(is_endless(y)),
-                "largest": Aggregate(r, "max"),
-                "low": Aggregate(VALUE, "min"),
-                "high": Aggregate(VALUE, "max"),
-            }
-            for j, row in self._asked(part, asked, self._value(part)):
-                for name in (*names, "endless"):
-                    found[name][j] += row[name]
-                found["largest"][j] = max(found["largest"][j], row["largest"])
-                low[j], high[j] = min(low[j], row["low"]), max(high[j], row["high"])
-        endless = found.pop("endless")
-        if self.function.name is not None and endless.any():
-            raise in_domains(not_finite(int(endless.sum()), self.function.name), self.by, self.keys, endless)
-        return DomainSums(**found, low=low, high=high, base=self.base)
+    def within(self, places: Integers) -> tuple[EngineFunction, ...]:
+        return self._having(self.columns, places)
 
-    def functions(self, places: Integers) -> list[EngineFunction]:
-        """Return h of the given domains."""
-        return [self._function(int(j)) for j in places]
+    def within_base(self, places: Integers) -> tuple[EngineFunction, ...]:
+        return self._having(self.columns[: self.of_base], places)
 
-    def event(self, j: int) -> EngineFunction:
-        """Return where y is not 0 in a domain, for a y that is 0 or 1."""
-        return EngineFunction(lambda part: zero_elsewhere(is_in(self.by.columns, self.keys[j]), self.function(part)))
+    def _having(self, columns: Sequence[str], places: Integers) -> tuple[EngineFunction, ...]:
+        """Return where columns have the values of each of some domains."""
+        conditions = [is_in(columns, self.keys[j]) for j in places.tolist()]
+        return tuple(EngineFunction(partial(self._where, condition)) for condition in conditions)
 
-    def inside(self, j: int) -> EngineFunction:
-        """Return the rows of the base of a domain."""
-        columns = self.by.columns[: self.of_base]
-        return EngineFunction(lambda part: zero_elsewhere(is_in(columns, self.keys[j]), nw.lit(1.0)))
+    def _where(self, condition: nw.Expr | None, part: Part) -> nw.Expr:
+        return zero_elsewhere(condition, nw.lit(1.0)) if part.name in self._asked else nw.lit(0.0)
 
-    def against(self, places: Integers, functions: Sequence[EngineFunction]) -> Floats:
-        """Return sum_i c_i r_i h_i x_i, of shape (d, m)."""
-        return self._products[0][:, places]
 
-    def naive(self, places: Integers, functions: Sequence[EngineFunction]) -> Floats:
-        """Return sum_i c_i (r_i h_i)^2: n^2 times the variance if the weights were known."""
-        return self._products[1][places]
-
-    @cached_property
-    def _products(self) -> tuple[Floats, Floats]:
-        """Sums of h against x, and of its square, one query for each part, for y minus its mean over all domains."""
-        found, at = self.sums, self.at
-        centre = float(found.total.sum() / found.mass.sum())
-        x = [at.point.x(i) for i in at.point.active.tolist()]
-        x += [at.point.weight] if at.coordinates.uncertain else []
-        plain, with_y = (np.zeros((len(self.keys), 1 + len(x))) for _ in range(2))
-        squares = np.zeros((len(self.keys), 2))
-        for part in at.parts:
-            y, m = nw.col(VALUE), nw.col(MASS)
-            columns = with_columns({MASS: part.times_count(at.point.weight)})
-            terms = {"m": m, **{f"m_{i}": m * one for i, one in enumerate(x)}}
-            asked = terms | {f"y{name}": term * y for name, term in terms.items()}
-            asked |= {"first": m * at.point.weight * y, "second": m * at.point.weight * y * y}
-            summed = {name: Aggregate(term) for name, term in asked.items()}
-            for j, row in self._asked(part, summed, self._value(part, centre), columns):
-                plain[j] += [row[name] for name in terms]
-                with_y[j] += [row[f"y{name}"] for name in terms]
-                squares[j] += [row["first"], row["second"]]
-        mean, scale = found.mean[:, None], at.n / found.base_mass
-        h = (with_y + centre * plain - mean * found.of_base(plain)) * scale[:, None]
-        own = np.bincount(self.base)[self.base] == 1  # there y minus its centre keeps digits that y itself loses
-        h[own] = (with_y - (mean - centre) * plain)[own] * scale[own, None]
-        return at.placed(h.T.ravel()), self._squares(squares, centre) * scale**2
-
-    def _squares(self, sums: Floats, centre: float) -> Floats:
-        """Return sum_i c_i r_i^2 (y 1_j - mu_j 1_B)^2, from sums of r^2 (y - centre) and of its product with itself."""
-        found, mu = self.sums, self.sums.mean
-        of_y = sums[:, 1] + 2.0 * (centre - mu) * sums[:, 0] + (centre - mu) ** 2 * found.squares
-        return np.maximum(of_y + mu**2 * (found.of_base(found.squares) - found.squares), 0.0)
-
-    def _asked(
-        self, part: Part, asked: Mapping[str, Aggregate], *changes: Change | None
-    ) -> list[tuple[int, dict[str, Any]]]:
-        """Query aggregates by domain: the place of each, and its numbers."""
-        found = _by_domain(part, self.by.columns, asked, self.at.point, *changes)
-        return [(self._place[key], row) for key, row in found if key in self._place]
-
-    @cached_property
-    def _place(self) -> dict[Key, int]:
-        return {key: j for j, key in enumerate(self.keys)}
-
-    def _value(self, part: Part, centre: float = 0.0) -> Change | None:
-        y = self.function(part)
-        return with_columns({VALUE: y - centre if centre else y})
-
-    def _function(self, j: int) -> EngineFunction:
-        mu, scale = float(self.sums.mean[j]), float(self.at.n / self.sums.base_mass[j])
-        key, columns = self.keys[j], self.by.columns
-
-        def h(part: Part) -> nw.Expr:
-            event = zero_elsewhere(is_in(columns, key), self.function(part))
-            inside = zero_elsewhere(is_in(columns[: self.of_base], key), nw.lit(mu))
-            return (event - inside) * scale
-
-        return EngineFunction(h)
+def _column(name: str, part: Part) -> nw.Expr:
+    return nw.col(name)
 
 
 def domains_of(parts: Sequence[Part], by: By, mixed: Mapping[str, str], *, whole: bool) -> tuple[Key, ...]:
@@ -235,23 +127,11 @@ def is_in(columns: Sequence[str], key: Key) -> nw.Expr | None:
 
 
 def _by_domain(
-    part: Part, columns: Sequence[str], asked: Mapping[str, Aggregate], *changes: Change | None
-) -> list[tuple[Key, dict[str, Any]]]:
+    part: Part, columns: Sequence[str], asked: Mapping[str, Aggregate]
+) -> list[tuple[Key, dict[str, float]]]:
     """Query aggregates by domain, for at most one domain more than allowed."""
     named = {f"{PREFIX}{name}": one for name, one in asked.items()}
-
-    def query(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-        for change in changes:
-            frame = frame if change is None else change(frame)
-        return aggregated(frame, columns, named, MOST_DOMAINS + 1)
-
-    rows = part.ask(query).rows(named=True)
+    rows = part.ask(lambda frame: aggregated(frame, columns, named, MOST_DOMAINS + 1)).rows(named=True)
     return [
-        (tuple(row[name] for name in columns), {name: _number(row[f"{PREFIX}{name}"]) for name in asked})
-        for row in rows
+        (tuple(row[name] for name in columns), {name: float(row[f"{PREFIX}{name}"]) for name in asked}) for row in rows
     ]
-
-
-def _number(value: Any) -> float:
-    """Return an engine's answer as a number; NaN for the sum of only nulls."""
-    return math.nan if value is None else float(value)
