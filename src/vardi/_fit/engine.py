@@ -27,7 +27,7 @@ from vardi._inputs.engine.part import Part
 from vardi._inputs.engine.pool import LazyPool
 from vardi._inputs.frames.functions import bias_of, is_function, name_of
 from vardi._rows.arrays import Arrays
-from vardi._rows.columns import Block
+from vardi._rows.columns import Block, Question
 from vardi._rows.engine.among import EngineAmong
 from vardi._rows.engine.distribution import EngineDistribution
 from vardi._rows.domains import RowsByDomain
@@ -38,16 +38,11 @@ from vardi._rows.engine.groups import GroupSums, sums_in_groups
 from vardi._rows.engine.labels import EngineLabels
 from vardi._rows.engine.model import EngineModel
 from vardi._rows.engine.moments import EngineMoments
-from vardi._rows.engine.weights import (
-    overlap,
-    pooled_means,
-    probabilities_column,
-    weights_column,
-)
 from vardi._rows.measure import Functions, Measure, as_functions
 from vardi._rows.point import KnownMoments, Point, RowsAt
 from vardi._rows.queries import Queries
 from vardi._rows.series import batch_lengths
+from vardi._rows.weights import overlap
 from vardi._solve.identify import Verdict, judge
 from vardi._solve.model import JointFit
 from vardi._types import Floats
@@ -109,12 +104,18 @@ class InEngine(Held):
     @property
     def weights(self) -> Any:
         """The user's lazy frames with a column of weights."""
-        return self.by_name(weights_column(self.measure, self._dropped))
+        point = self.tangent.measure.point
+        return self._with("weight", lambda block: point.at(block).weight)
 
     @property
     def probabilities(self) -> Any:
         """The user's lazy frames with a column of probabilities."""
-        return self.by_name(probabilities_column(self.measure, self._dropped))
+        measure = self.tangent.measure
+        return self._with("probability", lambda block: block.counted(measure.point.at(block).weight) / measure.n)
+
+    def _with(self, name: str, question: Question[Floats]) -> Any:
+        """Return the user's lazy frames with a column, which is zero for rows that have no weight."""
+        return self.by_name(self.rows_asked.frames_with((name,), question, self._dropped))
 
     @property
     def parts_asked(self) -> tuple[Part, ...]:
@@ -123,6 +124,11 @@ class InEngine(Held):
             return self.model.parts
         states = set(self.states)
         return tuple(part.of_samples(states) for part in self.model.parts if not states.isdisjoint(part.codes.values()))
+
+    @cached_property
+    def rows_asked(self) -> Queries:
+        """The rows of the samples in question."""
+        return Queries(self.parts_asked, self.model.sizes, self.dependence)
 
     @property
     def _dropped(self) -> tuple[Part, ...]:
@@ -214,10 +220,6 @@ class InEngine(Held):
         """Return whether a text reads no column, so that it is its own mean."""
         return not bias_of(text, self.parts_asked[0].schema).columns
 
-    def pooled_means(self, functions: Sequence[EngineFunction]) -> Floats:
-        """Return means over the pool, without weights."""
-        return pooled_means(self.measure, functions)
-
     def steps(self, values: Any) -> EngineDistribution:
         """Return where the distribution function of something steps."""
         return EngineDistribution(self.measure, self.functions(values)[0])
@@ -226,17 +228,16 @@ class InEngine(Held):
         self, values: Any, by: By, base: int, *, whole: bool = False
     ) -> tuple[tuple[tuple[Any, ...], ...], RowsByDomain]:
         """Return domains and a function of their rows (1 for None); the first ``base`` columns define their bases."""
-        keys = domains_of(self.parts_asked, by, self.mixed, whole=whole)
+        keys = domains_of(self.rows_asked, by, self.mixed, whole=whole)
         y = None if values is None else as_functions([self._function_in(values, by, keys)])
         labels = LabelColumns(self.parts_asked, by.columns, keys, base)
-        rows = Queries(self.parts_asked, self.model.sizes, self.dependence)
-        return keys, RowsByDomain(self.tangent.measure, rows, y, by, keys, labels, bases(keys, base))
+        return keys, RowsByDomain(self.tangent.measure, self.rows_asked, y, by, keys, labels, bases(keys, base))
 
     def steps_by_domain(
         self, values: Any, by: By
     ) -> tuple[tuple[tuple[Any, ...], ...], Callable[[int], EngineDistribution]]:
         """Return domains, and a function that returns the steps of the distribution function in each."""
-        keys = domains_of(self.parts_asked, by, self.mixed, whole=False)
+        keys = domains_of(self.rows_asked, by, self.mixed, whole=False)
         y = self._function_in(values, by, keys)
         return keys, lambda j: EngineDistribution(self.measure, y, inside=is_in(by.columns, keys[j]))
 
@@ -245,7 +246,7 @@ class InEngine(Held):
         try:
             return self.functions(values)[0]
         except MissingValuesError as error:
-            counts = missing_by_domain(self.parts_asked, by, keys, list(error.columns))
+            counts = missing_by_domain(self.rows_asked, by, keys, list(error.columns))
             raise in_domains(error, by, keys, counts) from None
 
     @cached_property
@@ -423,4 +424,4 @@ class _Weighed:
         return self._held.rows.reach()
 
     def overlap(self, mass: Floats) -> Floats:
-        return overlap(self._held.measure)
+        return overlap(self._held.tangent.measure)

@@ -302,10 +302,6 @@ class InMemory(ColumnsInMemory):
             counts = np.bincount(rows[rows >= 0], minlength=len(found.keys)).astype(np.float64)
             raise in_domains(error, by, found.keys, counts) from None
 
-    def pooled_means(self, functions: Floats) -> Floats:
-        """Return means over the pool, without weights."""
-        return np.asarray(np.average(functions, axis=0, weights=self.counts))
-
     def draw(
         self, n: int, seed: int | np.random.Generator | None, *, replace: bool | None, identity: str | None = None
     ) -> Any:

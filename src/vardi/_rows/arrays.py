@@ -102,7 +102,7 @@ class Arrays:
         self.each(fill, m)
         return found
 
-    def grouped(self, question: Question[ByKey], width: int = 0) -> Grouped:
+    def grouped(self, question: Question[ByKey], width: int = 0, most: int | None = None) -> Grouped:
         """Return counted sums, and extremes, of columns by a key, which the question returns first."""
 
         def of_block(block: Block) -> tuple[Floats, Floats, Extremes]:
@@ -235,7 +235,6 @@ class ArrayBlock:
         return columns
 
     def counted(self, columns: Floats) -> Floats:
-        """Return columns times the counts of the rows."""
         return columns if self.rows._is_once else columns * self.counts[:, None]
 
     def sum(self, columns: Any) -> Floats:

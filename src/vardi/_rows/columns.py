@@ -75,6 +75,9 @@ class Block(Protocol):
     def let(self, columns: Floats) -> Floats:
         """Return columns that are computed once, however often they are read."""
 
+    def counted(self, columns: Floats) -> Floats:
+        """Return columns times the counts of the rows."""
+
     def sum(self, columns: Floats) -> Floats:
         """Return the sum of each column, of shape (m,)."""
 

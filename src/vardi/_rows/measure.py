@@ -40,8 +40,11 @@ class Holder(Protocol):
     def total(self, question: Question[Result], width: int = 0) -> Result:
         """Return the sum of the answers to a question over all blocks of rows."""
 
-    def grouped(self, question: Question[ByKey], width: int = 0) -> Grouped:
-        """Return counted sums, and extremes, of columns by a key, which the question returns first."""
+    def grouped(self, question: Question[ByKey], width: int = 0, most: int | None = None) -> Grouped:
+        """Return counted sums, and extremes, of columns by a key, which the question returns first.
+
+        If there are more than ``most`` groups, some of them may be left out: one more is enough to see that.
+        """
 
     def over_units(self, question: Question[Floats], m: int) -> tuple[Units, Floats]:
         """Return the units of rows that depend on one another, and counted sums of columns over these, (E, m)."""
@@ -563,6 +566,11 @@ class Measure:
     def weights(self) -> Floats:
         """Weight r_i of each row of the pool."""
         return self.column(lambda at: at.weight, 1)[:, 0]
+
+    @property
+    def solved(self) -> Holder:
+        """The rows as they were solved: in memory one stands for all equal ones, if these were collapsed."""
+        return Arrays.as_solved(self.rows.rows) if isinstance(self.rows, Arrays) else self.rows
 
     @property
     def row_weights(self) -> Floats:

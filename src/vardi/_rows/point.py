@@ -408,27 +408,17 @@ class RowsAmong:
 
     @property
     def every_x(self) -> Floats:
-        """x^A of rows in memory, of shape (rows, d)."""
-        model, states = self.point.model, self.point.states
-        b = np.zeros((len(model.coordinates),) * 2)
-        b[states, states] = 1.0
-        found = self.whole.x(b)
-        theta = found[:, model.coordinates.theta]
-        for k in [k for k in model.families if k in states]:
-            theta[:, model.places[k]] = self.whole.p.column(k) * self.whole.families[k].gradient
-        return found / np.where(self.share > 0.0, self.share, 1.0)
+        """x^A in all coordinates, of shape (rows, d)."""
+        at, states = self.point.model.coordinates, self.point.states
+        parts = [self.whole.p @ np.diag(members(at.samples, states)[:, 0])]
+        for k, family in self.whole.families.items():
+            parts.append(self.whole.p.column(k) * family.gradient * float(k in states))
+        parts.append(self.share * np.zeros(at.known + at.uncertain))
+        return np.hstack(parts) / (self.share + (1.0 - (self.share > 0.0)))
 
     def times(self, column: Floats) -> list[Any]:
         """Return x^A times a column that is 0 on the rows of others, in pieces."""
-        at, model, states = self.point.model.coordinates, self.point.model, self.point.states
-        column = self.block.let(column / (self.share + (1.0 - (self.share > 0.0))))
-        pieces = [(self.whole.p @ np.diag(members(self.block.K, states)[:, 0])) * column]
-        for k, family in model.families.items():
-            moves = (
-                self.whole.p.column(k) * self.whole.families[k].gradient if k in states else np.zeros(len(family.names))
-            )
-            pieces.append(column * moves)
-        return [*pieces, column * np.zeros(at.known + at.uncertain)]
+        return [self.every_x * column]
 
     def against(self, columns: Floats) -> Floats:
         """Return the sums of columns, which are 0 on the rows of others, times x^A: of shape (d, m)."""

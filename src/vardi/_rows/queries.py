@@ -21,7 +21,6 @@ from vardi._rows.columns import (
     ByKey,
     Extremes,
     Grouped,
-    Kept,
     Normalised,
     Question,
     Result,
@@ -84,11 +83,20 @@ class Queries:
             found = found + addable(answer)
         return found
 
-    def grouped(self, question: Question[ByKey], width: int = 0) -> Grouped:
-        """Return counted sums, and extremes, of columns by a key, which the question returns first."""
-        return self._grouped(self._asked(question), question)
+    def grouped(self, question: Question[ByKey], width: int = 0, most: int | None = None) -> Grouped:
+        """Return counted sums, and extremes, of columns by a key, which the question returns first.
 
-    def _grouped(self, frames: Sequence[tuple[Part, Mapping[Hashable, str]]], question: Question[ByKey]) -> Grouped:
+        If there are more than ``most`` groups, some of them are left in the engine: one more is enough to see that.
+        """
+        return self._grouped(self._asked(question), question, most)
+
+    def _grouped(
+        self,
+        frames: Sequence[tuple[Part, Mapping[Hashable, str]]],
+        question: Question[ByKey],
+        most: int | None = None,
+    ) -> Grouped:
+        limit = None if most is None else most + 1
         found: dict[Any, Answers] = {}
         for part, names in frames:
             block = QueryBlock(part, len(self.sizes), names)
@@ -97,7 +105,7 @@ class Queries:
             for piece in bounded:
                 block.extremes(piece)
             terms = {f"{KEY}_{j}": _expression(term) for j, term in enumerate(_terms(key))}
-            for _, row in part.by_sample(block.named, *block.changes, with_columns(terms), key=[*terms]):
+            for row in part.by_key(block.named, *block.changes, with_columns(terms), key=[*terms], most=limit):
                 numbers = block.answered([(0, row)])
                 own = Answers(
                     (np.concatenate(numbers[: len(pieces)]), Extremes(*numbers[len(pieces) :] or NO_EXTREMES))
@@ -108,6 +116,22 @@ class Queries:
         return Grouped(
             list(found), np.array([np.concatenate([one, ends.low, ends.high]) for one, ends in found.values()])
         )
+
+    def frames_with(
+        self, names: Sequence[str], question: Question[Floats], dropped: Sequence[Part] = ()
+    ) -> dict[int | None, Any]:
+        """Return the user's frames, still lazy, with further columns, which are zero for rows outside the fit.
+
+        They are keyed by the position of their sample, or by None if one frame holds all. ``dropped`` are those of
+        samples that were left out.
+        """
+        frames: dict[int | None, Any] = {}
+        for part in self.parts:
+            block = QueryBlock(part, len(self.sizes), {})
+            terms = zip(names, _terms(question(block)), strict=True)
+            frames[part.code] = part.with_added({name: _expression(term) for name, term in terms}, *block.changes)
+        zeros = dict.fromkeys(names, nw.lit(0.0))
+        return frames | {part.code: part.with_added(zeros) for part in dropped}
 
     def over_units(self, question: Question[Floats], m: int) -> tuple[Units, Floats]:
         """Return the units of rows that depend on one another, and counted sums of columns over these, (E, m)."""
@@ -277,6 +301,9 @@ class QueryBlock:
                 terms.append(term)
         self.changes.append(with_columns(stage))
         return Expressions(terms, are_named=True)
+
+    def counted(self, columns: Expressions) -> Expressions:
+        return Expressions([self.part.times_count(_expression(term)) for term in columns.terms])
 
     # sums
 

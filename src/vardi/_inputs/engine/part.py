@@ -13,6 +13,7 @@ from vardi._inputs.engine.aggregates import LENGTH, Aggregate
 from vardi._inputs.engine.asking import answering, collected, schema_of
 from vardi._inputs.engine.queries import aggregated
 from vardi._types import Floats
+from vardi.errors import MismatchError
 
 #: Adds columns to a frame, for the terms of a query to read.
 Change: TypeAlias = Callable[[nw.LazyFrame[Any]], nw.LazyFrame[Any]]
@@ -134,6 +135,33 @@ class Part:
         keys = [*([] if self.label is None else [self.label]), *([key] if isinstance(key, str) else key)]
         rows = self.ask(lambda frame: aggregated(_changed(frame, changes), keys, asked)).rows(named=True)
         return [(self.codes[None if self.label is None else row[self.label]], row) for row in rows]
+
+    def by_key(
+        self, asked: Mapping[str, Aggregate], *changes: Change | None, key: Sequence[str], most: int | None = None
+    ) -> list[dict[str, Any]]:
+        """Query aggregates by columns that changes may add, whatever the sample; of so many groups at most."""
+        return self.ask(lambda frame: aggregated(_changed(frame, changes), key, asked, most)).rows(named=True)
+
+    @property
+    def code(self) -> int | None:
+        """The position of its sample; None if the frame holds all samples."""
+        return None if self.label is not None else self.codes[None]
+
+    def with_added(self, columns: Mapping[str, nw.Expr], *changes: Change | None) -> Any:
+        """Return the user's frame, still lazy, with further columns, which are zero for rows outside the fit."""
+        rows = self.frame if self.whole is None else self.whole
+        taken = schema_of(rows, self.name)
+        if lost := [name for name in columns if name in taken]:
+            raise MismatchError(
+                f"There is already a column {lost[0]!r}, which would be lost. Rename it in the frame before the fit."
+            )
+        if self.belongs is not None:
+            inside = nw.when(self.belongs)
+            columns = {name: inside.then(column).otherwise(nw.lit(0.0)) for name, column in columns.items()}
+        with answering(self.name):
+            frame = _changed(rows, changes).with_columns(**columns)
+            ours = [one for one in schema_of(frame, self.name) if one.startswith(PREFIX)]
+            return frame.drop(*ours).to_native()
 
     def sums(self, terms: Sequence[nw.Expr], *changes: Change | None) -> Floats:
         """Query the sums of expressions, which may read columns that the changes add, all in one query."""

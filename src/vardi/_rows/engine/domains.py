@@ -13,10 +13,10 @@ import narwhals as nw
 import numpy as np
 
 from vardi._inputs.domains import MOST_DOMAINS, By, ordered, require_column, require_few, require_labelled
-from vardi._inputs.engine.aggregates import Aggregate
-from vardi._inputs.engine.part import PREFIX, Part
-from vardi._inputs.engine.queries import aggregated
-from vardi._rows.engine.functions import EngineFunction, zero_elsewhere
+from vardi._inputs.engine.part import Part
+from vardi._rows.columns import Question
+from vardi._rows.engine.functions import EngineFunction, condition
+from vardi._rows.queries import Queries
 from vardi._types import Floats, Integers
 from vardi.biases._expressions.targets import NarwhalsTarget, literal
 from vardi.biases._values import is_missing
@@ -43,8 +43,7 @@ class LabelColumns:
 
     def __init__(self, parts: Sequence[Part], columns: Sequence[str], keys: Sequence[Key], of_base: int) -> None:
         self.columns, self.keys, self.of_base = columns, keys, of_base
-        self.key = tuple(EngineFunction(partial(_column, name), is_number=False) for name in columns)
-        self._asked = {part.name for part in parts}
+        self.parts, self.key = parts, labels_in(columns)
         self._place = {key if len(key) > 1 else key[0]: j for j, key in enumerate(keys)}
 
     def places(self, keys: Sequence[Any]) -> Integers:
@@ -58,24 +57,16 @@ class LabelColumns:
 
     def _having(self, columns: Sequence[str], places: Integers) -> tuple[EngineFunction, ...]:
         """Return where columns have the values of each of some domains."""
-        conditions = [is_in(columns, self.keys[j]) for j in places.tolist()]
-        return tuple(EngineFunction(partial(self._where, condition)) for condition in conditions)
-
-    def _where(self, condition: nw.Expr | None, part: Part) -> nw.Expr:
-        return zero_elsewhere(condition, nw.lit(1.0)) if part.name in self._asked else nw.lit(0.0)
+        return tuple(condition(self.parts, is_in(columns, self.keys[j])) for j in places.tolist())
 
 
-def _column(name: str, part: Part) -> nw.Expr:
-    return nw.col(name)
-
-
-def domains_of(parts: Sequence[Part], by: By, mixed: Mapping[str, str], *, whole: bool) -> tuple[Key, ...]:
+def domains_of(rows: Queries, by: By, mixed: Mapping[str, str], *, whole: bool) -> tuple[Key, ...]:
     """Return the domains of the rows, in their order, with one query for each part.
 
     Parameters
     ----------
-    parts : sequence of Part
-        The frames.
+    rows : Queries
+        The rows.
     by : By
         The columns.
     mixed : mapping
@@ -85,13 +76,13 @@ def domains_of(parts: Sequence[Part], by: By, mixed: Mapping[str, str], *, whole
     """
     if by.labels is not None:
         raise needs_rows("An answer by labels that are not a column")
-    schemas = [part.schema for part in parts]
+    schemas = [part.schema for part in rows.parts]
     for name in by.columns:
         require_column(name, schemas, mixed)
-    asked = [one for part in parts for one in _by_domain(part, by.columns, {"rows": part.rows})]
+    counts = _sums_by_key(rows, by.columns, lambda block: block.of_sample(np.ones((block.K, 1))))
     for place, name in enumerate(by.columns):
-        require_labelled(name, sum(row["rows"] for key, row in asked if is_missing(key[place])))
-    found, values = list(dict.fromkeys(key for key, row in asked if row["rows"])), []
+        require_labelled(name, sum(count for key, count in counts.items() if is_missing(key[place])))
+    found, values = [key for key, count in counts.items() if count], []
     for place, name in enumerate(by.columns):
         kind = schemas[0][name]
         categories = list(kind.categories) if isinstance(kind, nw.Enum) else None
@@ -103,18 +94,33 @@ def domains_of(parts: Sequence[Part], by: By, mixed: Mapping[str, str], *, whole
     return tuple(sorted(found, key=lambda key: [own[value] for own, value in zip(rank, key, strict=True)]))
 
 
-def missing_by_domain(parts: Sequence[Part], by: By, keys: Sequence[Key], columns: Sequence[str]) -> Floats:
+def missing_by_domain(rows: Queries, by: By, keys: Sequence[Key], columns: Sequence[str]) -> Floats:
     """Return how many values of the given columns are missing in each domain."""
-    found = dict.fromkeys(keys, 0.0)
-    for part in parts:
-        asked = {
-            name: Aggregate(NarwhalsTarget(part.schema).is_missing(name).cast(nw.Int64))
-            for name in columns
-            if name in part.schema
-        }
-        for key, row in _by_domain(part, by.columns, asked) if asked else []:
-            found[key] = found.get(key, 0.0) + sum(row.values())
-    return np.array([found[key] for key in keys])
+    missing = tuple(EngineFunction(partial(_is_missing, name)) for name in columns)
+    found = _sums_by_key(rows, by.columns, lambda block: block.columns(missing))
+    return np.array([found.get(key, 0.0) for key in keys])
+
+
+def _is_missing(name: str, part: Part) -> nw.Expr:
+    if name not in part.schema:
+        return nw.lit(0.0)
+    return NarwhalsTarget(part.schema).is_missing(name).cast(nw.Float64)
+
+
+def _sums_by_key(rows: Queries, columns: Sequence[str], question: Question[Floats]) -> dict[Key, float]:
+    """Return the sum over the rows with each combination of values, for at most one domain more than allowed."""
+    labels = labels_in(columns)
+    keys, sums = rows.grouped(lambda block: (block.columns(labels), question(block)), most=MOST_DOMAINS)
+    return {key if len(columns) > 1 else (key,): float(total) for key, total in zip(keys, sums.sum(axis=1), strict=True)}
+
+
+def labels_in(columns: Sequence[str]) -> tuple[EngineFunction, ...]:
+    """Return columns as labels of the rows."""
+    return tuple(EngineFunction(partial(_column, name), is_number=False) for name in columns)
+
+
+def _column(name: str, part: Part) -> nw.Expr:
+    return nw.col(name)
 
 
 def is_in(columns: Sequence[str], key: Key) -> nw.Expr | None:
@@ -124,14 +130,3 @@ def is_in(columns: Sequence[str], key: Key) -> nw.Expr | None:
         for name, value in zip(columns, key, strict=False)
     ]
     return reduce(and_, tests) if tests else None
-
-
-def _by_domain(
-    part: Part, columns: Sequence[str], asked: Mapping[str, Aggregate]
-) -> list[tuple[Key, dict[str, float]]]:
-    """Query aggregates by domain, for at most one domain more than allowed."""
-    named = {f"{PREFIX}{name}": one for name, one in asked.items()}
-    rows = part.ask(lambda frame: aggregated(frame, columns, named, MOST_DOMAINS + 1)).rows(named=True)
-    return [
-        (tuple(row[name] for name in columns), {name: float(row[f"{PREFIX}{name}"]) for name in asked}) for row in rows
-    ]

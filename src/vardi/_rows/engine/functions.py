@@ -140,3 +140,9 @@ def _of(asked: Mapping[str | None, Part], by_part: Mapping[str | None, Sequence[
 def zero_elsewhere(condition: nw.Expr | None, term: nw.Expr) -> nw.Expr:
     """Return a term where a condition holds, and 0 elsewhere; None holds everywhere."""
     return term if condition is None else nw.when(condition).then(term).otherwise(nw.lit(0.0))
+
+
+def condition(parts: Sequence[Part], holds: nw.Expr | None) -> EngineFunction:
+    """Return 1 on the rows of some frames on which a condition holds, and 0 on others; None holds everywhere."""
+    one = {part.name: [zero_elsewhere(holds, nw.lit(1.0))] for part in parts}
+    return EngineFunction(_of({part.name: part for part in parts}, one, 0), reads=Reads.USERS)
