@@ -7,7 +7,6 @@ from html import escape
 
 from vardi.errors._texts import SHOWN, more
 
-LONG = 30  # letters above which the text of a table cell is wrapped
 MOST_ROWS = 1000  # rows of a table, those after the first SHOWN folded away; any more are only counted
 
 
@@ -87,5 +86,6 @@ def _cell(column: int, text: str, code: Collection[int]) -> str:
 
 def _style(text: str, *, is_left: bool = False) -> str:
     """Return the style of a cell: a notebook's own would break lines within numbers and align names to the right."""
-    rules = [*(["text-align:left"] if is_left else []), "min-width:14em" if len(text) > LONG else "white-space:nowrap"]
+    width = "min-width:14em" if len(text) > 30 else "white-space:nowrap"  # a long text is wrapped
+    rules = [*(["text-align:left"] if is_left else []), width]
     return f' style="{";".join(rules)}"'

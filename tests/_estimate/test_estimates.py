@@ -119,7 +119,7 @@ class TestInfluence:
         rows = np.concatenate(list(design.samples.values()))
         fit = vardi.debias(design.samples, design.biases)
         estimate = fit.expectation("x > 2")
-        phi, source = estimate.influence.values[:, 0], fit.held.source
+        phi, source = estimate.influence.of_rows()[:, 0], fit.held.source
         epsilon = 1e-6
         for i in (0, 70, 149):
             counts = np.ones(len(rows))
@@ -138,7 +138,7 @@ class TestInfluence:
         eta, influence = tangent.influence(values)
         rg = tangent.weights[:, None] * (values - eta)
         b = tangent.jacobian.solve(tangent.measure.project(rg))[:, 0]
-        means = tangent.measure.project(influence.values)[:, 0] / tangent.measure.sizes
+        means = tangent.measure.project(influence.of_rows())[:, 0] / tangent.measure.sizes
         assert_allclose(means, b, atol=1e-12)
         assert_allclose(influence.b[:, 0], b, atol=1e-12)
 

@@ -12,7 +12,7 @@ from vardi._estimate.bias_labels import Labels
 from vardi._machine import threads
 from vardi._rows import thinned
 from vardi._rows.dense import Dense
-from vardi._rows.patches import LinearInfluence, Patches
+from vardi._rows.patches import Patches
 from vardi._rows.thinned import Thinned
 from vardi._solve.identify import judge
 
@@ -58,9 +58,7 @@ def test_sums_over_few_samples_are_those_over_all(variant, monkeypatch):
         "normalisers": fit.log_normalisers(),
         "band": fit.cdf(x).band(),
         "bridge": fit.bridge,
-        "laws": fit.held.laws().toarray(),
     }
-    assert isinstance(fit.held.bias_influence().values, LinearInfluence)
     again = over_all(fit, monkeypatch)
     assert Labels(again.held.tangent, again.names).few is None
     check = again.check_biases({"x": x, "noise": np.sin(1e3 * x)})
@@ -83,12 +81,6 @@ def test_sums_over_few_samples_are_those_over_all(variant, monkeypatch):
     assert_allclose(found["band"].high, band.high, rtol=1e-7)
     assert found["bridge"].cut == again.bridge.cut
     assert_allclose(found["bridge"].rows, again.bridge.rows, rtol=1e-9)
-    assert_allclose(found["laws"], again.held.laws(), atol=1e-14)
-
-
-def test_the_laws_of_samples_are_their_tilts():
-    fit, _ = along_a_line()
-    assert_allclose(fit.held.laws().toarray(), fit.held.tilts() / len(fit.weights), atol=1e-14)
 
 
 def test_answers_do_not_depend_on_the_number_of_threads(monkeypatch):

@@ -23,7 +23,7 @@ def skewed(seed=0, sizes=(30, 40)):
 
 def degrees(fit, estimate):
     """Return min(2 n / (kappa - 1), V^2 / sum_k V_k^2 / (n_k - 1)), from the influence values of an estimate."""
-    phi, source = estimate.influence.values[:, 0], fit.held.source
+    phi, source = estimate.influence.of_rows()[:, 0], fit.held.source
     n, c, by_sample = len(phi), np.empty(len(phi)), []
     for k, size in enumerate(fit.sizes.values()):
         c[source == k] = (phi[source == k] - phi[source == k].mean()) / n

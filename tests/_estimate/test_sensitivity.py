@@ -393,14 +393,6 @@ def test_too_many_rows_for_refits(monkeypatch):
     assert fit.sensitivity(design.z, 2, kind="common").sharp  # needs no refits
 
 
-def test_columns_of_many_samples_are_read_in_blocks(monkeypatch):
-    design = small(n=40)
-    fit = vardi.debias_matrix(design.omega, design.source)
-    whole = fit.sensitivity(design.z, 2).linear_upper
-    monkeypatch.setattr("vardi._estimate.sensitivity.worst.NUMBERS", 40)
-    np.testing.assert_allclose(fit.sensitivity(design.z, 2).linear_upper, whole, rtol=1e-14)
-
-
 # ---------------------------------------------------------------- errors and doubts
 
 

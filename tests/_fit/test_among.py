@@ -96,7 +96,7 @@ def slopes(samples, biases, question, rows, **options):
         more[name][row] += 1000 * step
         moved = question(vardi.debias(samples, biases, counts=more, **options)).value
         place = sum(len(samples[one]) for one in names[: names.index(name)]) + row
-        phi, b = base.influence.values[place, 0], base.influence.b[names.index(name), 0]
+        phi, b = base.influence.of_rows()[place, 0], base.influence.b[names.index(name), 0]
         found.append(((moved - base.value) / step * total, phi - b))
     return np.array(found).T
 
@@ -213,7 +213,7 @@ def test_clusters_that_span_samples_are_known_to_the_errors(samples):
     one, other = fit.expectation("y"), plain.expectation("y")
     assert one.value == other.value
     assert one.stderr != other.stderr
-    phi = one.influence.values[:, 0]
+    phi = one.influence.of_rows()[:, 0]
     source, h = np.repeat(np.arange(3), list(SIZES.values())), np.concatenate([s["h"] for s in samples.values()])
     centred = phi - np.array([phi[source == k].mean() for k in range(3)])[source]
     sums = np.bincount(h, centred)

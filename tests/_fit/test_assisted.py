@@ -147,7 +147,7 @@ def test_clusters_are_in_one_fold_and_known_to_the_errors(samples, monkeypatch):
     found = fit.expectation("y", assisted_by=LinearRegression(), columns=["x"])
     clusters = np.tile(np.arange(N) % 50, 3)
     assert all(len(np.unique(dealt[0][clusters == c])) == 1 for c in range(50))
-    phi = found.influence.values[:, 0]
+    phi = found.influence.of_rows()[:, 0]
     source = np.repeat(np.arange(3), N)
     centred = phi - np.array([phi[source == k].mean() for k in range(3)])[source]
     sums = np.bincount(clusters, centred)

@@ -121,11 +121,10 @@ def test_shares_of_all_samples_and_a_constant():
     assert reduced(known, H).shape == (7, 2)
 
 
-def test_rows_come_in_blocks(monkeypatch):
+def test_rows_come_in_blocks():
     known, H = on_rows({"x": 3.0, "2 * x + 1": 7.0, "region": REGION})
     whole = reduced(known, H)
-    monkeypatch.setattr("vardi._inputs.known_on_rows.BLOCK", 7)
-    np.testing.assert_array_equal(reduced(known, H), whole)
+    np.testing.assert_array_equal(reduced(known, H, block=7), whole)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ import pytest
 
 import vardi
 from vardi._estimate import refits
-from vardi._fit import memory
 from vardi._rows import blocks, draws, readers
 from vardi._rows.blocks import Blocks
 from vardi._solve import refit
@@ -258,12 +257,11 @@ def test_a_fit_of_a_file_can_be_pickled(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("counted", [False, True])
-def test_errors_of_normalisers_by_sums(counted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_normalisers_by_sums(counted: bool) -> None:
     x, omega, source = windows()
     omega, source = np.vstack([omega, [1.0, 1.0, 0, 0, 2.0]]), np.append(source, 0)
     counts = np.random.default_rng(2).integers(1, 4, ROWS + 1) if counted else None
     fit, expected = both(ragged(omega), omega, source, counts=counts)
-    monkeypatch.setattr(memory, "ANSWER", 0)
     for name, one in expected.log_normalisers().items():
         mine = fit.log_normalisers()[name]
         assert (mine.value, mine.stderr) == pytest.approx((one.value, one.stderr), rel=1e-9)
@@ -271,8 +269,8 @@ def test_errors_of_normalisers_by_sums(counted: bool, monkeypatch: pytest.Monkey
     np.testing.assert_allclose(fit.log_omega_covariance(), expected.log_omega_covariance(), rtol=1e-9)
     mine, other = (names["0"] - names["2"] for names in (fit.log_normalisers(), expected.log_normalisers()))
     assert (mine.value, mine.stderr) == pytest.approx((other.value, other.stderr), rel=1e-9)
-    with pytest.raises(MismatchError, match="correlation is unknown"):
-        fit.log_normalisers()["0"] - fit.expectation(np.append(x, 0.5))
+    mine, other = (one.log_normalisers()["0"] - one.expectation(np.append(x, 0.5)) for one in (fit, expected))
+    assert (mine.value, mine.stderr) == pytest.approx((other.value, other.stderr), rel=1e-9)
 
 
 @pytest.mark.parametrize("counted", [False, True])
@@ -284,7 +282,6 @@ def test_what_is_known_is_no_reason_to_hold_all_biases(
     counts = np.random.default_rng(2).integers(1, 4, ROWS) if counted else None
     expected = debias_matrix(omega, source, known=known, counts=counts)
     monkeypatch.setattr(blocks, "ANSWER", 2 * ROWS)
-    monkeypatch.setattr(memory, "ANSWER", 2 * ROWS)
     fit = debias_matrix(ragged(omega), source, known=known, counts=counts)
     # except for what rounding leaves, and where it breaks lines
     one, other = (re.sub(r"\d+e[-+]\d+", "", " ".join(str(each).split())) for each in (fit, expected))
@@ -296,38 +293,12 @@ def test_what_is_known_is_no_reason_to_hold_all_biases(
     assert (mine.value, mine.stderr) == pytest.approx((other.value, other.stderr), rel=1e-8)
 
 
-def test_many_rows_in_memory_need_sums_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Collapsed or not, with parameters or not: errors are those of all influence values."""
-    rng = np.random.default_rng(0)
-    samples = {"a": rng.normal(0.0, 1.0, 3000), "b": rng.normal(1.0, 1.0, 4000)}
-    biases = {"a": 1, "b": vardi.exponential_tilt("x"), "c": "x > 0.5"}
-    strata = np.column_stack([np.ones(9000), rng.random(9000) < 0.5]).astype(float)
-    strata[6000:, 1] = 1.0
-    fits = [
-        lambda: vardi.debias(samples, biases, known={"x > 1": (0.16, 0.01)}),
-        lambda: debias_matrix(strata, np.repeat([0, 1], [6000, 3000])),
-    ]
-    for make in fits:
-        expected, fit = make(), make()
-        wanted, covariance = expected.log_normalisers(), expected.log_omega_covariance()
-        with monkeypatch.context() as patched:
-            patched.setattr(memory, "TILTS", 1000)
-            found, least = fit.log_normalisers(), fit.log_omega_covariance()
-        for name in fit.names:
-            assert (found[name].value, found[name].stderr) == pytest.approx(
-                (wanted[name].value, wanted[name].stderr), rel=1e-9, abs=1e-12
-            )
-            assert found[name].df == pytest.approx(wanted[name].df, rel=1e-7)
-        np.testing.assert_allclose(least, covariance, rtol=1e-8, atol=1e-16)
-
-
-def test_errors_of_normalisers_by_sums_with_a_sample_of_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_normalisers_by_sums_with_a_sample_of_one_row() -> None:
     _, omega, source = windows()
     source = np.where((source == 3) & (np.cumsum(source == 3) > 1), 2, source)
     kept = omega[np.arange(ROWS), source] > 0
     omega, source = omega[kept], source[kept]
     fit, expected = both(ragged(omega), omega, source)
-    monkeypatch.setattr(memory, "ANSWER", 0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WeakOverlapWarning)
         mine, other = (list(one.log_normalisers().values()) for one in (fit, expected))
@@ -376,14 +347,13 @@ def test_data_are_read_a_few_times(kind: Any, problem: Any, tmp_path: Path, monk
     assert passes_of(lambda: fits[0].held.rows.reach(), monkeypatch) == 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WeakOverlapWarning)
-        assert passes_of(lambda: fits[0].expectation(x), monkeypatch) == 3
-        assert passes_of(lambda: fits[0].expectations(np.column_stack([x, x**2])), monkeypatch) == 2
-        monkeypatch.setattr(memory, "ANSWER", 0)
+        # one for the overlaps, one for the effect through normalisers, one for the error; one more for a heavy tail
+        assert passes_of(lambda: fits[0].expectation(x), monkeypatch) == (4 if log else 3)
+        assert passes_of(lambda: fits[0].expectations(np.column_stack([x, x**2])), monkeypatch) == (4 if log else 2)
         log_omegas = 0 if log else 1  # the state that was not sampled needs a pass
-        # one for the errors, and one for how many rows they rest on
+        # one for the effect through normalisers, and one for the errors
         assert passes_of(lambda: fits[0].log_normalisers(), monkeypatch) == 2 + log_omegas
-        # where every state has a sample, one for the weights' product with the shares
-        assert passes_of(lambda: fits[0].log_omega_covariance(), monkeypatch) == (1 if log else 0)
+        assert passes_of(lambda: fits[0].log_omega_covariance(), monkeypatch) <= 1
 
 
 @pytest.mark.parametrize("kept", [0, 10**9])

@@ -9,7 +9,6 @@ from oracle import certify
 from scipy import sparse
 
 import vardi
-from vardi._fit import memory
 
 
 def matrix(windows):
@@ -68,10 +67,3 @@ def test_diagnostics_of_thousands_of_samples_fit_on_one_screen():
     np.testing.assert_allclose(found.overlap.sum(axis=1), 1.0, rtol=1e-9)
 
 
-@pytest.mark.filterwarnings("ignore:The covariance rests on few rows")
-def test_what_needs_a_number_for_each_row_and_bias_is_refused_early(fits, monkeypatch):
-    monkeypatch.setattr(memory, "TILTS", 10_000)
-    with pytest.raises(vardi.TooLargeError) as caught:
-        fits[0].normalisers()
-    assert str(caught.value).startswith("This needs a number for each of 500 rows and 500 biases, 0 GB in all.")
-    assert caught.value.bytes == 2_000_000

@@ -18,7 +18,8 @@ from vardi._rows import Windows
 from vardi._rows.blocks import Blocks
 from vardi._rows.choose import as_rows
 from vardi._rows.dense import Dense
-from vardi._rows.joint import Joint, KnownColumns
+from vardi._rows.joint import Joint
+from vardi._rows.point import KnownMoments
 from vardi._rows.readers import as_reader
 from vardi._rows.sparse import Sparse
 from vardi._rows.windows import Intervals
@@ -97,7 +98,8 @@ def require_derivatives(joint, v, free):
 def test_derivatives_in_normalisers_multipliers_and_moved_values(kind, uncertain):
     rows, level = held_rows(kind)
     rng = np.random.default_rng(1)
-    known = KnownColumns(rng.normal(size=(ROWS, 2)), np.array([0.1, -0.2]), rng.normal(size=(2, uncertain)) / 5, {})
+    h, tau, root = rng.normal(size=(ROWS, 2)), np.array([0.1, -0.2]), rng.normal(size=(2, uncertain)) / 5
+    known = KnownMoments(h, np.eye(2), tau, root, {})
     joint = Joint(rows, {}, known)
     u = np.append(rng.normal(0, 0.3, 3) - level, -np.inf)
     v = np.concatenate([u, [0.1, -0.15], rng.normal(size=uncertain)])
@@ -239,12 +241,12 @@ def test_influence_is_the_infinitesimal_jackknife(name):
     np.testing.assert_allclose(
         [estimate.value for estimate in estimates], told_anew(fit, np.ones(n)), rtol=1e-9, atol=1e-12
     )
-    spread = np.array([estimate.influence.values[:, 0].std() for estimate in estimates])
+    spread = np.array([estimate.influence.of_rows()[:, 0].std() for estimate in estimates])
     for i in rng.choice(n, 6, replace=False):
         move = np.zeros(n)
         move[i] = step
         moved = (told_anew(fit, 1 + move) - told_anew(fit, 1 - move)) / (2 * step)
-        phi = [e.influence.values[i, 0] - e.influence.b[fit.held.source[i], 0] for e in estimates]
+        phi = [e.influence.of_rows()[i, 0] - e.influence.b[fit.held.source[i], 0] for e in estimates]
         np.testing.assert_allclose(n * moved, phi, rtol=1e-5, atol=1e-5 * spread.max())
 
 
@@ -301,11 +303,9 @@ def test_every_equation_holds_whichever_normaliser_is_held(name):
     joint = fit.held.joint
     for held in np.flatnonzero(joint.sizes > 0):
         assert At.of(joint, fit.held.point, int(held)).residual < 1e-10
-    probabilities = np.asarray(fit.probabilities)
-    known = fit.held.prepared.known
-    if known is not None:
+    if fit.held.prepared.known:
         np.testing.assert_allclose(
-            probabilities @ fit.held.prepared.values_at(joint, fit.held.point), fit.held.moved_known(), atol=1e-10
+            fit.held.measured_known(), fit.held.moved_known(), atol=1e-10
         )
 
 

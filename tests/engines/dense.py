@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from cases import drawn, labelled, tables_of
+from engines import as_lazy_pool
 
-from vardi._inputs.engine.pool import LazyPool, as_lazy_pool
+from vardi._inputs.engine.pool import LazyPool
 from vardi._rows.engine.model import EngineKnown, EngineModel
 
 

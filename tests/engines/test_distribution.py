@@ -9,12 +9,11 @@ import numpy as np
 import polars as pl
 import pytest
 from dense import point, problem
-from engines import QUICK_TO_ASK, collected, local_engine
+from engines import QUICK_TO_ASK, as_lazy_pool, collected, local_engine
 from numpy.testing import assert_allclose
 from test_moments import EVERYTHING, Oracle, prepared, rescaled
 
 import vardi
-from vardi._inputs.engine.pool import as_lazy_pool
 from vardi._rows.engine import distribution as module
 from vardi._rows.engine import weights
 from vardi._rows.engine.distribution import EngineDistribution

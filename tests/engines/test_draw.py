@@ -7,13 +7,12 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from dense import problem
-from engines import collected, local_engine
+from engines import as_lazy_pool, collected, local_engine
 from numpy.testing import assert_allclose
 from scipy.stats import chisquare, kstest
 from test_moments import prepared
 
 import vardi
-from vardi._inputs.engine.pool import as_lazy_pool
 from vardi._rows.engine import weights
 from vardi._rows.engine.draw import KEY, drawn_rows, with_key
 from vardi._rows.engine.model import EngineModel

@@ -9,7 +9,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import vardi
-from vardi._inputs.engine.codes import CODE, Sign, SignBits, as_sign, with_sql
+from vardi._inputs.engine.aggregates import Aggregate
+from vardi._inputs.engine.codes import CODE, Codes, Sign, as_sign, with_sql
+from vardi._inputs.engine.part import Part
 from vardi._rows.engine import subsample
 from vardi.biases._expressions.compile import NarwhalsTarget
 
@@ -54,19 +56,29 @@ def test_other_conditions_are_compared_by_duckdb(text):
     assert sign_of(text, frame) is None
 
 
-def test_a_label_that_is_not_listed_is_not_read_as_another():
-    frame = nw.from_native(relation(pd.DataFrame({"s": ["a", "b", "c"], "x": [1.0, 2.0, 3.0]})))
-    for labels in (["a", "b", "c"], ["a", "b"]):
-        codes = SignBits("s", labels, [True, nw.col("x") > 1.5])
-        assert codes.keys == (CODE.format(0),)
-        read = codes.read(codes.add(frame).group_by(*codes.keys).agg(nw.len().alias("n")).collect())
-        if "c" not in labels:
-            assert read is None
-            continue
-        assert read is not None
-        found, (always, above) = read
-        assert dict(zip(found, above.tolist(), strict=True)) == {"a": False, "b": True, "c": True}
-        assert always.all()
+def test_truth_values_are_read_from_the_bits_of_a_key():
+    x = [1.0, 2.0, 3.0, None]
+    part = Part(nw.from_native(relation(pd.DataFrame({"s": ["a", "b", "c", "d"], "x": x}))), None, {None: 0}, False)
+    sign = sign_of("x < 2.5", part.frame)
+    codes = Codes([nw.col("x") > 1.5, sign], in_sql=True)
+    assert codes.keys == (CODE.format(0),)
+    found = part.groups({"s": Aggregate("s", "min")}, codes.add, key=codes.keys)
+    held, unknown = codes.read(found)
+    names = found.table.get_column("s").to_list()
+    known = {name: row.tolist() for name, row, lost in zip(names, held, unknown, strict=True) if not lost}
+    assert known == {"a": [False, True], "b": [True, True], "c": [True, False]}
+    assert names[int(unknown.argmax())] == "d"
+
+
+@pytest.mark.parametrize("in_sql", [False, True])
+def test_more_truth_values_than_an_integer_has_bits(in_sql):
+    rows = np.arange(40.0)
+    part = Part(nw.from_native(relation(pd.DataFrame({"x": rows}))), None, {None: 0}, False)
+    codes = Codes([nw.col("x") >= bound for bound in rows.tolist()], in_sql=in_sql)
+    found = part.groups({"x": Aggregate("x", "min")}, codes.add, key=codes.keys)
+    held, unknown = codes.read(found)
+    assert not unknown.any()
+    assert_array_equal(held, found.numbers("x")[:, None] >= rows)
 
 
 def table_of(labels, n=3000, seed=4):

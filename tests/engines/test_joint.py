@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 from cases import labelled
 from dense import Known, Problem, point, problem
-from engines import QUICK_TO_ASK, local_engine
+from engines import QUICK_TO_ASK, as_lazy_pool, local_engine
 from numpy.testing import assert_allclose
 
 import vardi
 from vardi._inputs.engine.part import Part
-from vardi._inputs.engine.pool import as_lazy_pool, open_frames
+from vardi._inputs.engine.pool import open_frames
 from vardi._rows.engine import subsample
 from vardi._rows.engine.choose import few_rows, functions_on, in_memory, joint_rows
 from vardi._rows.engine.joint import EngineRows

@@ -8,13 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from dense import Known, problem
-from engines import QUICK_TO_ASK, local_engine
+from engines import QUICK_TO_ASK, as_lazy_pool, local_engine
 from numpy.testing import assert_allclose
 from test_moments import prepared, slopes
 
 import vardi
 from vardi._estimate import bias_test
-from vardi._inputs.engine.pool import as_lazy_pool
 from vardi._rows.engine import labels as module
 from vardi._rows.engine.functions import compiled_functions
 from vardi._rows.engine.labels import EngineLabels

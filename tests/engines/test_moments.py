@@ -7,11 +7,10 @@ import numpy as np
 import polars as pl
 import pytest
 from dense import point, problem
-from engines import QUICK_TO_ASK, local_engine
+from engines import QUICK_TO_ASK, as_lazy_pool, local_engine
 from numpy.testing import assert_allclose
 
 import vardi
-from vardi._inputs.engine.pool import as_lazy_pool
 from vardi._rows.engine.functions import ONE, ZERO, EngineFunction, compiled_functions
 from vardi._rows.engine.model import EngineModel
 from vardi._rows.engine.moments import EngineMoments

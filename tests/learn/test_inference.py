@@ -109,7 +109,7 @@ def test_influence_is_the_derivative_in_the_mass_of_a_row(name, monkeypatch):
     frame, source, biases = pool()
     model, y = MODELS[name]
     fit = debiased(frame, source, biases)
-    phi = inference(fit, model, ["x", "v"], y).influence.values
+    phi = inference(fit, model, ["x", "v"], y).influence.of_rows()
     eps = 1e-4
     for i in (0, 7, 130, 250, 319):
         mine = source == source[i]

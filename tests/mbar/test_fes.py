@@ -298,6 +298,10 @@ REFUSED = {
         lambda: made(histogram_parameters=BINS).get_fes([[0.0, 1.0]]),
         "x has shape (1, 2), but the surface has 1 dimension. Give a point in each row: an array of shape (points, 1).",
     ),
+    "an expression": (
+        lambda: made(histogram_parameters=BINS, x_n="x").get_fes([0.0]),
+        "x_n is an expression of columns, but the rows of a simulation are given by their potentials alone.",
+    ),
     "state of a fit": (
         lambda: FES.of_fit(vardi.debias_matrix(np.ones((3, 1)), [0, 0, 0])).generate_fes([0, 0, 0], [1, 2, 3], "kde"),
         "u_n is the potential of a state, but a fit has only its population. Give None, and declare the biases",

@@ -20,8 +20,9 @@ from vardi._facts.fingerprint import fingerprint
 from vardi._facts.weights import weights_of
 from vardi.report import _graph as graphs
 from vardi.report import compute, to_html
+from vardi.report._axes import ticks
 from vardi.report._bars import dumbbells, histogram
-from vardi.report._curves import steps, ticks
+from vardi.report._curves import steps
 
 HOSTILE = "<script>alert(1)</script>"
 

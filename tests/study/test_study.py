@@ -22,7 +22,7 @@ from vardi.study import _engines as study_engines
 from vardi.study import parse, read
 from vardi.study._engines import _database, _relation
 from vardi.study._locate import key_lines, line_of
-from vardi.study._outputs import draw, weights_frame, write_weights
+from vardi.study._outputs import draw, write_weights
 
 AGENCY = '[sources.agency]\ndata = "agency.csv"\nbias = "MEDV <= 22"\n'
 NATIONAL = '[sources.national]\ndata = "national.csv"\nbias = 1\n'
@@ -262,11 +262,12 @@ def test_auto_reads_small_files_into_memory_and_leaves_large_ones(folder, monkey
 
 
 def test_a_draw_is_that_of_the_fit(folder):
-    opened = read(written(folder, AGENCY + NATIONAL)).open()
+    study = read(written(folder, AGENCY + NATIONAL))
+    opened = study.open()
     fit = opened.fit()
     drawn = draw(opened, fit, 50, 3)
     assert drawn.select(fit.sample(50, 3).columns).equals(fit.sample(50, 3))
-    source = weights_frame(opened, fit)
+    source = weights(study, folder, with_data=True)
     back = drawn.join(source, on=["source", "row"], how="left", maintain_order="left")
     assert back["MEDV"].to_list() == back["MEDV_right"].to_list()
     with pytest.raises(vardi.MismatchError, match="400 rows cannot be drawn without replacement from 300"):
@@ -730,10 +731,9 @@ def test_types_that_polars_has_not_do_no_harm(tmp_path, engine):
             "union_value(n := 1) AS u FROM range(3) r(i)"
         )
     text = f'engine = "{engine}"\n[sources.a]\ndata = "d.duckdb"\ntable = "t"\nbias = "x"\n'
-    opened = read(written(tmp_path, text)).open()
-    assert len(opened.fit()) == 3
-    if engine == "memory":
-        assert opened.pool.rows()[0][1:] == ("1 day", "[1 day]", "1")
+    study = read(written(tmp_path, text))
+    assert len(study.fit()) == 3
+    assert weights(study, tmp_path, with_data=True).rows()[0][-3:] == ("1 day", "[1 day]", "1")
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -8,7 +8,7 @@ import numpy as np
 
 from vardi._inputs.by_row import in_order
 from vardi._rows import Rows
-from vardi._types import Floats, Integers, once
+from vardi._types import Floats, Integers, are_once, once
 from vardi.biases._values import as_array, coded, is_missing
 from vardi.errors import MismatchError
 from vardi.errors._refusals import missing_groups, needs_rows, no_groups, no_labels, spanning_group
@@ -150,12 +150,13 @@ class Plan:
     def _few_spread_more(self) -> Floats | None:
         """Return the shape of the gamma law of each multiplicity; None where all are exponential."""
         ends = np.cumsum(self.strata)
-        before = np.concatenate([[0.0], np.cumsum(self.unit_counts)])
-        sizes = before[ends] - before[ends - self.strata]
+        strata = zip(ends - self.strata, ends, strict=True)
+        sizes = np.array([self.unit_counts[low:high].sum() for low, high in strata])
         few = (sizes > 1) & (sizes <= SMALL)
+        if not few.any() and are_once(self.unit_counts):
+            return None
         shape = np.where(few, np.maximum((sizes - 2.0) / np.maximum(sizes, 1.0), LEAST_SHAPE), 1.0)
-        shapes: Floats = np.repeat(shape, self.strata) * self.unit_counts
-        return None if (shapes == 1.0).all() else shapes
+        return np.asarray(np.repeat(shape, self.strata) * self.unit_counts)
 
     def _exponential(self, rng: np.random.Generator, out: Floats) -> None:
         if self._shapes is not None:

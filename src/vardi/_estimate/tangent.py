@@ -130,8 +130,12 @@ class Influence:
         """What known values move for each of their standard deviations, times n: of shape (r, m)."""
         return self.b[self.measure.coordinates.epsilon]
 
+    def of_rows(self) -> Floats:
+        """Return phi of rows in memory, of shape (n, m)."""
+        return self.measure.rows_of(self.values)
+
     def column(self, j: int) -> Influence:
-        """Return that of one estimate: a view, since the columns of all take as much memory as all of them."""
+        """Return that of one estimate."""
         own = slice(j % self.b.shape[1], j % self.b.shape[1] + 1)
         outside = {name: moved[own] for name, moved in self.outside.items()}
         return Influence(self.measure, self.values[:, own], self.b[:, own], outside, self.approximate)
@@ -200,9 +204,10 @@ class Tangent:
         For functions that depend on the point, ``moved`` holds the sums of their derivatives, (d, m).
         """
         eta = self.measure.mean(functions)
-        return eta, self._influence(functions, eta, moved)
+        return eta, self.influence_on(functions, eta, moved)
 
-    def _influence(self, functions: Any, eta: Floats, moved: Floats | None = None) -> Influence:
+    def influence_on(self, functions: Any, eta: Floats, moved: Floats | None = None) -> Influence:
+        """Return the influence on means that are known already."""
         a = self.measure.against(functions, eta)
         b = self.jacobian.solve(a if moved is None else a - moved)
         return self.moved_by(functions, eta, b)
@@ -224,7 +229,7 @@ class Tangent:
     def measured(self, functions: Any, level: float, declared: Sequence[bool] = ()) -> tuple[Estimates, Spread]:
         """Return expectations, each with the interval of its kind (share, known value or mean), and their spread."""
         measure, found = self.measure, self.measure.means(functions)
-        influence = self._influence(functions, found.mean)
+        influence = self.influence_on(functions, found.mean)
         spread = influence.spread()
         stderr, laws = spread.stderr, list[Law](influence.laws(spread))
         fixed: Sequence[bool] = ()
@@ -266,7 +271,7 @@ class Tangent:
         found = self.measure.means(functions)
         base = found.mean[-1]
         values = found.mean[:-1] / base
-        influence = self._influence(functions, found.mean)
+        influence = self.influence_on(functions, found.mean)
         influence = influence @ (np.vstack([np.eye(len(values)), -values]) / base)
         spread = influence.spread()
         stderr, laws = spread.stderr, list[Law](influence.laws(spread))

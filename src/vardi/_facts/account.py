@@ -14,10 +14,12 @@ from vardi._estimate.estimates import Estimate
 from vardi._estimate.known_check import KnownCheck
 from vardi._estimate.reliability import Trust
 from vardi._facts.bias_notes import bias_notes
-from vardi._facts.check import UNASKED, Check, Level, check_of
+from vardi._facts.check import UNASKED, Check, Remark, check_of
 from vardi._facts.columns import Column, ColumnFacts
-from vardi._facts.parts import Fit, Given, WeightSums
+from vardi._facts.parts import Fit, Given
+from vardi._inputs.given import Function
 from vardi._inputs.pool import Name
+from vardi._rows.weights import WeightSums
 from vardi._solve.identify import Verdict
 from vardi._solve.newton import Solution
 from vardi.biases import everywhere
@@ -25,9 +27,6 @@ from vardi.errors import WeakOverlapWarning
 from vardi.errors._texts import listed, number_of_rows
 
 MOST_GAPS = 8  # columns with gaps that are named
-MOST_ERRORS = 200  # samples up to which errors of their normalisers are computed
-MOST_COSTS = 50_000_000  # numbers in memory that these may take
-LOGS = 30.0  # size of a log normaliser above which the normaliser itself is meaningless to a reader
 
 
 @dataclass(frozen=True)
@@ -144,7 +143,7 @@ class Account:
         return f"{self.depends}: worth {worth}" if self.in_time else self.depends
 
     @property
-    def conclusion(self) -> Conclusion:
+    def conclusion(self) -> Remark:
         """The verdict in a sentence."""
         left_out = sum(sample.left_out for sample in self.samples)
         return conclude(self.trust, self.check, self.known_check, len(self.sampled), left_out)
@@ -229,7 +228,7 @@ def account(
     *,
     note: str = "",
     more: int = 0,
-    named: Mapping[str, Any] | None = None,
+    named: Mapping[str, Function] | None = None,
     slopes: bool = False,
 ) -> Account:
     """Compute the account of a fit.
@@ -320,10 +319,16 @@ def samples_of(
     )
 
 
-def normalisers_of(fit: Fit, given: Given) -> tuple[dict[Name, Estimate], str, bool]:
-    """Return normalisers or their logs with errors, a note if there are no errors, and whether they are logs."""
-    logs = given.log or any(LOGS < abs(value) < math.inf for value in fit.log_omegas.values())
-    if len(fit.names) > MOST_ERRORS or given.costs > MOST_COSTS:
+def normalisers_of(
+    fit: Fit, given: Given, most_samples: int = 200, most_numbers: int = 50_000_000, readable: float = 30.0
+) -> tuple[dict[Name, Estimate], str, bool]:
+    """Return normalisers or their logs with errors, a note if there are no errors, and whether they are logs.
+
+    Errors are computed for up to so many samples, and numbers in memory; a log above ``readable`` stays one, since the
+    normaliser itself is meaningless to a reader.
+    """
+    logs = given.log or any(readable < abs(value) < math.inf for value in fit.log_omegas.values())
+    if len(fit.names) > most_samples or given.costs > most_numbers:
         note = (
             "Errors of the normalisers are not computed for this many rows and samples, and statements about errors "
             "cover only the means; fit.normalisers() gives them."
@@ -337,35 +342,26 @@ def normalisers_of(fit: Fit, given: Given) -> tuple[dict[Name, Estimate], str, b
     return {name: estimate.exp() for name, estimate in alone.items()}, note, logs
 
 
-@dataclass(frozen=True)
-class Conclusion:
-    """A sentence, and how serious it is."""
-
-    level: Level
-    text: str
-
-
-def conclude(trust: Trust, check: Check, known: KnownCheck | None, samples: int, left_out: int) -> Conclusion:
+def conclude(trust: Trust, check: Check, known: KnownCheck | None, samples: int, left_out: int) -> Remark:
     """Return the most serious conclusion about a fit, given how many samples it has and how many were left out.
 
     It is "good" only if the declared biases were tested.
     """
     if not trust.errors_hold:
-        text = "Some estimates rest on too few rows for standard errors, and are rough."
-        return Conclusion("bad", text)
+        return Remark("bad", "Some estimates rest on too few rows for standard errors, and are rough.")
     if check.level == "bad":
-        text = "The samples contradict their declared biases. Do not use the weights until that is explained."
-        return Conclusion("bad", text)
+        return Remark(
+            "bad", "The samples contradict their declared biases. Do not use the weights until that is explained."
+        )
     if known is not None and known.contradicted:
-        text = "The samples contradict what is known. Do not use the weights until that is explained."
-        return Conclusion("bad", text)
+        return Remark("bad", "The samples contradict what is known. Do not use the weights until that is explained.")
     if trust.messages or check.level == "doubt":
-        return Conclusion("doubt", "The debiased sample can be used with care: read the warnings first.")
+        return Remark("doubt", "The debiased sample can be used with care: read the warnings first.")
     speaks = (
         "One sample, weighted by the inverse of its bias, represents the population."
         if samples == 1
         else f"The {samples} samples can be compared, and together they represent the population."
     )
     if left_out:
-        return Conclusion("doubt", f"{speaks} {'One was' if left_out == 1 else f'{left_out} were'} left out.")
-    return Conclusion("good" if check.is_made else "fact", speaks)
+        return Remark("doubt", f"{speaks} {'One was' if left_out == 1 else f'{left_out} were'} left out.")
+    return Remark("good" if check.is_made else "fact", speaks)

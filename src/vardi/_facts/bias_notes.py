@@ -27,11 +27,6 @@ from vardi.biases._learned import checks_of
 from vardi.errors import suggest
 from vardi.errors._texts import listed
 
-NEARLY = 0.98  # share of the other samples' rows that meet a condition, or fail it, from which there is a note
-LEAST_ROWS = 50  # of the other samples, below which such a share is not informative
-HEAP, HEAPED = 5, 0.05  # rows, and share of its sample, from which a single value at a bound is a heap
-EXPECTED = 3.0  # rows of other samples expected to have that value, below which their number is not informative
-RARER = 4.0  # times as many rows expected as observed, from which the value is rare there
 SURPRISE = "If that is a surprise, check the unit of the column and the direction of the comparison."
 
 
@@ -70,22 +65,29 @@ def _without_effect(sizes: Mapping[Name, float], biases: Mapping[Name, Bias]) ->
             )
 
 
-def _hardly_telling(sizes: Mapping[Name, float], biases: Mapping[Name, Bias], verdict: Verdict) -> Iterator[str]:
+def _hardly_telling(
+    sizes: Mapping[Name, float],
+    biases: Mapping[Name, Bias],
+    verdict: Verdict,
+    nearly: float = 0.98,
+    least_rows: int = 50,
+) -> Iterator[str]:
+    """Yield a note on each condition that nearly all rows of the other samples meet, or fail, if these are enough."""
     met = dict(zip(verdict.names, np.asarray(verdict.reach.sum(axis=1)).ravel().tolist(), strict=True))
     for name, bias in biases.items():
         others = sum(sizes.values()) - sizes[name]
         if (
             not sizes[name]
             or not (isinstance(bias, ExpressionBias) and bias.columns and is_condition(bias.node))
-            or others < LEAST_ROWS
+            or others < least_rows
         ):
             continue
         share = met[name] / others
         of_others = f"of the other samples meet {bias}"
-        if share >= NEARLY:
+        if share >= nearly:
             rows = "All rows" if share == 1 else f"{share:.1%} of the rows"
             yield f"{rows} {of_others}, so the bias of {str(name)!r} changes almost nothing. {SURPRISE}"
-        elif 0 < share <= 1 - NEARLY:
+        elif 0 < share <= 1 - nearly:
             yield f"Only {share:.1%} of the rows {of_others}, the bias of {str(name)!r}. {SURPRISE}"
 
 
@@ -152,14 +154,20 @@ def _cut_off(pool: Pool, sizes: Mapping[Name, float], biases: Mapping[Name, Bias
             )
 
 
-def _is_heap(sides: Floats, k: int, rows: float, sampled: Floats, *, above: bool) -> bool:
-    """Return whether a sample has the bound far more often than those rows of others that its window allows."""
+def _is_heap(
+    sides: Floats, k: int, rows: float, sampled: Floats, *, above: bool, least: float = 5.0, least_share: float = 0.05
+) -> bool:
+    """Return whether a sample has the bound far more often than those rows of others that its window allows.
+
+    It is a heap from so many rows and such a share of them on, if others, of which at least 3 rows are expected to have
+    that value, have it 4 times less often than expected.
+    """
     below, at, beyond = sides
     others = sampled & (below > 0) & (beyond > 0) & (np.arange(len(at)) != k)
     allowed = at[others].sum() + (beyond if above else below)[others].sum()
     share = at[k] / rows
     expected = share * allowed
-    return bool(at[k] >= HEAP and share >= HEAPED and expected >= EXPECTED and RARER * at[others].sum() <= expected)
+    return bool(at[k] >= least and share >= least_share and expected >= 3.0 and 4.0 * at[others].sum() <= expected)
 
 
 def _bounds_in(node: Node) -> Iterator[tuple[str, str, float]]:

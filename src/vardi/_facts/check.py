@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from vardi._estimate.bias_check import BiasCheck
 from vardi._estimate.quasi_independence import METHOD, MOST_ROWS
 from vardi._facts.choice import MOST_NUMERIC
 from vardi._facts.numbers import pvalue
 from vardi._facts.parts import Fit
+from vardi._inputs.given import Function
 from vardi.biases import WindowBias
 from vardi.biases._window import columns_to_test
 from vardi.errors import NeedsRowsError
@@ -20,8 +21,14 @@ from vardi.errors._texts import Outcome, outcome
 Level: TypeAlias = Literal["bad", "doubt", "good", "fact"]
 
 LEVELS: dict[Outcome, Level] = {"contradicted": "bad", "doubtful": "doubt", "not contradicted": "good"}
-WORK = 1e9  # products above which the test takes longer than a reader waits
-PAIRS = 5e7  # pairs of truncated rows above which their comparison does too
+
+
+@dataclass(frozen=True)
+class Remark:
+    """A sentence, and how serious it is."""
+
+    level: Level
+    text: str
 
 
 @dataclass(frozen=True)
@@ -79,7 +86,7 @@ class Check:
 UNASKED = Check("fact", "The declared biases were not checked: fit.check_biases() runs the check in the engine.")
 
 
-def check_of(fit: Fit, variables: Mapping[str, Any] | None) -> Check:
+def check_of(fit: Fit, variables: Mapping[str, Function] | None) -> Check:
     """Run the check on the columns that the biases read or, if these read none, on the others."""
     columns = _columns(fit, variables)
     feasible = _feasible(fit, max(len(columns), 1))
@@ -104,23 +111,25 @@ def check_of(fit: Fit, variables: Mapping[str, Any] | None) -> Check:
     said = "Where the samples overlap, the declared biases are"
     if check.method == METHOD:
         said = "The assumption that windows are independent of the values they contain (quasi-independence) is"
-    text = f"{said} {check.outcome} (p {_equals(check.pvalue)}).{f' {check.note}' if check.note else ''}"
+    p = pvalue(check.pvalue)
+    equals = "" if p.startswith("below") else "= "
+    text = f"{said} {check.outcome} (p {equals}{p}).{f' {check.note}' if check.note else ''}"
     return Check(LEVELS[check.outcome], text, detail, rows, check)
 
 
-def _columns(fit: Fit, variables: Mapping[str, Any] | None) -> Mapping[str, Any]:
+def _columns(fit: Fit, variables: Mapping[str, Function] | None) -> Mapping[str, Function]:
     numeric = columns_to_test(fit.parts.given().biases, fit.numeric_columns) or fit.numeric_columns[:MOST_NUMERIC]
     if not numeric and variables is not None:
         return variables
     return {name: name for name in numeric}
 
 
-def _feasible(fit: Fit, columns: int) -> int:
-    """Return how many columns can be compared in bounded time."""
+def _feasible(fit: Fit, columns: int, most_products: float = 1e9, most_pairs: float = 5e7) -> int:
+    """Return how many columns can be compared while a reader waits: more products, or pairs of rows, take long."""
     if any(isinstance(bias, WindowBias) for bias in fit.parts.given().biases):
-        return columns if columns * min(len(fit), MOST_ROWS) ** 2 <= PAIRS else 0
+        return columns if columns * min(len(fit), MOST_ROWS) ** 2 <= most_pairs else 0
     K = sum(rows > 0 for rows in fit.sizes.values())
-    return next((m for m in range(columns, 0, -1) if 2 * m**2 * len(fit) * K**2 <= WORK), 0)
+    return next((m for m in range(columns, 0, -1) if 2 * m**2 * len(fit) * K**2 <= most_products), 0)
 
 
 def _adjusted(ordered: Sequence[float]) -> list[float]:
@@ -138,8 +147,3 @@ def _adjusted(ordered: Sequence[float]) -> list[float]:
         largest = max(largest, min((tests - place) * p, 1.0)) if p == p else math.nan
         adjusted.append(largest)
     return adjusted
-
-
-def _equals(p: float) -> str:
-    text = pvalue(p)
-    return text if text.startswith("below") else f"= {text}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,8 @@ from vardi.biases._values import coded
 from vardi.errors._texts import listed
 
 MOST_NUMERIC = 20
-MOST_TEXT, MOST_CATEGORIES = 4, 6  # text columns, and categories of each
+MOST_TEXT = 4
 IDENTIFIER = 30  # distinct texts from which a column names units rather than kinds of them
-MANY = 5000  # texts of a column from which on it can neither hold kinds nor the names of samples
 FIRST = 1000  # rows, one of which has a text in a column of texts
 MISSING = "(missing)"
 UNREAD = "missing or infinite values, or neither numbers nor text"
@@ -122,19 +121,22 @@ class _Texts:
             return cls.of(*coded(np.array(texts, dtype=object)))
 
     @classmethod
-    def of(cls, codes: Integers, values: Sequence[Any]) -> _Texts | None:
-        """Return them, given different values and which of these each row has; None if the first rows have no text."""
+    def of(cls, codes: Integers, values: Sequence[object], most: int = 5000) -> _Texts | None:
+        """Return them, given different values and which of these each row has; None if the first rows have no text.
+
+        More than ``most`` texts can neither be kinds nor the names of samples.
+        """
         texts = {value for value in values if isinstance(value, str)}
         if not any(isinstance(values[code], str) for code in codes[:FIRST].tolist()):
             return None
-        if len(texts) > MANY:
+        if len(texts) > most:
             return cls((), np.empty(0, np.int64))
         kinds = sorted(texts if len(texts) == len(values) else texts | {MISSING})
         place = {kind: k for k, kind in enumerate(kinds)}
         own = [place[value if isinstance(value, str) else MISSING] for value in values]
         return cls(tuple(kinds), np.array(own, np.int64)[codes])
 
-    def among(self, rows: KeptRows) -> tuple[NDArray[Any], Integers, Integers]:
+    def among(self, rows: KeptRows) -> tuple[np.ndarray, Integers, Integers]:
         """Return the texts that occur in some rows, which of them each row has, and how many rows have each."""
         codes = rows.of(self.codes)
         counts = np.bincount(codes, minlength=len(self.kinds))
@@ -171,7 +173,7 @@ def _are_labels(pool: Pool, texts: _Texts) -> bool:
     return bool((codes[pool.source] == texts.codes).all())
 
 
-def _shares(name: str, kinds: NDArray[Any], place: NDArray[Any], counts: NDArray[Any]) -> list[Column]:
+def _shares(name: str, kinds: np.ndarray, place: np.ndarray, counts: np.ndarray) -> list[Column]:
     shown = most_frequent(counts)
     own = {str(kinds[k]): place == k for k in shown.tolist()}
     if len(kinds) > len(shown):
@@ -179,7 +181,7 @@ def _shares(name: str, kinds: NDArray[Any], place: NDArray[Any], counts: NDArray
     return [Column(f"{name}: {kind}", rows, category_of=name) for kind, rows in own.items()]
 
 
-def most_frequent(counts: NDArray[Any]) -> NDArray[np.intp]:
+def most_frequent(counts: np.ndarray, most: int = 6) -> NDArray[np.intp]:
     """Return the places of the most frequent categories; of all if "others" would be a single one."""
     frequent = np.argsort(-counts, kind="stable")
-    return frequent if len(counts) <= MOST_CATEGORIES + 1 else frequent[:MOST_CATEGORIES]
+    return frequent if len(counts) <= most + 1 else frequent[:most]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from vardi._estimate.estimates import Estimates
 from vardi._estimate.intervals import Declared, Law, Share, Student
 from vardi._estimate.tangent import Influence, Tangent
+from vardi._inputs.given import Function
 from vardi._inputs.pool import Name
 from vardi._rows.columns import Block
 from vardi._rows.measure import Functions, as_functions
@@ -20,8 +21,8 @@ from vardi._types import Floats
 from vardi.errors import MismatchError
 from vardi.errors._texts import listed
 
-EXTREME = 300  # exponent of two above which squares may overflow
-CONSTANT = 1e-12  # spread of a column relative to its values up to which it is only rounding
+Variables: TypeAlias = "str | Iterable[str] | Mapping[str, Function]"
+"""Columns and expressions to look at, or a mapping from name to values."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +162,7 @@ class ColumnFacts:
         return max(self.gain, key=lambda name: self.gain[name], default="")
 
 
-def named_variables(variables: Any) -> dict[str, Any] | None:
+def named_variables(variables: Variables | None) -> dict[str, Function] | None:
     """Return the variables by name; None for all that can be read."""
     if variables is None:
         return None
@@ -212,7 +213,7 @@ class ColumnSums:
     ) -> list[ColumnFacts]:
         """Return the facts about columns, undoing their division by powers of two with these ``exponents``."""
         facts, n, sampled = [], sum(sizes.values()), np.array(list(sizes.values())) > 0
-        spread = np.where(np.sqrt(self.variance) > CONSTANT * self.size, np.sqrt(self.variance), 0.0)
+        spread = np.where(np.sqrt(self.variance) > 1e-12 * self.size, np.sqrt(self.variance), 0.0)  # or rounding
         for j, (column, estimate) in enumerate(zip(columns, self.debiased, strict=True)):
             moves = spread[j] > 0 and not isinstance(estimate.law, Declared)
             V = float(self.rests_on.stderr[j]) ** 2 if moves else 0.0
@@ -255,10 +256,10 @@ def by_samples(columns: Sequence[Column]) -> dict[tuple[int, ...], list[int]]:
     return found
 
 
-def exponent_of(values: Floats) -> int:
-    """Return the power of two to divide values by, so that no square overflows or underflows."""
+def exponent_of(values: Floats, extreme: int = 300) -> int:
+    """Return the power of two to divide values by, so that no square overflows or underflows; 0 if none would."""
     exponent = int(np.frexp(max(-float(values.min()), float(values.max())))[1])
-    return exponent if abs(exponent) > EXTREME else 0
+    return exponent if abs(exponent) > extreme else 0
 
 
 def column_sums(

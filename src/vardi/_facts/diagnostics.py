@@ -25,7 +25,6 @@ from vardi._types import Floats
 from vardi.errors import WeakOverlapWarning
 from vardi.errors._texts import SHOWN, WIDTH, cut, more
 
-MIN_SPARSE_SAMPLES = 3000  # samples above which their overlap is a sparse array
 SAMPLES = ("sample", "rows", "of pool", "of weight", "effective", "largest")
 COLUMNS = ("mean of", "pool", "population", "error", "shift", "worth", "next")
 COLUMNS_MEAN = "shift in standard deviations, worth in rows without bias, next to collect"
@@ -94,8 +93,7 @@ class Diagnostics:
         for column in self.columns:
             records += [("column", column.name, measure, getattr(column, measure)) for measure in OF_A_COLUMN]
             records += [("column", column.name, f"gain of {name}", gain) for name, gain in column.gain.items()]
-        parts, names, measures, values = zip(*records, strict=True)
-        data = {"part": list(parts), "name": list(names), "measure": list(measures), "value": list(values)}
+        data = dict(zip(("part", "name", "measure", "value"), map(list, zip(*records, strict=True)), strict=True))
         return nw.from_dict(data, backend=backend).to_native()
 
     def _overlap(self) -> list[str]:
@@ -111,11 +109,7 @@ class Diagnostics:
 
     def summary(self) -> str:
         """Return the diagnostics as text in at most 80 columns."""
-        lines = [
-            f"effective rows      {self.effective:,.1f} of {self.rows:,.0f}",
-            *self._overlap(),
-            "",
-        ]
+        lines = [f"effective rows      {self.effective:,.1f} of {self.rows:,.0f}", *self._overlap(), ""]
         lines += [
             f"{cut(name, 20):<20} {rows:>10} {share:>9} {weight:>9} {effective:>10} {largest:>9}"
             for name, rows, share, weight, effective, largest in (SAMPLES, *map(_sample_cells, self.samples[:SHOWN]))
@@ -202,11 +196,12 @@ def diagnose(fit: Fit, columns: Sequence[str]) -> Diagnostics:
     )
 
 
-def _overlap(sizes: Floats, gram: Any) -> Any:
+def _overlap(sizes: Floats, gram: Any, most_dense: int = 3000) -> Any:
+    """Return the overlap of samples, as a sparse array if these are more than ``most_dense``."""
     if gram is None:
         return np.empty((0, 0))
     if not isinstance(gram, np.ndarray):
-        gram = gram.toarray() if len(sizes) <= MIN_SPARSE_SAMPLES else gram
+        gram = gram.toarray() if len(sizes) <= most_dense else gram
     return gram / sizes[:, None] if isinstance(gram, np.ndarray) else sparse.diags_array(1.0 / sizes) @ gram
 
 

@@ -14,13 +14,6 @@ from vardi._facts.parts import Fit
 from vardi._rows.shares import Shares
 from vardi._types import Floats
 
-MOST_DISTRIBUTIONS = 6
-POINTS = 160  # of a drawn distribution function
-BINS = 24  # of a histogram
-MAX_BANDED_ROWS, BANDS_BEYOND = 200_000, 2  # rows from which only so many bands are computed
-BOTH = np.ones(2)  # pool and population
-EDGE = 0.005  # share of the rows beyond either end of its axis
-
 
 @dataclass(frozen=True)
 class Bins:
@@ -48,16 +41,19 @@ class Distribution:
 
 
 def distributions(
-    fit: Fit, columns: Sequence[Column], described: Sequence[ColumnFacts]
+    fit: Fit, columns: Sequence[Column], described: Sequence[ColumnFacts], most: int = 6, most_banded: int = 200_000
 ) -> tuple[tuple[Distribution, ...], str]:
-    """Return the distribution functions of the columns that take more than two values, and a note on the others."""
+    """Return the distribution functions of the columns that take more than two values, and a note on the others.
+
+    With more than ``most_banded`` rows only the first two have bands.
+    """
     varied = [
         (column, facts)
         for column, facts in zip(columns, described, strict=True)
         if not (facts.is_share or facts.category_of) and facts.spread > 0
     ]
-    bands = MOST_DISTRIBUTIONS if len(fit) <= MAX_BANDED_ROWS else BANDS_BEYOND
-    asked = [(*one, k < bands) for k, one in enumerate(varied[:MOST_DISTRIBUTIONS])]
+    bands = most if len(fit) <= most_banded else 2
+    asked = [(*one, k < bands) for k, one in enumerate(varied[:most])]
     shown = tuple(fit.parts.each(lambda one: _distribution(fit, *one), asked))
     if not columns:
         return (), "There are no columns to draw."
@@ -70,27 +66,27 @@ def distributions(
     return shown, " ".join(notes)
 
 
-def _distribution(fit: Fit, column: Column, facts: ColumnFacts, banded: bool) -> Distribution:
+def _distribution(fit: Fit, column: Column, facts: ColumnFacts, banded: bool, points: int = 160) -> Distribution:
     shares = fit.parts.shares(column, facts.pooled, facts.spread)
     first, last, end = _ends_of_axis(shares)
     ends = np.array([first, last, end])
     height = shares.up_to(ends)
     start, stop = height[:2].sum(axis=1).tolist()
-    x, drawn = shares.reaching(BOTH, np.linspace(start, stop, POINTS)[1:-1])  # they rise by about equal steps
+    x, drawn = shares.reaching(np.ones(2), np.linspace(start, stop, points)[1:-1])  # they rise by about equal steps
     x, place = np.unique(np.append(ends, x), return_index=True)
     before, after = (tuple(part.tolist()) for part in np.vstack([height, drawn])[place].T)
     low, high = _ends(fit.parts.band(column, shares=shares) if banded else None, x)
     return Distribution(facts.label, tuple(x.tolist()), before, after, low, high, _bins(shares, first, end))
 
 
-def _ends_of_axis(shares: Shares) -> tuple[float, float, float]:
-    """Return the first value with a share of rows up to it, the last with one beyond, and the value after that."""
-    starts = [shares.reaching(one, np.array([EDGE]), beyond=True)[0][0] for one in np.eye(2)]
-    ends = [shares.reaching(one, np.array([1.0 - EDGE]))[0][0] for one in np.eye(2)]
+def _ends_of_axis(shares: Shares, edge: float = 0.005) -> tuple[float, float, float]:
+    """Return the first value with this share of rows up to it, the last with it beyond, and the value after that."""
+    starts = [shares.reaching(one, np.array([edge]), beyond=True)[0][0] for one in np.eye(2)]
+    ends = [shares.reaching(one, np.array([1.0 - edge]))[0][0] for one in np.eye(2)]
     first, end = float(min(starts)), float(max(ends))
     if first < end:
         return first, shares.next_to(end, -1), end
-    first, end = shares.reaching(BOTH, np.array([0.0, np.inf]))[0].tolist()  # nearly all rows have one value
+    first, end = shares.reaching(np.ones(2), np.array([0.0, np.inf]))[0].tolist()  # nearly all rows have one value
     return first, end, end
 
 
@@ -100,13 +96,13 @@ def heights(fit: Fit, column: Column, facts: ColumnFacts) -> tuple[Floats, Float
     return x, shares[:, 0], shares[:, 1]
 
 
-def _bins(shares: Shares, low: float, high: float) -> Bins:
+def _bins(shares: Shares, low: float, high: float, most: int = 24) -> Bins:
     """Return the shares between the first and the last value, where edges of whole numbers lie between these."""
     if high - low < 2**52 and shares.are_whole(low, high):
-        width = max(math.ceil((high - low + 1.0) / BINS), 1)
+        width = max(math.ceil((high - low + 1.0) / most), 1)
         edges = low - 0.5 + width * np.arange(math.ceil((high - low + 1.0) / width) + 1.0)
     else:
-        edges = np.linspace(0.0, 1.0, BINS + 1)
+        edges = np.linspace(0.0, 1.0, most + 1)
         edges = low * (1.0 - edges) + high * edges  # the difference of the ends may be infinite
         edges[0] = np.nextafter(low, -np.inf)  # an interval has its upper edge, and the first one both
     between = np.maximum(np.diff(shares.up_to(edges), axis=0), 0.0)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vardi._inputs.pool import Pool
 from vardi._types import Integers
@@ -51,7 +49,7 @@ def fingerprint(pool: Pool, columns: Sequence[str]) -> Fingerprint:
     return Fingerprint(found.hexdigest(), hashed)
 
 
-def _bytes(array: NDArray[Any]) -> memoryview | bytes:
+def _bytes(array: np.ndarray) -> memoryview | bytes:
     if array.dtype.kind in "biuf":
         return _numbers(array, "<f8")
     if array.dtype.kind in "mM" and np.datetime_data(array.dtype)[0] != "D":
@@ -59,18 +57,18 @@ def _bytes(array: NDArray[Any]) -> memoryview | bytes:
     return b"".join(map(_value, array.tolist()))
 
 
-def _coded_bytes(codes: Integers, values: Sequence[Any]) -> Iterator[bytes]:
+def _coded_bytes(codes: Integers, values: Sequence[object]) -> Iterator[bytes]:
     """Give the bytes of texts, one after the other, from the different ones and which of these each row has."""
     texts = list(map(_value, values))
     for low in range(0, len(codes), ROWS):
         yield b"".join(map(texts.__getitem__, codes[low : low + ROWS].tolist()))
 
 
-def _numbers(array: NDArray[Any], dtype: str) -> memoryview:
+def _numbers(array: np.ndarray, dtype: str) -> memoryview:
     return np.ascontiguousarray(array, dtype).data
 
 
-def _value(value: Any) -> bytes:
+def _value(value: object) -> bytes:
     return _text(MISSING if is_missing(value) else str(value))
 
 

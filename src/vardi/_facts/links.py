@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -14,12 +13,9 @@ from vardi._estimate.intervals import DOUBTED
 from vardi._estimate.reliability import Trust
 from vardi._facts.parts import Fit
 from vardi._inputs.pool import Name
+from vardi._rows.contract import Gram
 from vardi._solve.identify import Link, Verdict
 from vardi._types import Floats
-
-MOST_CELLS = 60  # of a heat map, each way
-MOST_LINKS = 200
-KEPT_ORDER = 3  # samples up to which the user's order is kept
 
 
 @dataclass(frozen=True)
@@ -90,18 +86,18 @@ class Overlap:
     weak: bool
 
 
-def overlap_of(fit: Fit, verdict: Verdict, trust: Trust) -> Overlap:
-    """Compute the overlap of the samples that have rows."""
+def overlap_of(fit: Fit, verdict: Verdict, trust: Trust, most_links: int = 200, kept_order: int = 3) -> Overlap:
+    """Compute the overlap of the samples that have rows; a few samples keep the user's order."""
     sizes, gram = sampled_gram(fit)
     order = np.arange(len(sizes))
-    if len(sizes) > KEPT_ORDER:
+    if len(sizes) > kept_order:
         cut = fit.solution.cut[[size > 0 for size in fit.sizes.values()]]
         order = np.argsort(cut, kind="stable")  # neighbours have similar signs of the cut
         order = order if order[0] < order[-1] else order[::-1]  # the direction is arbitrary
     names = tuple(str(verdict.names[k]) for k in order.tolist())
     reach = sparse.csr_array(verdict.reach)[order][:, order]
     bridge = fit.bridge
-    links, pairs = strongest_links(verdict, gram, MOST_LINKS)
+    links, pairs = strongest_links(verdict, gram, most_links)
     cells, group = _cells(reach, sizes[order])
     return Overlap(
         names=names,
@@ -110,7 +106,7 @@ def overlap_of(fit: Fit, verdict: Verdict, trust: Trust) -> Overlap:
         more_links=pairs - len(links),
         shares=cells,
         group=group,
-        complete=_is_complete(verdict.reach, sizes),
+        complete=len(sizes) > 1 and bool((reach.sum(axis=0) == sizes[order] * (len(sizes) - 1)).all()),
         kappa=verdict.kappa,
         bridging=bridge.rows if np.isfinite(bridge.rows) else math.nan,
         cut=(_in_order(bridge.cut[0], names), _in_order(bridge.cut[1], names)),
@@ -119,7 +115,7 @@ def overlap_of(fit: Fit, verdict: Verdict, trust: Trust) -> Overlap:
     )
 
 
-def sampled_gram(fit: Fit) -> tuple[Floats, Any]:
+def sampled_gram(fit: Fit) -> tuple[Floats, Gram]:
     """Return the sizes of the samples that have rows, and sum_i p_ik p_il of every pair; None if they are too many."""
     sizes = np.array(list(fit.sizes.values()), np.float64)
     sampled = np.flatnonzero(sizes > 0)
@@ -127,17 +123,17 @@ def sampled_gram(fit: Fit) -> tuple[Floats, Any]:
     return sizes[sampled], None if gram is None else gram[sampled][:, sampled]
 
 
-def strongest_links(verdict: Verdict, gram: Any, most: int) -> tuple[list[LinkFacts], int]:
+def strongest_links(verdict: Verdict, gram: Gram, most: int) -> tuple[list[LinkFacts], int]:
     """Return the weakest link and then the strongest ones, and how many there are."""
     return _chosen(verdict, gram, most, -1.0)
 
 
-def weakest_links(verdict: Verdict, gram: Any, most: int) -> tuple[list[LinkFacts], int]:
+def weakest_links(verdict: Verdict, gram: Gram, most: int) -> tuple[list[LinkFacts], int]:
     """Return the weakest link and then those that least rows join, and how many there are."""
     return _chosen(verdict, gram, most, 1.0)
 
 
-def _chosen(verdict: Verdict, gram: Any, most: int, sign: float) -> tuple[list[LinkFacts], int]:
+def _chosen(verdict: Verdict, gram: Gram, most: int, sign: float) -> tuple[list[LinkFacts], int]:
     """Return the weakest link and others by their strength times a sign: of many samples these are few of all pairs."""
     reach = sparse.csr_array(verdict.reach)
     either = sparse.csr_array(sparse.triu(reach + reach.T, 1))
@@ -167,20 +163,15 @@ def _chosen(verdict: Verdict, gram: Any, most: int, sign: float) -> tuple[list[L
     ], len(k)
 
 
-def _is_complete(reach: Any, sizes: Floats) -> bool:
-    """Return whether every bias allows every row."""
-    return len(sizes) > 1 and bool((np.asarray(reach.sum(axis=0)) == sizes * (len(sizes) - 1)).all())
-
-
 def _in_order(side: Sequence[Name], names: Sequence[str]) -> tuple[str, ...]:
     members = {str(name) for name in side}
     return tuple(name for name in names if name in members)
 
 
-def _cells(reach: Any, sizes: Floats) -> tuple[tuple[tuple[float, ...], ...], int]:
-    """Return the share of l's rows (inner) that bias k (outer) allows; many samples share cells with neighbours."""
+def _cells(reach: sparse.csr_array, sizes: Floats, most: int = 60) -> tuple[tuple[tuple[float, ...], ...], int]:
+    """Return the share of l's rows (inner) that bias k (outer) allows; more than ``most`` share cells."""
     K = len(sizes)
-    group = -(-K // MOST_CELLS)
+    group = -(-K // most)
     cell = np.arange(K) // group
     members = sparse.csr_array((np.ones(K), (cell, np.arange(K))))
     own = sparse.diags_array(sizes)

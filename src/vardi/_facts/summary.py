@@ -12,13 +12,11 @@ from vardi._notebook import MOST_ROWS, fragment, paragraph
 from vardi._notebook import table as html_table
 from vardi.errors._texts import SHOWN, WIDTH, cut, more, to_digits, width_of
 
-MOST_VARIABLES = 8
 
-
-def summarize(fit: Fit) -> Account:
+def summarize(fit: Fit, most: int = 8) -> Account:
     """Return the account of a fit with its first numeric columns."""
     numeric = () if fit.parts.given().unasked else (*fit.numeric_columns, *fit.parts.numeric_of_some)
-    columns = [fit.parts.column(name, name) for name in numeric[:MOST_VARIABLES]]
+    columns = [fit.parts.column(name, name) for name in numeric[:most]]
     return account(fit, columns, more=len(numeric) - len(columns))
 
 

@@ -14,12 +14,7 @@ from vardi._rows.shares import edges_below
 from vardi._rows.weights import WeightTable
 from vardi._types import Floats, Integers
 
-BINS = 24
-MOST_VALUES = 16  # distinct weights up to which each has a bar of its own
-MOST_SERIES = 5  # samples up to which bars are split by sample
-LARGEST = 10
-TOP, LEAST_TOP = 0.01, 10  # the share of rows called the top, and the least number of them
-SEEN = 10_000  # rows that usually suffice to see that weights have many values
+LARGEST = 10  # rows of largest weight that are named
 SAME = 1e-9  # relative difference below which two weights count as one
 
 
@@ -59,18 +54,21 @@ class Weights:
     largest: tuple[tuple[int, Name, float], ...]
 
 
-def weights_of(fit: Fit) -> Weights:
-    """Compute the spread of the weights."""
+def weights_of(fit: Fit, bins: int = 24, most_values: int = 16, most_series: int = 5, top: float = 0.01) -> Weights:
+    """Compute the spread of the weights: each has a bar of its own if they are few, and each sample a series.
+
+    ``top`` is the share of rows that are called the top, which are at least ten.
+    """
     table = fit.parts.weight_table()
     weights, counts = table.weights, table.counts
     sampled = [k for k, rows in enumerate(fit.sizes.values()) if rows]
-    split = len(sampled) <= MOST_SERIES
+    split = len(sampled) <= most_series
     series = tuple(str(fit.names[k]) for k in sampled) if split else ("all samples",)
     which = np.searchsorted(sampled, table.source) if split else np.zeros(len(weights), np.int64)
-    values = _distinct(weights[:SEEN])
-    values = values if len(values) > MOST_VALUES else _distinct(weights)
-    edges = _edges(weights) if len(values) > MOST_VALUES else None
-    top_rows = max(TOP * counts.sum(), min(LEAST_TOP, counts.sum()))
+    values = _distinct(weights[:10_000])  # which usually show that they have many values
+    values = values if len(values) > most_values else _distinct(weights)
+    edges = _edges(weights, bins) if len(values) > most_values else None
+    top_rows = max(top * counts.sum(), min(10, counts.sum()))
     return Weights(
         series,
         _bars(table, which, len(series), values, edges),
@@ -87,9 +85,9 @@ def _distinct(weights: Floats) -> Floats:
     return values[np.append(True, np.diff(values) > SAME * values[1:])]
 
 
-def _edges(weights: Floats) -> Floats:
+def _edges(weights: Floats, bins: int) -> Floats:
     smallest = max(weights.min(), sys.float_info.min)  # a weight may underflow to 0
-    return np.logspace(math.log10(smallest), math.log10(weights.max()), BINS + 1)
+    return np.logspace(math.log10(smallest), math.log10(weights.max()), bins + 1)
 
 
 def _bars(table: WeightTable, which: Integers, m: int, values: Floats, edges: Floats | None) -> tuple[Bar, ...]:
@@ -98,7 +96,7 @@ def _bars(table: WeightTable, which: Integers, m: int, values: Floats, edges: Fl
         lows = highs = values
     else:
         below = np.nextafter(edges, -np.inf)  # an edge is in the bin that it starts
-        place = np.clip(edges_below(table.weights, below) - 1, 0, BINS - 1)
+        place = np.clip(edges_below(table.weights, below) - 1, 0, len(edges) - 2)
         lows, highs = edges[:-1], edges[1:]
     rows = np.bincount(place * m + which, table.counts, minlength=len(lows) * m).reshape(-1, m)
     mass = np.bincount(place, table.counts * table.weights, minlength=len(lows)) / (table.counts @ table.weights)

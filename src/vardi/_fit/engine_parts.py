@@ -15,9 +15,9 @@ from vardi._facts.columns import Column
 from vardi._facts.fingerprint import Fingerprint
 from vardi._facts.parts import Given, Item, Result
 from vardi._fit.parts import MemoryParts
+from vardi._inputs.engine.distinct import rows_by_value
 from vardi._inputs.frames.functions import is_function
 from vardi._inputs.pool import Name
-from vardi._rows.engine.functions import EngineFunction
 from vardi._rows.measure import as_functions
 from vardi._rows.shares import Shares, shares_of
 from vardi._rows.weights import WeightTable, values_in_bins, weights_in_bins
@@ -105,14 +105,12 @@ class EngineParts(MemoryParts):
         apart, many = [name for name in texts if name not in whole], [name for name in asked if name not in found]
         return columns, apart, many, [name for name in whole if name not in (*many, *shown)]
 
-    def _rows_by_text(self, name: str) -> dict[str | None, float] | None:
+    def _rows_by_text(self, name: str) -> Mapping[str | None, float] | None:
         """Query how many rows have each text, or None for missing; None if it names units rather than categories."""
-        text = (EngineFunction(lambda part: nw.col(name).cast(nw.String), is_number=False),)
-        rows = self._held.tangent.measure.rows
-        texts, counts = rows.grouped(
-            lambda block: (block.columns(text), block.of_sample(np.ones((block.K, 1)))), most=IDENTIFIER
+        text = nw.col(name).cast(nw.String)
+        return rows_by_value(
+            [part.map(lambda frame: frame.with_columns(text)) for part in self._parts], name, IDENTIFIER
         )
-        return None if len(texts) > IDENTIFIER else dict(zip(texts, counts[:, 0].tolist(), strict=True))
 
     @property
     def _most_slopes(self) -> int:

@@ -162,7 +162,7 @@ class Held:
         moved = None
         if self.joint.families:
             moved = self.tangent.n * mean_gradients(self.joint, self.point)
-        return self.tangent.influence(self.bias_functions(), moved)[1]
+        return self.tangent.influence_on(self.bias_functions(), np.ones(len(self.names)), moved)
 
     def log_omega_covariance(self) -> Floats:
         r"""Return :math:`\sum_i \pi_i^2 g_i g_i' + a'H^+a / n` (MBAR's form), which works for samples of a single row.
@@ -172,7 +172,12 @@ class Held:
         if not self.is_plain or not self.dependence.independent:
             return self.bias_influence().covariance()
         tangent, functions, ones = self.tangent, self.bias_functions(), np.ones(len(self.names))
-        a, squares = tangent.measure.against(functions, ones), tangent.measure.squares(functions, ones)
+
+        def question(block: Block, at: RowsAt) -> tuple[Floats, Floats]:
+            g = block.let(functions.over(block, at, ones))
+            return at.against(g), block.gram(g, g)
+
+        a, squares = tangent.measure.total(question, len(ones))
         return np.asarray((squares + a.T @ tangent.hessian.solve(a)) / tangent.n**2)
 
     def known_functions(self, values: Kept) -> Functions:

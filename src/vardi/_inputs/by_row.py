@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vardi._inputs.frames import Frame
 from vardi._types import Floats, once
@@ -15,8 +14,10 @@ from vardi.errors import MismatchError, number_of_rows, suggest
 from vardi.errors import _refusals as refusals
 from vardi.errors._texts import LISTED, show
 
+Given = TypeVar("Given")
 
-def in_order(values: Any, frames: Sequence[Frame], what: str) -> Any:
+
+def in_order(values: Given, frames: Sequence[Frame], what: str) -> Given:
     """Return values; raise if they are a series whose index shows that they belong to other rows."""
     index, indices = index_of(values), [part for frame in frames if (part := index_of(frame.native)) is not None]
     if index is None or not indices or len(indices) < len(frames):
@@ -31,7 +32,7 @@ def in_order(values: Any, frames: Sequence[Frame], what: str) -> Any:
     return values
 
 
-def counts_by_name(counts: Mapping[Hashable, Any], frames: Mapping[Hashable, Frame]) -> list[NDArray[Any]]:
+def counts_by_name(counts: Mapping[Hashable, object], frames: Mapping[Hashable, Frame]) -> list[np.ndarray]:
     """Return the counts of each sample; raise if they do not fit its rows."""
     for name in frames:
         if name not in counts:
@@ -56,7 +57,7 @@ def counts_by_name(counts: Mapping[Hashable, Any], frames: Mapping[Hashable, Fra
     return pieces
 
 
-def as_counts(counts: Any, frames: Sequence[Frame], n: int) -> Floats:
+def as_counts(counts: object, frames: Sequence[Frame], n: int) -> Floats:
     """Return the count of each row; raise if they are not numbers, one for each."""
     if counts is None:
         return once(n)
@@ -65,7 +66,10 @@ def as_counts(counts: Any, frames: Sequence[Frame], n: int) -> Floats:
             raise MismatchError(
                 f"counts names the column {counts!r}, but a matrix of biases has no columns of its own. Give an array."
             )
-        counts = _counts_of_column(counts, frames)
+        name, counts = counts, joined([frame.column(counts) for frame in frames])
+        missing = int(np.count_nonzero(np.isnan(counts))) if counts.dtype.kind == "f" else 0
+        if missing:
+            raise refusals.missing_counts(name, missing)
     values = as_array(counts, "counts")
     if values.dtype.kind not in "iufb":
         raise refusals.counts_of_a_kind(values.dtype)
@@ -85,15 +89,7 @@ def require_counts(counts: Floats, place: Callable[[int], str]) -> None:
         raise refusals.too_many(counts.sum())
 
 
-def _counts_of_column(name: str, frames: Sequence[Frame]) -> NDArray[Any]:
-    counts = joined([frame.column(name) for frame in frames])
-    missing = int(np.count_nonzero(np.isnan(counts))) if counts.dtype.kind == "f" else 0
-    if missing:
-        raise refusals.missing_counts(name, missing)
-    return counts
-
-
-def require_length(what: str, values: NDArray[Any], n: int, unit: str) -> None:
+def require_length(what: str, values: np.ndarray, n: int, unit: str) -> None:
     """Refuse values that are not one for each row."""
     if values.shape != (n,):
         sizes = unit == "label" and values.ndim == 1 and values.dtype.kind in "iu" and values.sum() == n
@@ -103,6 +99,6 @@ def require_length(what: str, values: NDArray[Any], n: int, unit: str) -> None:
         )
 
 
-def joined(pieces: Sequence[NDArray[Any]]) -> NDArray[Any]:
+def joined(pieces: Sequence[np.ndarray]) -> np.ndarray:
     """Return pieces one after the other; a single one without a copy."""
     return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,6 @@ from vardi.errors._warn import warn
 
 if TYPE_CHECKING:
     from vardi._inputs.pool import Name, Pool
-
-JUMP = 1.5  # times the usual step between rows of a series, above which a step is a gap
-FEW = 30  # clusters of a sample below which their spread is known only roughly
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,28 +93,36 @@ def in_words(named: Mapping[str, str], clusters: int | None, strata: int | None)
     return "; ".join(said)
 
 
-def as_dependence(pool: Pool, clusters: Any, series: Any, strata: Any, population: Any) -> Dependence:
+def as_dependence(pool: Pool, clusters: object, series: object, strata: object, population: object) -> Dependence:
     """Return how rows in memory depend on one another; raise if it is declared wrongly."""
-    series = None if series is False else series
-    given = {"clusters": clusters, "series": series, "strata": strata, "population": population}
-    named = {what: value if isinstance(value, str) else "" for what, value in given.items() if value is not None}
+    given, named = declared(clusters, series, strata, population)
+    series = given["series"]
     if not named:
         return Dependence.none(len(pool.names))
     refuse_together(named, counted=pool.is_counted)
-    codes = None if clusters is None else _numbers_of(labels_of(pool, clusters, "clusters"))
+    codes = cells = None
+    if clusters is not None:  # whole numbers stay as they are, as in engines
+        labels = labels_of(pool, clusters, "clusters")
+        codes = labels.astype(np.int64) if labels.dtype.kind in "iu" else numbered(labels, "clusters")
     order = None if series is None else _order(pool, series)
-    cells = None
     if strata is not None:
         own = numbered(labels_of(pool, strata, "strata"), "strata")
         cells = np.unique(pool.source * (int(own.max()) + 1) + own, return_inverse=True)[1]
-    if cells is not None and codes is not None:
-        codes = _within_strata(codes, cells, labels_of(pool, clusters, "clusters"))
+        if codes is not None:
+            _require_within_strata(codes, cells, labels)
     sizes = np.bincount(pool.source, pool.counts, minlength=len(pool.names)).astype(np.float64)
     found = Dependence(codes, order, cells, remaining_of(pool.names, sizes, population), named)
     if codes is not None:
         pairs = np.unique(np.column_stack([pool.source, codes]), axis=0)[:, 0]
         warn_of_few_clusters(pool.names, np.bincount(pairs, minlength=len(pool.names)), sizes, named["clusters"])
     return found
+
+
+def declared(clusters: Any, series: Any, strata: Any, population: Any) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return what was given as each argument, and of those that were given the names of columns."""
+    series = None if series is False else series
+    given = {"clusters": clusters, "series": series, "strata": strata, "population": population}
+    return given, {what: value if isinstance(value, str) else "" for what, value in given.items() if value is not None}
 
 
 def refuse_together(named: Mapping[str, str], *, counted: bool) -> None:
@@ -142,7 +147,7 @@ def refuse_together(named: Mapping[str, str], *, counted: bool) -> None:
         )
 
 
-def labels_of(pool: Pool, given: Any, what: str) -> NDArray[Any]:
+def labels_of(pool: Pool, given: object, what: str) -> np.ndarray:
     """Return a label for each row of the pool, from a column, an array, or either of these by sample."""
     if isinstance(given, Mapping):
         return np.concatenate([*_by_sample(pool, given, what)])
@@ -159,7 +164,7 @@ def labels_of(pool: Pool, given: Any, what: str) -> NDArray[Any]:
     return labels
 
 
-def _by_sample(pool: Pool, given: Mapping[Name, Any], what: str) -> list[NDArray[Any]]:
+def _by_sample(pool: Pool, given: Mapping[Name, object], what: str) -> list[np.ndarray]:
     """Return the labels of each sample, if samples are one after the other."""
     sizes = np.bincount(pool.source, minlength=len(pool.names))
     names = [name for name, size in zip(pool.names, sizes, strict=True) if size]
@@ -198,22 +203,17 @@ def no_column(column: str, known: Sequence[str], what: str) -> MismatchError:
 
 def missing_labels(missing: int, what: str) -> MissingValuesError:
     """Return the error for rows without a label."""
-    one = {"clusters": "cluster", "strata": "stratum", "series": "time"}[what]
-    remedy = {
-        "clusters": "a row that depends on no other is a cluster of its own.",
-        "strata": "every row was drawn in one.",
-        "series": "or leave these rows out.",
-    }[what]
+    depend = "so it is unknown which rows they depend on. Fill it in:"
+    said = {
+        "clusters": f"no cluster, {depend} a row that depends on no other is a cluster of its own.",
+        "strata": f"no stratum, {depend} every row was drawn in one.",
+        "series": "no time, so their place in the series is unknown. Fill it in, or leave these rows out.",
+    }
     verb = "has" if missing == 1 else "have"
-    return MissingValuesError(
-        f"{number_of_rows(missing)} {verb} no {one}, so it is unknown which rows they depend on. Fill it in: {remedy}"
-        if what != "series"
-        else f"{number_of_rows(missing)} {verb} no time, so their place in the series is unknown. Fill it in, {remedy}",
-        columns={what: missing},
-    )
+    return MissingValuesError(f"{number_of_rows(missing)} {verb} {said[what]}", columns={what: missing})
 
 
-def numbered(labels: NDArray[Any], what: str) -> Integers:
+def numbered(labels: np.ndarray, what: str) -> Integers:
     """Return labels as numbers; raise if some are missing."""
     if labels.dtype.kind != "O":
         if missing := int(np.count_nonzero(labels != labels)):
@@ -228,13 +228,8 @@ def numbered(labels: NDArray[Any], what: str) -> Integers:
     return codes
 
 
-def _numbers_of(labels: NDArray[Any]) -> Integers:
-    """Return whole numbers as they are, as engines do too, and other labels numbered."""
-    return labels.astype(np.int64) if labels.dtype.kind in "iu" else numbered(labels, "clusters")
-
-
-def _within_strata(clusters: Integers, cells: Integers, labels: NDArray[Any]) -> Integers:
-    """Return the clusters; raise if one lies in several strata."""
+def _require_within_strata(clusters: Integers, cells: Integers, labels: np.ndarray) -> None:
+    """Refuse a cluster that lies in several strata."""
     _, first, place = np.unique(clusters, return_index=True, return_inverse=True)
     astray = np.flatnonzero(cells[first][place] != cells)
     if len(astray):
@@ -243,10 +238,9 @@ def _within_strata(clusters: Integers, cells: Integers, labels: NDArray[Any]) ->
             f"Cluster {label!r} lies in two strata, but clusters are drawn within strata. Number the clusters of each "
             "stratum separately, or leave strata= out."
         )
-    return clusters
 
 
-def _order(pool: Pool, series: Any) -> Integers:
+def _order(pool: Pool, series: object) -> Integers:
     """Return the place in time of each row within its sample."""
     if series is True:
         return np.arange(len(pool))
@@ -264,7 +258,7 @@ def _order(pool: Pool, series: Any) -> Integers:
     return place
 
 
-def times_of(labels: NDArray[Any]) -> Floats:
+def times_of(labels: np.ndarray) -> Floats:
     """Return times as numbers."""
     if labels.dtype.kind in "mM":
         missing = int(np.count_nonzero(np.isnat(labels)))
@@ -292,14 +286,16 @@ def tied_times(ties: int, name: Name, time: float) -> MismatchError:
     )
 
 
-def _warn_of_gaps(pool: Pool, times: Floats, step: Floats, same: NDArray[np.bool_], source: Integers) -> None:
-    """Warn of gaps in a series: rows on both sides are treated as neighbours."""
+def _warn_of_gaps(
+    pool: Pool, times: Floats, step: Floats, same: NDArray[np.bool_], source: Integers, jump: float = 1.5
+) -> None:
+    """Warn of gaps in a series, a multiple of the usual step: rows on both sides are treated as neighbours."""
     for k in np.unique(source).tolist():
         own = np.flatnonzero(same & (source[1:] == k))
         if len(own) < 2:
             continue
         usual = float(np.median(step[own]))
-        gaps = own[step[own] > JUMP * usual]
+        gaps = own[step[own] > jump * usual]
         if len(gaps):
             before, after = times[gaps[0]], times[gaps[0] + 1]
             said = "one gap" if len(gaps) == 1 else f"{len(gaps):,} gaps, the first"
@@ -313,7 +309,7 @@ def _warn_of_gaps(pool: Pool, times: Floats, step: Floats, same: NDArray[np.bool
             return
 
 
-def remaining_of(names: Sequence[Name], sizes: Floats, population: Any) -> Floats:
+def remaining_of(names: Sequence[Name], sizes: Floats, population: object) -> Floats:
     """Return the share of its population that each sample leaves unseen; raise if a population is too small."""
     remaining = np.ones(len(names))
     if population is None:
@@ -339,11 +335,13 @@ def remaining_of(names: Sequence[Name], sizes: Floats, population: Any) -> Float
     return remaining
 
 
-def warn_of_few_clusters(names: Sequence[Name], clusters: Integers, sizes: Floats, column: str) -> None:
+def warn_of_few_clusters(
+    names: Sequence[Name], clusters: Integers, sizes: Floats, column: str, enough: int = 30
+) -> None:
     """Warn of samples with few clusters, or with a single one."""
     by = f" of {column!r}" if column else ""
     alone = [name for name, found, size in zip(names, clusters, sizes, strict=True) if found == 1 and size >= 2]
-    few = {name: int(found) for name, found in zip(names, clusters, strict=True) if 1 < found < FEW}
+    few = {name: int(found) for name, found in zip(names, clusters, strict=True) if 1 < found < enough}
     if alone:
         warn(
             VardiWarning(
@@ -356,7 +354,7 @@ def warn_of_few_clusters(names: Sequence[Name], clusters: Integers, sizes: Float
         name, found = min(few.items(), key=lambda item: item[1])
         warn(
             VardiWarning(
-                f"{str(name)!r} has {found} clusters{by}, and fewer than {FEW} show only roughly how much they vary. "
-                "Intervals use Student's t with as many degrees of freedom; more clusters would help, not more rows."
+                f"{str(name)!r} has {found} clusters{by}, and fewer than {enough} show only roughly how much they vary."
+                " Intervals use Student's t with as many degrees of freedom; more clusters would help, not more rows."
             )
         )

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vardi._inputs.by_row import in_order
 from vardi._inputs.kept import KeptRows
@@ -38,11 +37,11 @@ class By:
     """
 
     columns: tuple[str, ...] = ()
-    labels: Any = None
+    labels: object = None
     several: bool = False
 
     @classmethod
-    def of(cls, by: Any) -> By:
+    def of(cls, by: object) -> By:
         """Read a column, a list of columns or an array of labels."""
         if by is None:
             return cls()
@@ -58,11 +57,11 @@ class By:
             return other
         return By((*self.columns, *other.columns), other.labels, several=True)
 
-    def said(self, key: tuple[Any, ...]) -> str:
+    def said(self, key: tuple[Hashable, ...]) -> str:
         """Return a domain as messages call it: ``region = 'N' and year = 2020``."""
         return " and ".join(f"{name} = {value!r}" for name, value in zip(self.columns, key, strict=True))
 
-    def called(self, key: tuple[Any, ...]) -> Any:
+    def called(self, key: tuple[Hashable, ...]) -> Hashable:
         """Return the name of a domain from its value in each column."""
         return key if self.several else key[0]
 
@@ -79,7 +78,7 @@ class Grouping:
         The place of the domain of each row; -1 for a row that does not count.
     """
 
-    keys: tuple[tuple[Any, ...], ...]
+    keys: tuple[tuple[Hashable, ...], ...]
     codes: Integers
 
 
@@ -124,17 +123,17 @@ def grouping(
     return Grouping(tuple(_key(code, values) for code in there.tolist()), codes)
 
 
-def bases(keys: Sequence[tuple[Any, ...]], columns: int) -> Integers:
+def bases(keys: Sequence[tuple[Hashable, ...]], columns: int) -> Integers:
     """Return the place of the base of each domain: domains that agree in this many of the first columns share one.
 
     >>> bases([("N", 1), ("N", 2), ("S", 1)], 1)
     array([0, 0, 1])
     """
-    places: dict[tuple[Any, ...], int] = {}
+    places: dict[tuple[Hashable, ...], int] = {}
     return np.array([places.setdefault(key[:columns], len(places)) for key in keys])
 
 
-def _labels(pool: Pool, by: By, name: str, states: Collection[int]) -> tuple[NDArray[Any], Sequence[Any] | None]:
+def _labels(pool: Pool, by: By, name: str, states: Collection[int]) -> tuple[np.ndarray, Sequence[Hashable] | None]:
     """Return each row's value in a column, or its label, and the categories in order if it is categorical."""
     if by.labels is not None and name == by.columns[-1]:
         labels = as_array(in_order(by.labels, pool.frames, "by"), "by")
@@ -188,14 +187,14 @@ def require_few(by: By, count: int) -> None:
 
 
 def in_domains(
-    error: MissingValuesError, by: By, keys: Sequence[tuple[Any, ...]], counts: Floats
+    error: MissingValuesError, by: By, keys: Sequence[tuple[Hashable, ...]], counts: Floats
 ) -> MissingValuesError:
     """Return an error about missing values that names the domains that they are in."""
     where = [f"{by.said(key)} ({count:g})" for key, count in zip(keys, counts.tolist(), strict=True) if count]
     return MissingValuesError(f"{error} They are in {listed(where)}.", columns=error.columns) if where else error
 
 
-def ordered(values: Iterable[Any], categories: Sequence[Any] | None) -> list[Any]:
+def ordered(values: Iterable[Hashable], categories: Sequence[Hashable] | None) -> list[Hashable]:
     """Return values in the order of their categories, or sorted if there are none.
 
     >>> ordered(["b", "a"], None), ordered(["b", "a"], ["c", "b", "a"])
@@ -204,7 +203,7 @@ def ordered(values: Iterable[Any], categories: Sequence[Any] | None) -> list[Any
     if categories is not None:
         there = set(values)
         return [value for value in categories if value in there]
-    every = list(values)
+    every: list[Any] = list(values)
     try:
         return sorted(every)
     except TypeError:  # of several kinds
@@ -212,8 +211,8 @@ def ordered(values: Iterable[Any], categories: Sequence[Any] | None) -> list[Any
 
 
 def _coded(
-    labels: NDArray[Any], categories: Sequence[Any] | None, counts: Floats, name: str
-) -> tuple[Integers, list[Any]]:
+    labels: np.ndarray, categories: Sequence[Hashable] | None, counts: Floats, name: str
+) -> tuple[Integers, list[Hashable]]:
     """Return the place of each row's label among the labels that count, and these labels in order."""
     if labels.dtype.kind == "M":
         labels = labels.astype("datetime64[us]")  # nanoseconds become integers in Python
@@ -231,9 +230,9 @@ def _coded(
     return np.where(counted, np.cumsum(counted) - 1, -1)[codes], [found[j] for j in np.flatnonzero(counted)]
 
 
-def _key(code: int, values: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
+def _key(code: int, values: Sequence[Sequence[Hashable]]) -> tuple[Hashable, ...]:
     """Return the values that a number in mixed radix stands for."""
-    key: list[Any] = []
+    key: list[Hashable] = []
     for found in reversed(values):
         code, own = divmod(code, len(found))
         key.append(found[own])

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from vardi._inputs.dependence import Dependence
 from vardi._types import Integers
 
 
-def dealt_out(source: Integers, depends: Dependence, strata: Integers, folds: int, rng: Any) -> Integers:
+def dealt_out(
+    source: Integers, depends: Dependence, strata: Integers, folds: int, rng: np.random.Generator
+) -> Integers:
     """Return the fold of each row: rows are dealt out within groups, clusters as a whole, series in stretches.
 
     Parameters

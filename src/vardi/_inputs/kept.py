@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,11 +36,11 @@ class KeptRows:
         """The position in the pool of each row in the fit."""
         return np.flatnonzero(self.mask)
 
-    def of(self, values: NDArray[Any]) -> NDArray[Any]:
+    def of(self, values: np.ndarray) -> np.ndarray:
         """Return values of the rows in the fit, given those of all rows."""
         return values if self.is_all else values[self.mask]
 
-    def spread(self, values: NDArray[Any]) -> NDArray[Any]:
+    def spread(self, values: np.ndarray) -> np.ndarray:
         """Return values for all rows of the pool, given those of the rows in the fit, with 0 on the others."""
         if self.is_all:
             return values

@@ -8,26 +8,20 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, TypeGuard
 
 import numpy as np
+import scipy
 
 from vardi._inputs.frames import Frame
-from vardi._inputs.known_numbers import (
-    Scale,
-    block_diagonal,
-    estimates_of,
-    multinomial,
-    require_range,
-    value_of,
-    without_sum,
-)
+from vardi._inputs.known_numbers import Scale, estimates_of, multinomial, require_range, value_of, without_sum
 from vardi._inputs.pool import Name, Pool
 from vardi._types import Floats
-from vardi.biases import Bias, ExpressionBias, ParametricBias, isin, where
+from vardi.biases import Bias, ExpressionBias, ParametricBias, where
+from vardi.biases._constants import constant
 from vardi.biases._expressions import is_condition
 from vardi.biases._expressions.nodes import Column, IsIn
 from vardi.biases._values import as_numbers, is_missing
@@ -90,7 +84,7 @@ class Known:
         """The columns that the functions read, except those that only the bias of a state reads."""
         return tuple(dict.fromkeys(column for h in self.functions if isinstance(h, Bias) for column in h.columns))
 
-    def margin_of(self, j: int) -> tuple[str, Any] | None:
+    def margin_of(self, j: int) -> tuple[str, bool | float | str] | None:
         """Return the column and the value whose share function j is in a margin; None if it is in no margin."""
         for column, place in self.margins:
             if place.start <= j < place.stop:
@@ -106,12 +100,18 @@ class Known:
         return tuple(h for h in self.functions if isinstance(h, int))
 
 
+class Items(Protocol):
+    """A mapping, or a pandas Series, which is not one: of keys to what is known, or of values to their shares."""
+
+    def items(self) -> Iterable[tuple[Hashable, object]]: ...
+
+
 class Table(Protocol):
     """What known values need of the rows."""
 
     columns: tuple[str, ...]
 
-    def counts(self, column: str) -> Mapping[Any, int]:
+    def counts(self, column: str) -> Mapping[Hashable, int]:
         """Return how many rows have each value of a column."""
 
     def kind(self, column: str) -> Kind:
@@ -126,7 +126,7 @@ class PoolTable:
         first = pool.frames[0].columns if pool.frames else ()
         self.columns = tuple(name for name in first if all(name in frame.columns for frame in pool.frames))
 
-    def counts(self, column: str) -> Mapping[Any, int]:
+    def counts(self, column: str) -> Mapping[Hashable, int]:
         """Return how many rows have each value of a column."""
         try:
             return Counter(_plain(value) for frame in self._frames for value in frame.column(column).tolist())
@@ -139,7 +139,7 @@ class PoolTable:
         return kinds.pop() if len(kinds) == 1 else "other" if "other" in kinds else "number"
 
 
-def as_known(known: Any, names: tuple[Name, ...], table: Table) -> Known:
+def as_known(known: object, names: tuple[Name, ...], table: Table) -> Known:
     r"""Return what is known as functions, values and errors, those of a margin one after the other.
 
     Parameters
@@ -160,7 +160,7 @@ def as_known(known: Any, names: tuple[Name, ...], table: Table) -> Known:
     correlations :math:`-\sqrt{p_j p_k / ((1-p_j)(1-p_k))}`, with p their shares of their sum; the sum is known, so its
     error is removed in proportion to p. An ``Estimates`` comes with its covariance.
     """
-    if not hasattr(known, "keys") or not hasattr(known, "items"):
+    if not _is_margin(known):
         raise MismatchError(
             f"known was given as {type(known).__name__}. Give a mapping: from the name of a sample, a column or a "
             "condition to its mean over the population, or from a column to the shares of its values."
@@ -168,16 +168,17 @@ def as_known(known: Any, names: tuple[Name, ...], table: Table) -> Known:
     pieces = [_piece(key, given, names, table) for key, given in known.items()]
     if not pieces:
         raise MismatchError("There are no known values. Give at least one, or leave known out.")
-    margins, start = [], 0
-    for piece in pieces:
-        if piece.margin is not None:
-            margins.append((piece.margin, slice(start, start + len(piece.labels))))
-        start += len(piece.labels)
+    ends = np.cumsum([len(piece) for piece in pieces]).tolist()
+    margins = [
+        (column, slice(end - len(piece), end))
+        for piece, end in zip(pieces, ends, strict=True)
+        for column, _ in piece.margins
+    ]
     return Known(
         tuple(label for piece in pieces for label in piece.labels),
         tuple(function for piece in pieces for function in piece.functions),
         np.concatenate([piece.values for piece in pieces]),
-        block_diagonal([piece.covariance for piece in pieces]),
+        np.asarray(scipy.linalg.block_diag(*(piece.covariance for piece in pieces))),  # keys are independent
         tuple(margins),
     )
 
@@ -198,18 +199,8 @@ def known_biases(known: Mapping[Any, Any], names: Iterable[Name]) -> dict[str, B
     return found
 
 
-@dataclass(frozen=True, eq=False)
-class _Piece:
-    """The known values of one key."""
-
-    labels: tuple[str, ...]
-    functions: tuple[Function, ...]
-    values: Floats
-    covariance: Floats
-    margin: str | None = None
-
-
-def _piece(key: Any, given: Any, names: tuple[Name, ...], table: Table) -> _Piece:
+def _piece(key: Hashable, given: object, names: tuple[Name, ...], table: Table) -> Known:
+    """Return the known values of one key."""
     if _is_margin(given):
         return _margin(key, given, names, table)
     if isinstance(key, tuple) and not _is_name(key, names):
@@ -218,20 +209,20 @@ def _piece(key: Any, given: Any, names: tuple[Name, ...], table: Table) -> _Piec
     function, scale = _function(key, names, table)
     value, stderr = value_of(given, label)
     require_range(value, label, scale)
-    return _Piece((label,), (function,), np.array([value]), np.array([[stderr**2]]))
+    return Known((label,), (function,), np.array([value]), np.array([[stderr**2]]))
 
 
-def _joint(keys: tuple[Any, ...], given: Any, names: tuple[Name, ...], table: Table) -> _Piece:
+def _joint(keys: tuple[Hashable, ...], given: object, names: tuple[Name, ...], table: Table) -> Known:
     """Return the known values of a tuple of keys, estimated together."""
     labels = tuple(str(key) for key in keys)
     found = [_function(key, names, table) for key in keys]
     values, covariance = estimates_of(given, labels)
     for value, label, (_, scale) in zip(values.tolist(), labels, found, strict=True):
         require_range(value, label, scale)
-    return _Piece(labels, tuple(function for function, _ in found), values, covariance)
+    return Known(labels, tuple(function for function, _ in found), values, covariance)
 
 
-def _function(key: Any, names: tuple[Name, ...], table: Table) -> tuple[Function, Scale]:
+def _function(key: Hashable, names: tuple[Name, ...], table: Table) -> tuple[Function, Scale]:
     """Return the function that a key stands for, and the scale of its mean."""
     label = str(key)
     if not isinstance(key, Bias) and _is_name(key, names):
@@ -289,7 +280,7 @@ def _scale_of(bias: Bias, label: str, table: Table) -> Scale:
     return "share" if is_condition(bias.node) else "number"
 
 
-def _margin(column: Any, given: Any, names: tuple[Name, ...], table: Table) -> _Piece:
+def _margin(column: Hashable, given: Items, names: tuple[Name, ...], table: Table) -> Known:
     if column not in table.columns:
         sample = " It is a sample, whose known value is one number." if _is_name(column, names) else ""
         raise MismatchError(
@@ -313,11 +304,11 @@ def _margin(column: Any, given: Any, names: tuple[Name, ...], table: Table) -> _
         covariance = multinomial(str(column), places, shares, covariance)
     else:
         covariance = without_sum(covariance, shares)
-    functions = tuple(isin(str(column), [place]) for place in places)
-    return _Piece(labels, functions, shares, covariance, str(column))
+    functions = tuple(ExpressionBias(IsIn(Column(str(column)), (constant(place, "a value"),))) for place in places)
+    return Known(labels, functions, shares, covariance, ((str(column), slice(0, len(labels))),))
 
 
-def _shares(column: str, given: Any) -> tuple[list[Any], Floats, Floats]:
+def _shares(column: str, given: Items) -> tuple[list[Hashable], Floats, Floats]:
     """Return the values of a margin, their shares, and the standard errors or the covariance of these."""
     items = [(_plain(place), share) for place, share in given.items()]
     if len(items) == 1 and isinstance(items[0][0], tuple):
@@ -337,7 +328,7 @@ def _shares(column: str, given: Any) -> tuple[list[Any], Floats, Floats]:
     return places, shares, covariance
 
 
-def _require_every_value(column: str, places: Sequence[Any], counts: Mapping[Any, int]) -> None:
+def _require_every_value(column: str, places: Sequence[Hashable], counts: Mapping[Hashable, int]) -> None:
     """Refuse rows without a value, and values of the pool that a margin does not list."""
     missing = sum(count for value, count in counts.items() if is_missing(value))
     if missing:
@@ -357,18 +348,18 @@ def _require_every_value(column: str, places: Sequence[Any], counts: Mapping[Any
         )
 
 
-def _is_margin(given: Any) -> bool:
+def _is_margin(given: object) -> TypeGuard[Items]:
     return hasattr(given, "keys") and hasattr(given, "items")  # a pandas Series is not a Mapping
 
 
-def _is_name(key: Any, names: tuple[Name, ...]) -> bool:
+def _is_name(key: object, names: tuple[Name, ...]) -> bool:
     try:
         return key in names
     except (TypeError, ValueError):  # it cannot be compared with a name, so it is not one
         return False
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Hashable) -> Hashable:
     return value.item() if isinstance(value, np.generic) else value
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from collections.abc import Hashable, Sequence
+from typing import Literal, Protocol, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -16,7 +16,16 @@ from vardi.errors._texts import show
 Scale: TypeAlias = Literal["number", "share", "normaliser"]
 
 
-def multinomial(column: str, places: Sequence[Any], shares: Floats, stderr: Floats) -> Floats:
+class HasCovariance(Protocol):
+    """Values that were estimated together, such as :class:`~vardi.Estimates`."""
+
+    @property
+    def values(self) -> Floats: ...
+    @property
+    def covariance(self) -> Floats: ...
+
+
+def multinomial(column: str, places: Sequence[Hashable], shares: Floats, stderr: Floats) -> Floats:
     """Return the covariance of shares that sum to 1, from their standard errors."""
     uncertain = np.flatnonzero(stderr)
     if len(uncertain) == 1:
@@ -43,7 +52,7 @@ def without_sum(covariance: Floats, shares: Floats) -> Floats:
     return np.asarray(project @ covariance @ project.T)
 
 
-def estimates_of(given: Any, labels: Sequence[str]) -> tuple[Floats, Floats]:
+def estimates_of(given: object, labels: Sequence[str]) -> tuple[Floats, Floats]:
     """Return the values and the covariance of an Estimates, one for each label."""
     if not is_estimates(given):
         raise InvalidKnownError(
@@ -62,7 +71,7 @@ def estimates_of(given: Any, labels: Sequence[str]) -> tuple[Floats, Floats]:
     return values, (covariance + covariance.T) / 2.0
 
 
-def value_of(given: Any, label: str) -> tuple[float, float]:
+def value_of(given: object, label: str) -> tuple[float, float]:
     """Return a known value and its standard error, zero if it is exact."""
     if is_estimates(given):
         raise InvalidKnownError(
@@ -70,7 +79,7 @@ def value_of(given: Any, label: str) -> tuple[float, float]:
             f"estimate as the key, ({label!r}, ...), or one of them as the value.",
             labels=[label],
         )
-    pair: Sequence[Any] = (given, 0)
+    pair: Sequence[object] = (given, 0)
     if hasattr(given, "value") and hasattr(given, "stderr"):
         pair = (given.value, given.stderr)
         if math.isnan(given.stderr):
@@ -120,7 +129,7 @@ def _no_error(labels: str) -> InvalidKnownError:
     )
 
 
-def _number(given: Any) -> float | None:
+def _number(given: object) -> float | None:
     """Return a finite number, or None for anything else."""
     if isinstance(given, bool | np.bool) or not isinstance(given, numbers.Real):
         return None
@@ -131,21 +140,11 @@ def _number(given: Any) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _said(given: Any) -> str:
+def _said(given: object) -> str:
     text = repr(given)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def is_estimates(given: Any) -> bool:
+def is_estimates(given: object) -> TypeGuard[HasCovariance]:
     """Return whether several values were estimated together."""
     return hasattr(given, "covariance") and hasattr(given, "values") and not hasattr(given, "keys")
-
-
-def block_diagonal(blocks: Sequence[Floats]) -> Floats:
-    """Return the covariance of values that are independent between blocks."""
-    size, start = sum(len(block) for block in blocks), 0
-    joined = np.zeros((size, size))
-    for block in blocks:
-        joined[start : start + len(block), start : start + len(block)] = block
-        start += len(block)
-    return joined

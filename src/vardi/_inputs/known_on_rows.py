@@ -6,9 +6,9 @@ With :math:`g_i = h(z_i) - \tau`, weights that meet exact values exist if and on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import scipy
@@ -24,17 +24,13 @@ from vardi.biases._expressions import is_condition
 from vardi.errors import InvalidKnownError, MissingValuesError
 from vardi.errors._texts import show
 
-RANK = 1e-9  # residual of a function of unit length below which the others determine it
-SAME = 1e-12  # relative range up to which a function counts as constant
-EXACT = 1e-9  # how far exact values may disagree: their rounding
-UNLIKELY = 1e-6  # p-value below which values with errors contradict one another
-MET = 1e-9  # how close weights must come to known values, in units of the range of a function
-BLOCK = 65_536  # rows that are factored into a triangle at a time
-ADDED = 50  # rows that a linear programme gains in a round
-ROUNDS = 1000
+ROUNDING = 1e-9  # what is smaller, relative to its function or to the range of that, is only rounding
+
+Omega: TypeAlias = "list[np.ndarray] | np.ndarray | sparse.sparray"
+"""The values of all biases on all rows."""
 
 
-def values_on(known: Known, pool: Pool, omega: Any, *, log: bool) -> Floats:
+def values_on(known: Known, pool: Pool, omega: Omega, *, log: bool) -> Floats:
     """Return h of every row of a pool, of shape (n, m); raise if a function has no value on some row.
 
     Parameters
@@ -75,7 +71,7 @@ def values_on_frame(known: Known, frame: Frame, biases: Sequence[Bias]) -> Float
     return H
 
 
-def reduced(known: Known, H: Floats) -> Floats:
+def reduced(known: Known, H: Floats, *, unlikely: float = 1e-6, block: int = 65_536) -> Floats:
     r"""Return directions D of shape (m, r) such that the columns of (H - tau) D are linearly independent.
 
     If :math:`a'h` is constant over the rows, its known value is :math:`a'\tau`. Exact values must agree with the
@@ -88,13 +84,17 @@ def reduced(known: Known, H: Floats) -> Floats:
         The values.
     H : ndarray of shape (n, m)
         The functions on the rows, or on the distinct ones.
+    unlikely : float
+        The p-value below which values with errors contradict one another.
+    block : int
+        How many rows are factored into a triangle at a time.
 
     Raises
     ------
     InvalidKnownError
         If known values contradict one another, or the constant that a function is on all rows.
     """
-    seen = _Seen.of(H)
+    seen = _OnRows.of(H, block)
     kept, null = _split(seen)
     chosen = np.eye(len(known))[:, kept]
     if not null.shape[1]:
@@ -104,14 +104,14 @@ def reduced(known: Known, H: Floats) -> Floats:
     off = null.T @ (known.values - seen.mean)
     spread = null.T @ known.covariance @ null
     variances, axes = np.linalg.eigh(spread)
-    loose = variances > EXACT**2
+    loose = variances > ROUNDING**2
     along = axes.T @ off
-    if (np.abs(along[~loose]) > EXACT).any():
+    if (np.abs(along[~loose]) > ROUNDING).any():
         stiff = np.abs(axes[:, ~loose] @ along[~loose])
         raise _contradiction(known, seen, null[:, int(np.argmax(stiff))])
     if loose.any():
         statistic = float((along[loose] ** 2 / variances[loose]).sum())
-        if scipy.special.chdtrc(int(loose.sum()), statistic) < UNLIKELY:
+        if scipy.special.chdtrc(int(loose.sum()), statistic) < unlikely:
             raise _contradiction(known, seen, null[:, int(np.argmax(np.abs(off)))])
         inverse = (axes[:, loose] / variances[loose]) @ axes[:, loose].T
         chosen = chosen - null @ (inverse @ (null.T @ known.covariance @ chosen))
@@ -140,20 +140,20 @@ def out_of_reach(known: Known, H: Floats) -> InvalidKnownError | None:
     scale = np.where(high > low, high - low, 1.0)
     V = known.covariance / np.outer(scale, scale)
     variances, axes = np.linalg.eigh(V)
-    free = axes[:, variances > EXACT**2]  # the values move along these
+    free = axes[:, variances > ROUNDING**2]  # the values move along these
     G = (H - tau) / scale
     y = _separating(G, free)
     if y is None:
         return None
     s = _shortfall(G, free)
-    off = np.flatnonzero(np.abs(s) > MET)
+    off = np.flatnonzero(np.abs(s) > ROUNDING)
     if len(off):
         return _not_at_once(known, tau - s * scale, off)
-    return _nothing_left(known, H, G @ y, np.flatnonzero(np.abs(y) > MET))
+    return _nothing_left(known, H, G @ y, np.flatnonzero(np.abs(y) > ROUNDING))
 
 
 @dataclass(frozen=True, eq=False)
-class _Seen:
+class _OnRows:
     """Functions on the rows: least and largest value, mean, and the triangle R of the centred and scaled functions."""
 
     low: Floats
@@ -162,13 +162,13 @@ class _Seen:
     triangle: Floats
 
     @classmethod
-    def of(cls, H: Floats) -> _Seen:
+    def of(cls, H: Floats, block: int) -> _OnRows:
         low, high, mean = H.min(axis=0), H.max(axis=0), H.mean(axis=0)
         scale = np.where(high > low, high - low, 1.0)
         triangle = np.zeros((0, H.shape[1]))
-        for start in range(0, len(H), BLOCK):
-            block = (H[start : start + BLOCK] - mean) / scale
-            triangle = np.asarray(np.linalg.qr(np.vstack([triangle, block]), mode="r"))
+        for start in range(0, len(H), block):
+            rows = (H[start : start + block] - mean) / scale
+            triangle = np.asarray(np.linalg.qr(np.vstack([triangle, rows]), mode="r"))
         return cls(low, high, np.where(high > low, mean, low), triangle)
 
     @property
@@ -177,21 +177,20 @@ class _Seen:
         return self.high - self.low
 
 
-def _split(seen: _Seen) -> tuple[NDArray[np.int64], Floats]:
+def _split(seen: _OnRows) -> tuple[NDArray[np.int64], Floats]:
     """Return which functions are linearly independent, and the combinations (columns) that are constant."""
     m = len(seen.mean)
     lengths = np.linalg.norm(seen.triangle, axis=0)
-    varies = seen.range > SAME * np.maximum(np.abs(seen.low), np.abs(seen.high))
+    varies = seen.range > 1e-12 * np.maximum(np.abs(seen.low), np.abs(seen.high))  # not by its rounding alone
     places = np.flatnonzero(varies & (lengths > 0))
     constant = np.eye(m)[:, np.setdiff1d(np.arange(m), places)]
     if not len(places):
         return places, constant
-    factored: Any = scipy.linalg.qr(seen.triangle[:, places] / lengths[places], mode="r", pivoting=True)
-    R, order = factored
-    rank = int((np.abs(np.diag(R)) > RANK).sum())
+    R, order = scipy.linalg.qr(seen.triangle[:, places] / lengths[places], mode="r", pivoting=True)
+    rank = int((np.abs(np.diag(R)) > ROUNDING).sum())
     kept, dropped = places[order[:rank]], places[order[rank:]]
     coefficients = scipy.linalg.solve_triangular(R[:rank, :rank], R[:rank, rank:])
-    coefficients[np.abs(coefficients) <= RANK] = 0.0
+    coefficients[np.abs(coefficients) <= ROUNDING] = 0.0
     unit = np.where(varies, seen.range, 1.0) * np.where(lengths > 0, lengths, 1.0)
     null = np.zeros((m, len(dropped)))
     null[dropped, np.arange(len(dropped))] = 1.0
@@ -203,24 +202,22 @@ def _separating(G: Floats, free: Floats) -> Floats | None:
     """Return y with G y >= 0 on all rows and > 0 on some, which rules out positive weights; None if there is none."""
     from scipy.optimize import linprog  # slow to load, and needed only before an error
 
-    mean, active = G.mean(axis=0), _extreme(G)
-    for _ in range(ROUNDS):
+    mean = G.mean(axis=0)
+
+    def solved(rows: Floats) -> tuple[Floats, Floats]:
         found = linprog(
             -mean,
-            A_ub=-G[active],
-            b_ub=np.zeros(len(active)),
+            A_ub=-rows,
+            b_ub=np.zeros(len(rows)),
             A_eq=free.T if free.size else None,
             b_eq=np.zeros(free.shape[1]) if free.size else None,
             bounds=(-1.0, 1.0),
         )
         y = np.asarray(found.x, np.float64)
-        if float(mean @ y) <= MET:
-            return None
-        along = G @ y
-        if float(along.min()) >= -MET:
-            return y
-        active = _grown(active, along)
-    return None
+        return y, G @ y if float(mean @ y) > ROUNDING else np.zeros(len(G))  # with more rows it is no larger
+
+    y = _by_few_rows(G, solved)
+    return y if float(mean @ y) > ROUNDING else None
 
 
 def _shortfall(G: Floats, free: Floats) -> Floats:
@@ -228,38 +225,41 @@ def _shortfall(G: Floats, free: Floats) -> Floats:
     from scipy.optimize import linprog
 
     m, r = G.shape[1], free.shape[1]
-    active = _extreme(G)
-    for _ in range(ROUNDS):
-        a = len(active)
+
+    def solved(rows: Floats) -> tuple[Floats, Floats]:
+        a = len(rows)
         found = linprog(
             np.concatenate([np.zeros(a), np.ones(2 * m), np.zeros(r)]),
-            A_eq=np.block([[G[active].T, np.eye(m), -np.eye(m), free], [np.ones((1, a)), np.zeros((1, 2 * m + r))]]),
+            A_eq=np.block([[rows.T, np.eye(m), -np.eye(m), free], [np.ones((1, a)), np.zeros((1, 2 * m + r))]]),
             b_eq=np.append(np.zeros(m), 1.0),
             bounds=[(0.0, None)] * (a + 2 * m) + [(None, None)] * r,
         )
         prices = found.eqlin.marginals
-        gain = -(G @ prices[:m] + prices[m])
-        if float(gain.min()) >= -MET:
+        return found.x[a : a + m] - found.x[a + m : a + 2 * m], -(G @ prices[:m] + prices[m])
+
+    return _by_few_rows(G, solved)
+
+
+def _by_few_rows(
+    G: Floats, solved: Callable[[Floats], tuple[Floats, Floats]], added: int = 50, rounds: int = 1000
+) -> Floats:
+    """Return the answer of a linear programme over all rows by that over a few: each round adds those it violates most.
+
+    ``solved`` returns the answer for some rows, and by how much it meets each row of G, negative where it does not.
+    """
+    active = np.unique(np.concatenate([G.argmin(axis=0), G.argmax(axis=0), np.arange(min(len(G), added))]))
+    for _ in range(rounds):
+        answer, slack = solved(G[active])
+        if float(slack.min()) >= -ROUNDING:
             break
-        active = _grown(active, gain)
-    return np.asarray(found.x[a : a + m] - found.x[a + m : a + 2 * m])
+        worst = np.argpartition(slack, added)[:added] if len(slack) > added else np.arange(len(slack))
+        active = np.union1d(active, worst[slack[worst] < 0.0])
+    return answer
 
 
-def _extreme(G: Floats) -> NDArray[np.int64]:
-    """Return the rows with the least and the largest value of each function, and the first few."""
-    few = np.arange(min(len(G), ADDED))
-    return np.unique(np.concatenate([G.argmin(axis=0), G.argmax(axis=0), few]))
-
-
-def _grown(active: NDArray[np.int64], along: Floats) -> NDArray[np.int64]:
-    """Return the active rows together with those that violate the answer most."""
-    worst = np.argpartition(along, ADDED)[:ADDED] if len(along) > ADDED else np.arange(len(along))
-    return np.union1d(active, worst[along[worst] < 0.0])
-
-
-def _contradiction(known: Known, seen: _Seen, combination: Floats) -> InvalidKnownError:
+def _contradiction(known: Known, seen: _OnRows, combination: Floats) -> InvalidKnownError:
     """Return the error for a combination that is one constant on the rows and another by the known values."""
-    places = np.flatnonzero(np.abs(combination) > RANK * np.abs(combination).max())
+    places = np.flatnonzero(np.abs(combination) > ROUNDING * np.abs(combination).max())
     labels = [known.labels[j] for j in places]
     if len(places) == 1:
         return _constant(known, int(places[0]), float(seen.low[places[0]]))
@@ -270,7 +270,7 @@ def _contradiction(known: Known, seen: _Seen, combination: Floats) -> InvalidKno
     ).removeprefix("+ ")
     size = float(np.abs(a) @ np.maximum(np.abs(seen.mean[places]), np.abs(known.values[places])))
     on_rows, as_known = (
-        value if abs(value) > EXACT * size else 0.0
+        value if abs(value) > ROUNDING * size else 0.0
         for value in (float(a @ seen.mean[places]), float(a @ known.values[places]))
     )
     errors = "" if known.exact else ", by far more than their standard errors allow"
@@ -300,7 +300,7 @@ def _constant(known: Known, j: int, constant: float) -> InvalidKnownError:
 def beyond(known: Known, low: Floats, high: Floats) -> InvalidKnownError | None:
     """Return the error for exact values outside the range of their functions on the rows, from low to high."""
     exact, tau = np.diag(known.covariance) == 0.0, known.values
-    places = np.flatnonzero(exact & ((tau < low - EXACT * np.abs(low)) | (tau > high + EXACT * np.abs(high))))
+    places = np.flatnonzero(exact & ((tau < low - ROUNDING * np.abs(low)) | (tau > high + ROUNDING * np.abs(high))))
     if not len(places):
         return None
     j, h = int(places[0]), known.functions[int(places[0])]
@@ -364,7 +364,7 @@ def _require_finite(known: Known, H: Floats) -> None:
         )
 
 
-def _column(omega: Any, k: int, *, log: bool) -> NDArray[Any]:
+def _column(omega: Omega, k: int, *, log: bool) -> np.ndarray:
     if isinstance(omega, list):
         return np.asarray(omega[k])
     if not sparse.issparse(omega):

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vardi._inputs.by_row import as_counts, counts_by_name, in_order, joined, require_counts, require_length
 from vardi._inputs.dependence import Dependence
 from vardi._inputs.frames import Frame, JoinedColumns, as_frame, concat, mixed_columns
+from vardi._inputs.frames.frame import product
 from vardi._machine.memory import require_memory
 from vardi._machine.threads import map_blocks
 from vardi._types import Floats, Integers, are_once
@@ -24,7 +24,6 @@ from vardi.errors import _refusals as refusals
 from vardi.errors._texts import LISTED, show
 
 Name = Hashable
-NEAREST = 300  # samples up to which all pairs are compared to find the nearest
 
 
 @dataclass(frozen=True)
@@ -62,11 +61,11 @@ class Pool:
         """Whether some row stands for any number of rows but one."""
         return not are_once(self.counts)
 
-    def values(self) -> list[NDArray[Any]]:
+    def values(self) -> list[np.ndarray]:
         """Return the values of each bias on all rows."""
         return self.evaluate(self.biases, self.names)
 
-    def evaluate(self, biases: Sequence[Bias], names: Sequence[Name], called: str = "bias") -> list[NDArray[Any]]:
+    def evaluate(self, biases: Sequence[Bias], names: Sequence[Name], called: str = "bias") -> list[np.ndarray]:
         """Return the values of any functions on all rows; the names, and what they are called, are for messages."""
         if called == "bias":
             self.require_columns(biases, names)
@@ -77,7 +76,7 @@ class Pool:
         pieces = [frame.evaluate(functions, name, called) for frame, name in zip(self.frames, samples, strict=False)]
         known = {function: joined(piece) for function, *piece in zip(functions, *pieces, strict=True)}
         return [
-            _product([self._given(part, name) if isinstance(part, ValuesBias) else known[part] for part in parts])
+            product([self._given(part, name) if isinstance(part, ValuesBias) else known[part] for part in parts])
             for name, parts in zip(names, factors, strict=True)
         ]
 
@@ -111,7 +110,7 @@ class Pool:
         asked = set(states if states and len(self.frames) > 1 else range(len(self.frames)))
         return [frame for k, frame in enumerate(self.frames) if k in asked]
 
-    def column(self, name: str, states: Collection[int] = ()) -> NDArray[Any]:
+    def column(self, name: str, states: Collection[int] = ()) -> np.ndarray:
         """Return a column on all rows; given some samples, values on rows of other frames are arbitrary."""
         asked = self.frames_of(states)
         kind = asked[0].column(name).dtype
@@ -127,7 +126,7 @@ class Pool:
             return self.frames[0] if self.frames else None
         mixed = mixed_columns(self.frames)
         try:
-            return concat([frame.without([name for name in mixed if name in frame.columns]) for frame in self.frames])
+            return concat([frame.drop(*mixed.keys() & set(frame.columns)) if mixed else frame for frame in self.frames])
         except MismatchError:
             return None
 
@@ -161,7 +160,7 @@ class Pool:
             return ""
         position = {name: k for k, name in enumerate(self.names)}
         group_of = {position[name]: number for number, group in enumerate(groups) for name in group}
-        if len(group_of) > NEAREST:
+        if len(group_of) > 300:  # which have too many pairs to compare
             return ""
         members = {k: np.flatnonzero(self.source == k) for k in group_of}
         low = {k: np.array([values[rows].min() for values in columns.values()]) for k, rows in members.items()}
@@ -178,7 +177,7 @@ class Pool:
         nearest = f"'{self.names[a]}' and '{self.names[b]}'"
         return f"The nearest are {nearest}: their rows are {gap[widest]:.4g} apart in {column}."
 
-    def values_of(self, column: str) -> Collection[Any] | None:
+    def values_of(self, column: str) -> Collection[Hashable] | None:
         """Return the distinct values of a column; None if some sample lacks it, or they are too many."""
         if not all(column in frame.columns for frame in self.frames):
             return None
@@ -188,7 +187,7 @@ class Pool:
         """Return how many rows of each sample have a column below, at and above a bound, of shape (m, 3, K)."""
         found = np.zeros((len(bounds), 3, len(self.names)))
         for j, (name, bound) in enumerate(bounds):
-            column = joined([frame.column(name) for frame in self.frames])
+            column = self.column(name)
             if column.dtype.kind in "fiu":
                 for side, holds in enumerate((column < bound, column == bound, column > bound)):
                     found[j, side] = np.bincount(self.source[holds], self.counts[holds], minlength=len(self.names))
@@ -196,14 +195,14 @@ class Pool:
 
     def _read_columns(self) -> dict[str, Floats]:
         names = dict.fromkeys(name for bias in self.biases for name in bias.columns)
-        columns = {name: joined([frame.column(name) for frame in self.frames]) for name in names}
+        columns = {name: self.column(name) for name in names}
         return {
             name: values.astype(np.float64)
             for name, values in columns.items()
             if values.dtype.kind in "fiu" and np.isfinite(values).all()
         }
 
-    def _given(self, bias: ValuesBias, name: Name) -> NDArray[Any]:
+    def _given(self, bias: ValuesBias, name: Name) -> np.ndarray:
         if len(bias.values) != len(self):
             raise MismatchError(
                 f"The bias of {str(name)!r} has {len(bias.values)} values, but the pool has {len(self)} rows. "
@@ -222,7 +221,7 @@ def kinds_in_words(kinds: Sequence[str], names: Sequence[Name]) -> str:
     return " and ".join(f"{kind} in {name!r}" for kind, name in reversed(first.items()))
 
 
-def as_pool(samples: Any, biases: Any, *, source: Any = None, counts: Any = None) -> Pool:
+def as_pool(samples: object, biases: object, *, source: object = None, counts: object = None) -> Pool:
     """Return samples, biases, labels and counts as one pool; raise if they do not fit together."""
     if source is not None:
         return _labelled_pool(samples, biases, source, counts)
@@ -238,12 +237,10 @@ def as_pool(samples: Any, biases: Any, *, source: Any = None, counts: Any = None
     codes = np.repeat(np.arange(len(frames)), [len(frame) for frame in frames])
     if isinstance(counts, Mapping):
         counts = joined(counts_by_name(counts, dict(zip(named, frames, strict=True))))
-    by_name = {name: in_order(bias, frames, f"The bias of {str(name)!r}") for name, bias in by_name.items()}
-    counts = as_counts(in_order(counts, frames, "counts"), frames, len(codes))
-    return _with_rows(Pool(names, as_biases(by_name, names), frames, codes, counts, Dependence.none(len(names))))
+    return _framed_pool(names, by_name, frames, codes, counts)
 
 
-def _labelled_pool(rows: Any, biases: Any, source: Any, counts: Any) -> Pool:
+def _labelled_pool(rows: object, biases: object, source: object, counts: object) -> Pool:
     if isinstance(rows, Mapping | list | tuple):
         raise MismatchError(
             "source= labels the rows of one frame, but several samples were given. Leave source out, or give one frame."
@@ -256,10 +253,15 @@ def _labelled_pool(rows: Any, biases: Any, source: Any, counts: Any) -> Pool:
     if isinstance(biases, list | tuple):  # these are named by their position
         values = [str(one) if isinstance(one, int) and not isinstance(one, bool) else one for one in values]
     codes = _codes((numbers, values), by_name, column)
-    by_name = {name: in_order(bias, (frame,), f"The bias of {str(name)!r}") for name, bias in by_name.items()}
-    counts = as_counts(in_order(counts, (frame,), "counts"), (frame,), len(frame))
-    names = tuple(by_name)
-    return _with_rows(Pool(names, as_biases(by_name, names), (frame,), codes, counts, Dependence.none(len(names))))
+    return _framed_pool(tuple(by_name), by_name, (frame,), codes, counts)
+
+
+def _framed_pool(
+    names: tuple[Name, ...], by_name: Mapping[Name, Any], frames: tuple[Frame, ...], codes: Integers, counts: object
+) -> Pool:
+    by_name = {name: in_order(bias, frames, f"The bias of {str(name)!r}") for name, bias in by_name.items()}
+    counts = as_counts(in_order(counts, frames, "counts"), frames, len(codes))
+    return _with_rows(Pool(names, as_biases(by_name, names), frames, codes, counts, Dependence.none(len(names))))
 
 
 def _with_rows(pool: Pool) -> Pool:
@@ -279,7 +281,16 @@ def _are_within(labels: Integers, K: int) -> bool:
     return all(map_blocks(lambda rows: bool(unsigned[rows].max() < K), len(labels), 1))
 
 
-def matrix_pool(omega: Any, source: Any, counts: Any, names: Iterable[Name] | None) -> Pool:
+class HasShape(Protocol):
+    """A matrix, of whatever library."""
+
+    @property
+    def ndim(self) -> int: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+
+def matrix_pool(omega: HasShape, source: object, counts: object, names: Iterable[Name] | None) -> Pool:
     """Return the pool of a matrix of biases, after a check of its shape and labels."""
     if omega.ndim != 2 or not min(omega.shape):
         raise EmptySampleError(
@@ -306,7 +317,7 @@ def matrix_pool(omega: Any, source: Any, counts: Any, names: Iterable[Name] | No
     return _with_rows(Pool(names, (), (), codes, as_counts(counts, (), n), Dependence.none(len(names))))
 
 
-def require_biases_for(named: Mapping[Name, Any], by_name: Mapping[Name, Any]) -> None:
+def require_biases_for(named: Mapping[Name, object], by_name: Mapping[Name, object]) -> None:
     """Refuse a sample without a bias."""
     for name in named:
         if name not in by_name:
@@ -316,7 +327,7 @@ def require_biases_for(named: Mapping[Name, Any], by_name: Mapping[Name, Any]) -
             )
 
 
-def as_named(items: Any, what: str) -> dict[Name, Any]:
+def as_named(items: object, what: str) -> dict[Name, Any]:
     """Return samples or biases by name."""
     if isinstance(items, Mapping):
         return dict(items)
@@ -339,7 +350,7 @@ def as_biases(by_name: Mapping[Name, Any], names: Sequence[Name]) -> tuple[Bias,
     return tuple(biases)
 
 
-def _codes(labels: tuple[Integers, list[Any]], names: Mapping[Name, Any], column: str) -> Integers:
+def _codes(labels: tuple[Integers, list[Hashable]], names: Iterable[Name], column: str) -> Integers:
     """Return the sample of each row, from labels numbered in order of first appearance."""
     codes, values = labels
     position = {name: k for k, name in enumerate(names)}
@@ -354,7 +365,7 @@ def _codes(labels: tuple[Integers, list[Any]], names: Mapping[Name, Any], column
     raise refusals.unknown_label(values[strangers[0]], column, dict.fromkeys(values), names)
 
 
-def _numbered(source: Any, frame: Frame, column: str) -> tuple[Integers, list[Any]]:
+def _numbered(source: object, frame: Frame, column: str) -> tuple[Integers, list[Hashable]]:
     """Return the labels of rows, numbered in order of first appearance, and the distinct labels."""
     try:
         if isinstance(source, str):
@@ -366,7 +377,7 @@ def _numbered(source: Any, frame: Frame, column: str) -> tuple[Integers, list[An
         raise refusals.no_labels(repr(column)) from error
 
 
-def _labels(source: Any) -> NDArray[Any]:
+def _labels(source: object) -> np.ndarray:
     """Return labels as an array that keeps each as it is: NumPy would turn mixed numbers and texts into texts."""
     if isinstance(source, list | tuple):
         return np.fromiter(source, dtype=object, count=len(source))
@@ -376,16 +387,10 @@ def _labels(source: Any) -> NDArray[Any]:
     )  # nanoseconds become integers in Python
 
 
-def _plain(value: Any) -> str:
+def _plain(value: object) -> str:
     """Return a value of a row as a user would write it."""
-    value = value.item() if np.ndim(value) == 0 and hasattr(value, "item") else value
+    value = value.item() if isinstance(value, np.generic) else value
     return f"{value:g}" if isinstance(value, float) else repr(value)
-
-
-def _product(factors: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    if len(factors) == 1:
-        return factors[0]
-    return np.asarray(np.prod([np.asarray(factor, np.float64) for factor in factors], axis=0))
 
 
 def require_shared_columns(

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations, pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from vardi._inputs.frames import Frame, as_frame
-from vardi._inputs.frames.frame import NumpyFrame
+from vardi._inputs.frames import as_frame
 from vardi._inputs.pool import Name, Pool
 from vardi._types import Integers
 from vardi.errors import SharedUnitsWarning, number_of_rows
 from vardi.errors._warn import warn
 
-LOOKED_AT = 4_000  # rows by which columns are judged
 COMPARED = 10_000  # rows that are compared at least, if there are very many
-TIMES = 10  # equal rows between two samples for each within them, above which it is not chance (which gives 1 or less)
-MOST_BY_CHANCE = 2 / 3  # share of a sample's rows, without ids, that independent samples of one short list may share
 MOST_SAMPLES = 100  # up to which every pair is compared
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio, which spreads neighbours far apart
 
@@ -31,7 +26,7 @@ REMEDY = (
 )
 
 
-def warn_of_shared_units(samples: Any, pool: Pool) -> None:
+def warn_of_shared_units(samples: object, pool: Pool) -> None:
     """Warn of samples that are the same object, and of rows that are equal in all columns if that is not chance.
 
     Rows of conditions and small numbers are equal by chance. If rows are drawn independently, whatever the biases,
@@ -50,31 +45,29 @@ def warn_of(first: Name, second: Name, count: int, fact: str) -> None:
     warn(SharedUnitsWarning(f"{fact} {REMEDY}", samples=(str(first), str(second)), count=count))
 
 
-def _same_object(samples: Any) -> tuple[Name, Name, int] | None:
-    named = samples.items() if isinstance(samples, Mapping) else enumerate(samples) if _is_list(samples) else ()
+def _same_object(samples: object) -> tuple[Name, Name, int] | None:
+    samples = dict(enumerate(samples)) if isinstance(samples, list | tuple) else samples
+    named = samples.items() if isinstance(samples, Mapping) else ()
     for (first, rows), (second, others) in combinations(list(named)[:MOST_SAMPLES], 2):
         if rows is others:
             return first, second, len(as_frame(rows))
     return None
 
 
-def _is_list(samples: Any) -> bool:
-    return isinstance(samples, list | tuple)
-
-
-def _equal_rows(pool: Pool) -> tuple[Name, Name, int] | None:
-    rows = np.arange(0, len(pool), max(len(pool) // LOOKED_AT, 1))
+def _equal_rows(pool: Pool, looked_at: int = 4_000) -> tuple[Name, Name, int] | None:
+    """Return the samples that share most units; columns are judged by at least so many rows."""
+    rows = np.arange(0, len(pool), max(len(pool) // looked_at, 1))
     if not pool.frames or any(issparse(frame.native) for frame in pool.frames):  # these hold only what biases read
         return None
     if not 1 < len(np.unique(pool.source[rows])) <= MOST_SAMPLES:
         return None
-    looked_at = _columns(pool, rows)
-    ids, continuous, properties = _kinds(looked_at, pool.source[rows], pool.source)
+    columns = _columns(pool, rows)
+    ids, continuous, properties = _kinds(columns, pool.source[rows], pool.source)
     if not ids and not continuous:
         return None
-    share = 0.0 if ids else MOST_BY_CHANCE
+    share = 0.0 if ids else 2 / 3  # of a sample's rows, which independent samples of one short list may share
     if len(rows) == len(pool):
-        found = _most_shared(pool, rows, {name: looked_at[name] for name in properties}, share)
+        found = _most_shared(pool, rows, {name: columns[name] for name in properties}, share)
     else:
         rows = _some(pool, (*ids, *continuous)[0])
         found = _most_shared(pool, rows, _columns(pool, rows, properties), share)
@@ -84,7 +77,7 @@ def _equal_rows(pool: Pool) -> tuple[Name, Name, int] | None:
     return None if found is None else (pool.names[found[0]], pool.names[found[1]], found[2])
 
 
-def _columns(pool: Pool, rows: Integers, names: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
+def _columns(pool: Pool, rows: Integers, names: Sequence[str] | None = None) -> dict[str, np.ndarray]:
     """Return the columns that all samples have, with one type, on some rows of the pool in increasing order."""
     starts = np.cumsum([0, *(len(frame) for frame in pool.frames)])
     within = [rows[(rows >= start) & (rows < end)] - start for start, end in pairwise(starts)]
@@ -92,22 +85,12 @@ def _columns(pool: Pool, rows: Integers, names: Sequence[str] | None = None) -> 
         mixed = pool.mixed
         shared = [name for name in pool.frames[0].columns if all(name in frame.columns for frame in pool.frames)]
         names = [name for name in shared if name not in mixed]
-    parts = [_part(frame, own, names) for frame, own in zip(pool.frames, within, strict=True)]
-    return {name: np.concatenate([part[name] for part in parts]) for name in names}
-
-
-def _part(frame: Frame, rows: Integers, names: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """Return columns on some rows only, since libraries are slow to convert texts to arrays."""
-    if len(rows) == len(frame):
-        return {name: frame.column(name) for name in names}
-    if isinstance(frame, NumpyFrame):
-        return {name: frame.column(name)[rows] for name in names}
-    taken = as_frame(frame.take(rows))
-    return {name: taken.column(name) for name in names}
+    parts = list(zip(pool.frames, within, strict=True))
+    return {name: np.concatenate([frame.values_at(name, own) for frame, own in parts]) for name in names}
 
 
 def _kinds(
-    columns: Mapping[str, NDArray[Any]], source: Integers, every: Integers
+    columns: Mapping[str, np.ndarray], source: Integers, every: Integers
 ) -> tuple[list[str], list[str], list[str]]:
     """Return the columns that identify units, those with fractions, and those that vary within some sample."""
     ids, continuous, properties = [], [], []
@@ -127,7 +110,7 @@ def _kinds(
     return sorted(ids, key=lambda name: columns[name].dtype.kind not in "iuf"), continuous, properties
 
 
-def _is_numbering(values: NDArray[Any], sizes: Integers) -> bool:
+def _is_numbering(values: np.ndarray, sizes: Integers) -> bool:
     """Return whether whole numbers, or digits in texts, may number the rows of each sample, so that any two agree."""
     try:
         return bool(np.abs(values.astype(np.float64)).max(initial=0) <= sizes.max())
@@ -148,7 +131,7 @@ def _some(pool: Pool, key: str) -> Integers:
 
 
 def _most_shared(
-    pool: Pool, rows: Integers, columns: Mapping[str, NDArray[Any]], share: float
+    pool: Pool, rows: Integers, columns: Mapping[str, np.ndarray], share: float
 ) -> tuple[int, int, int] | None:
     """Return the two samples that share most of some rows, given their columns, with their number, if not by chance."""
     source, hashes = pool.source[rows], np.zeros(len(rows), np.uint64)
@@ -165,11 +148,12 @@ def _most_shared(
     first, second = divmod(int(pairs[counts.argmax()]), K)
     count, sizes = int(counts.max()), np.bincount(source, minlength=K)
     repeated = np.bincount(source[1:][same_row & ~other], minlength=K)[[first, second]].sum()
-    is_chance = count <= TIMES * (1 + repeated) or count <= share * sizes[[first, second]].min()
+    # equal rows between two samples for each within them: chance gives one or less
+    is_chance = count <= 10 * (1 + repeated) or count <= share * sizes[[first, second]].min()
     return None if is_chance else (first, second, count)
 
 
-def _codes(values: NDArray[Any]) -> NDArray[np.uint64]:
+def _codes(values: np.ndarray) -> NDArray[np.uint64]:
     """Return a hash of each value, the same for equal values."""
     if values.dtype.kind in "fiub":
         bits = np.ascontiguousarray(values, np.float64).view(np.uint64)

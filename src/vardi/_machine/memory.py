@@ -7,7 +7,6 @@ from pathlib import Path
 
 from vardi.errors import TooLargeError
 
-UNKNOWN = 2 * 2**30  # bytes assumed to be available if the system does not report it
 CGROUP = Path("/sys/fs/cgroup")
 ALWAYS = 2**26  # bytes that are allocated without a check
 
@@ -49,7 +48,7 @@ def _of_machine() -> int:
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     except (AttributeError, OSError, ValueError):
-        return UNKNOWN
+        return 2 * 2**30
 
 
 def _of_container() -> int | None:

@@ -96,8 +96,7 @@ def _cut(items: list[Item], pieces: int) -> list[list[Item]]:
 
 def cores() -> int:
     """Return how many threads may run at once, as joblib counts them, from the process's limits and environment."""
-    found: int = loaded("joblib").cpu_count()  # slow to load, and small problems run in one thread
-    return found
+    return loaded("joblib").cpu_count()  # slow to load, and small problems run in one thread
 
 
 def loaded(package: str) -> Any:

@@ -24,7 +24,7 @@ from vardi._rows.columns import (
     addable,
     pieces_of,
 )
-from vardi._rows.grouping import sums_by_code, sums_by_sample
+from vardi._rows.grouping import extremes_by_code, sums_by_code, sums_by_sample
 from vardi._rows.units import Units, entries_of
 from vardi._types import Floats, Integers, are_once
 
@@ -68,30 +68,30 @@ class Arrays:
     def __len__(self) -> int:
         return len(self.source)
 
-    def total(self, question: Question[Result], width: int = 0) -> Result:
+    def total(self, question: Question[Result], width: int = 0, *, biases: bool = True) -> Result:
         """Return the sum of the answers of all blocks; ``width`` is how many columns it computes, besides biases."""
         scratch = Scratch()
 
         def answer(place: slice, values: Any) -> Any:
             return addable(question(ArrayBlock(self, place, values, scratch)))
 
-        if self.inverse is None:
+        if self.inverse is None and biases:
             total: Result = self.rows.total_of_blocks(answer, width)
             return total
         return sum_blocks(lambda place: answer(place, None), len(self), self._width(width))
 
-    def each(self, question: Question[Result], width: int = 0) -> list[tuple[slice, Result]]:
+    def each(self, question: Question[Result], width: int = 0, *, biases: bool = True) -> list[tuple[slice, Result]]:
         """Return the place of each block, and its answer."""
         scratch = Scratch()
 
         def answer(place: slice, values: Any) -> tuple[slice, Result]:
             return place, question(ArrayBlock(self, place, values, scratch))
 
-        if self.inverse is None:
+        if self.inverse is None and biases:
             return list(self.rows.each_block(answer, width))
         return list(map_blocks(lambda place: answer(place, None), len(self), self._width(width)))
 
-    def column(self, question: Question[Floats], m: int) -> Floats:
+    def column(self, question: Question[Floats], m: int, *, biases: bool = True) -> Floats:
         """Return columns of all rows, of shape (n, m)."""
         found = np.empty((m, len(self))).T  # columns in one piece
 
@@ -99,26 +99,25 @@ class Arrays:
             assert isinstance(block, ArrayBlock)
             found[block.place] = question(block)
 
-        self.each(fill, m)
+        self.each(fill, m, biases=biases)
         return found
 
     def grouped(self, question: Question[ByKey], width: int = 0, most: int | None = None) -> Grouped:
         """Return counted sums, and extremes, of columns by a key, which the question returns first."""
 
-        def of_block(block: Block) -> tuple[Floats, Floats, Extremes]:
+        def of_block(block: Block) -> tuple[Floats, Floats, Floats, Floats]:
             assert isinstance(block, ArrayBlock)
             key, columns, *bounded = question(block)
             keys, place = np.unique(key[:, 0], return_inverse=True)
             sums = np.hstack([block.by_code(place, piece, len(keys)) for piece in pieces_of(columns)])
-            return keys, sums, extremes_by_code(place, *(bounded or [key[:, :0]]) * 2, len(keys))
+            ends = bounded[0] if bounded else key[:, :0]
+            return keys, sums, *extremes_by_code(place, ends, ends, len(keys))
 
-        keys_of_blocks, sums, ends = zip(*(part for _, part in self.each(of_block, width)), strict=True)
-        keys, place = np.unique(np.concatenate(keys_of_blocks), return_inverse=True)
-        low, high = np.concatenate([one.low for one in ends]), np.concatenate([one.high for one in ends])
-        found = extremes_by_code(place, low, high, len(keys))
-        return Grouped(
-            keys.tolist(), np.hstack([sums_by_code(place, np.concatenate(sums), len(keys)), found.low, found.high])
-        )
+        parts = zip(*(part for _, part in self.each(of_block, width)), strict=True)
+        all_keys, sums, low, high = (np.concatenate(part) for part in parts)
+        keys, place = np.unique(all_keys, return_inverse=True)
+        ends = extremes_by_code(place, low, high, len(keys))
+        return Grouped(keys.tolist(), np.hstack([sums_by_code(place, sums, len(keys)), *ends]))
 
     def by_code(self, codes: Integers, size: int, question: Question[Floats], m: int) -> Floats:
         """Return counted sums of columns over the rows with each code below a size, of shape (size, m)."""
@@ -146,9 +145,9 @@ class Arrays:
         clusters, code = np.unique(self.dependence.clusters, return_inverse=True)
         return self.by_code(code, len(clusters), question, m)
 
-    def kinds_of(self, question: Question[Floats], most: int) -> int:
+    def kinds_of(self, question: Question[Floats], most: int, *, biases: bool = True) -> int:
         """Return how many different numbers a column has, counting no further than beyond ``most``."""
-        column = self.column(question, 1)[:, 0]
+        column = self.column(question, 1, biases=biases)[:, 0]
         few = len(np.unique(column[: most + 1]))
         return few if few > most else len(np.unique(column))
 
@@ -262,14 +261,6 @@ class ArrayBlock:
 
     def unknown(self, columns: Floats) -> Floats:
         return np.count_nonzero(~np.isfinite(columns), axis=0).astype(np.float64)
-
-
-def extremes_by_code(codes: Integers, low: Floats, high: Floats, size: int) -> Extremes:
-    """Return the smallest and the largest number of columns on the rows with each code below a size."""
-    found = Extremes(np.full((size, low.shape[1]), np.inf), np.full((size, high.shape[1]), -np.inf))
-    np.minimum.at(found.low, codes, low)
-    np.maximum.at(found.high, codes, high)
-    return found
 
 
 def _two_dimensional(values: Floats) -> Floats:

@@ -62,10 +62,11 @@ class Dense(Rows):
         most = max([float(np.abs(u[sampled]).max()), *(float(np.abs(x).max(initial=0.0)) for x in added.values())])
         if self.moderate and most < MODERATE:
             A = _exp(values, space(values.shape)) if self.log else np.asarray(values, np.float64)
-            if added:
-                A = np.array(A) if A is values else A
-                for k, x in added.items():
-                    A[:, k] *= np.exp(x[:, 0])
+            if added and not self.log:
+                A = space(values.shape)
+                A[:] = values
+            for k, x in added.items():
+                A[:, k] *= np.exp(x[:, 0])
             step, offset = np.exp(u), None
         else:
             logs = np.add(self._log(values), np.where(sampled, u, -np.inf), out=space(values.shape))
@@ -75,13 +76,12 @@ class Dense(Rows):
             logs -= offset[:, None]
             A, step = _exp(logs, logs), sampled.astype(np.float64)
         S = A @ step
-        r = 1.0 / S
-        weight = r if offset is None else r * np.exp(-offset)
+        weight = 1.0 / S if offset is None else np.exp(-offset) / S
 
         def log_mass() -> Floats:
             return (np.log(S) if offset is None else np.log(S) + offset)[:, None]
 
-        return Normalised(weight[:, None], log_mass, DenseProbabilities(A, step, r))
+        return Normalised(weight[:, None], log_mass, DenseProbabilities(A, step, S))
 
     def log_omega_of(self, rows: slice | Integers, values: Any) -> Floats:
         """Return log omega of some rows."""
@@ -326,7 +326,7 @@ def _row_maximum(block: Floats) -> Floats:
 
 
 class DenseProbabilities:
-    """p_ik = r_i A_ik s_k, of which only products with A are made.
+    """p_ik = f_i A_ik s_k / S_i, of which only products with A are made.
 
     Parameters
     ----------
@@ -334,37 +334,39 @@ class DenseProbabilities:
         Biases of the rows, scaled.
     step : ndarray of shape (K,)
         s.
-    r : ndarray of shape (rows,)
-        r.
+    S : ndarray of shape (rows,)
+        A s: a number is divided by it rather than multiplied by its inverse, so that p of a single bias is 1.
+    factor : ndarray of shape (rows,), or 1
+        f.
     """
 
-    def __init__(self, A: Floats, step: Floats, r: Floats) -> None:
-        self.A, self.step, self.r = A, step, r
+    def __init__(self, A: Floats, step: Floats, S: Floats, factor: Floats | float = 1.0) -> None:
+        self.A, self.step, self.S, self.factor = A, step, S, factor
 
     def __matmul__(self, b: Floats) -> Floats:
-        # the product is transposed, so that columns are in one piece: to multiply short rows is slow
-        return np.asarray(((b * self.step[:, None]).T @ self.A.T) * self.r).T
+        # the product is transposed, so that columns are in one piece: to divide short rows is slow
+        return np.asarray(((b * self.step[:, None]).T @ self.A.T) / self.S * self.factor).T
 
     def __mul__(self, column: Floats) -> DenseProbabilities:
-        return DenseProbabilities(self.A, self.step, self.r * column[:, 0])
+        return DenseProbabilities(self.A, self.step, self.S, self.factor * column[:, 0])
 
     def column(self, k: int) -> Floats:
         """Return p_k."""
-        return (self.A[:, k] * (self.step[k] * self.r))[:, None]
+        return (self.A[:, k] * self.step[k] / self.S * self.factor)[:, None]
 
     def sum(self, counts: Floats) -> Floats:
         """Return P'c."""
-        return ((counts * self.r) @ self.A) * self.step
+        return ((counts * self.factor / self.S) @ self.A) * self.step
 
     def against(self, counted: Floats) -> Floats:
         """Return P'y for y of shape (rows, m), already counted."""
-        return np.asarray(self.A.T @ (counted.T * self.r).T) * self.step[:, None]
+        return np.asarray(self.A.T @ (counted.T * (self.factor / self.S)).T) * self.step[:, None]
 
     def by_code(self, codes: Integers, counts: Floats, size: int) -> Floats:
         """Return the sums of c P over the rows with each code below a size, of shape (size, K)."""
-        return sums_by_code(codes, self.A * (self.r * counts)[:, None], size) * self.step
+        return sums_by_code(codes, self.A * (counts * self.factor / self.S)[:, None], size) * self.step
 
     def gram(self, counts: Floats) -> Floats:
         """Return P'(c P)."""
-        scaled = self.A * (self.r * np.sqrt(counts))[:, None]
+        scaled = self.A * (np.sqrt(counts) * self.factor / self.S)[:, None]
         return np.asarray(scaled.T @ scaled) * (self.step[:, None] * self.step)

@@ -179,6 +179,8 @@ class Indicators:
     def __init__(self, biases: Any, probe: Integers, zero: float) -> None:
         self.biases, self.zero = biases, zero
         self.K = len(biases) if isinstance(biases, list) else int(biases.shape[1])
+        dtype = biases[0].dtype if isinstance(biases, list) else biases.dtype
+        self.width = max(self.K * dtype.itemsize // 8, 1)  # of a row, in numbers of eight bytes
         self.constants = _constants(biases, probe, zero)
         self.plausible = bool(np.isfinite(self.constants).all()) and self.positive(probe) is not None
 
@@ -213,18 +215,27 @@ def indicator_kinds(source: Integers, indicators: Indicators) -> Distinct | None
             return None
         own = codes[rows]
         own[:] = source[rows]
-        own <<= own.dtype.type(K)
+        own *= own.dtype.type(1 << K)  # faster than a shift
         own |= _patterns(positive)
-        return np.bincount(own, minlength=K << K)
+        return _tallied(own, K << K)
 
     counts = []
-    for tally in map_blocks(block, n, K):
+    for tally in map_blocks(block, n, indicators.width):
         if tally is None:
             return None
         counts.append(tally)
     tallies = np.sum(counts, axis=0)
-    first = _first_rows(codes, np.array(counts), blocks(n, K))
+    first = _first_rows(codes, np.array(counts), blocks(n, indicators.width))
     return Distinct(first, _compacted(codes, tallies > 0), tallies[tallies > 0])
+
+
+def _tallied(codes: NDArray[Any], kinds: int) -> Integers:
+    """Return how often each code occurs; two codes of one byte are counted at once, as a code of two."""
+    if codes.itemsize > 1:
+        return np.bincount(codes, minlength=kinds)
+    even = len(codes) // 2 * 2
+    pairs = np.bincount(codes[:even].view(np.uint16), minlength=2**16).reshape(2**8, 2**8)
+    return pairs.sum(axis=0) + pairs.sum(axis=1) + np.bincount(codes[even:], minlength=2**8)
 
 
 def _patterns(positive: NDArray[np.bool_]) -> NDArray[np.uint8]:

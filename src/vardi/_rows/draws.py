@@ -7,15 +7,13 @@ matrix product, and the sums over rows are another.
 
 from __future__ import annotations
 
-import functools
-import operator
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._machine.threads import BLOCK, Scratch, sum_blocks
+from vardi._machine.threads import Scratch, sum_blocks
 from vardi._rows.dense import Dense
 from vardi._types import Floats
 
@@ -62,10 +60,13 @@ class SharedPasses:
             Counts of the rows in each draw.
         """
         moved, scratch = np.exp(us - self.u), Scratch()
+        at_fit = bool((moved == 1.0).all())  # where all masses are 1
 
         def part(here: slice, P: Floats) -> Floats:
-            masses = np.matmul(moved, P.T, out=_flat(scratch, (len(moved), len(P))))
-            r = np.divide(counts[:, here], masses, out=masses)
+            r = counts[:, here]
+            if not at_fit:
+                masses = np.matmul(moved, P.T, out=_flat(scratch, (len(moved), len(P))))
+                r = np.divide(r, masses, out=masses)
             return np.hstack([r @ P, r @ self._weighted(here)])
 
         total = self._total(part, len(counts), scratch)
@@ -89,20 +90,14 @@ class SharedPasses:
         return found
 
     def _total(self, function: Callable[[slice, Floats], Result], draws: int, scratch: Scratch) -> Result:
-        """Sum the results over all parts of a function of the place of the rows and their p at the fit.
+        """Sum the results over all blocks of a function of the place of the rows and their p at the fit.
 
-        Parts are blocks, or so much of them that what that many draws write for each row stays in the cache.
+        What that many draws write for the rows of a block stays in the cache.
         """
         gathered = self._p_at_fit
-
-        def parts(place: slice, P: Floats) -> Result:
-            cut = _parts(len(P), P.shape[1] + 2 * draws) if draws else [slice(0, len(P))]
-            sums = (function(slice(place.start + one.start, place.start + one.stop), P[one]) for one in cut)
-            return functools.reduce(operator.add, sums)
-
         if gathered is not None:
-            return sum_blocks(lambda place: parts(place, gathered[place]), *gathered.shape)
-        return self.rows._total(lambda place, values: parts(place, self._p(place, values, scratch)))
+            return sum_blocks(lambda place: function(place, gathered[place]), len(gathered), max(draws, len(self.u)))
+        return self.rows._total(lambda place, values: function(place, self._p(place, values, scratch)))
 
     def _p(self, place: slice, values: NDArray[Any], scratch: Scratch) -> Floats:
         """Return p at the fit of a block of rows."""
@@ -127,12 +122,6 @@ class SharedPasses:
         for _ in rows._each(block):
             pass
         return found
-
-
-def _parts(n: int, width: int) -> list[slice]:
-    """Split a block into parts so that what all draws write for one part stays in the cache."""
-    step = max(BLOCK // 2 // width, 64)
-    return [slice(low, min(low + step, n)) for low in range(0, n, step)]
 
 
 def _flat(scratch: Scratch, shape: tuple[int, int]) -> Floats:

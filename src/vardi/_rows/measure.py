@@ -37,8 +37,8 @@ class Holder(Protocol):
 
     sizes: Floats
 
-    def total(self, question: Question[Result], width: int = 0) -> Result:
-        """Return the sum of the answers to a question over all blocks of rows."""
+    def total(self, question: Question[Result], width: int = 0, *, biases: bool = True) -> Result:
+        """Return the sum of the answers to a question over all blocks of rows; it may read no biases."""
 
     def grouped(self, question: Question[ByKey], width: int = 0, most: int | None = None) -> Grouped:
         """Return counted sums, and extremes, of columns by a key, which the question returns first.
@@ -52,7 +52,7 @@ class Holder(Protocol):
     def over_clusters(self, question: Question[Floats], m: int) -> Floats:
         """Return counted sums of columns over clusters, of shape (clusters, m)."""
 
-    def kinds_of(self, question: Question[Floats], most: int) -> int:
+    def kinds_of(self, question: Question[Floats], most: int, *, biases: bool = True) -> int:
         """Return how many different numbers a column has; more than ``most`` need not be told apart."""
 
     @property
@@ -185,8 +185,9 @@ class Values:
 
     def __matmul__(self, coefficients: Floats) -> Values:
         """Return those of linear combinations of the estimates, with coefficients of shape (m, k)."""
-        terms = tuple(replace(one, C=one.C @ coefficients, eta=one.eta @ coefficients) for one in self.terms)
-        return Values(terms, tuple((point, b @ coefficients) for point, b in self.through))
+        with np.errstate(over="ignore", invalid="ignore"):  # of a number beyond e^709 only the log is finite
+            terms = tuple(replace(one, C=one.C @ coefficients, eta=one.eta @ coefficients) for one in self.terms)
+            return Values(terms, tuple((point, b @ coefficients) for point, b in self.through))
 
     def __add__(self, other: Values) -> Values:
         terms, through = list(self.terms), list(self.through)
@@ -292,9 +293,14 @@ class Measure:
         """The layout of the point."""
         return self.point.model.coordinates
 
-    def total(self, question: Callable[[Block, Any], Result], width: int = 0) -> Result:
+    def total(self, question: Callable[[Block, Any], Result], width: int = 0, *, biases: bool = True) -> Result:
         """Return the sum over all blocks of a function of a block, and of its rows at the point."""
-        return self.rows.total(lambda block: question(block, self.point.at(block)), width)
+        return self.rows.total(lambda block: question(block, self.point.at(block)), width, biases=biases)
+
+    def _reads_biases(self, functions: Functions | None = None) -> bool:
+        """Return whether functions and weights take biases, or only what is kept of each row."""
+        is_known = isinstance(self.point, Point) and self.point.weights is not None
+        return not is_known or (functions is not None and functions.make is not None)
 
     # means
 
@@ -305,7 +311,7 @@ class Measure:
         def question(block: Block, at: Seen) -> tuple[Floats, Floats]:
             return block.sum(f.over(block, at, np.zeros(f.width))), self._endless(block, f)
 
-        total, endless = self.total(question, f.width)
+        total, endless = self.total(question, f.width, biases=self._reads_biases(f))
         _require_finite(f, endless)
         return np.asarray(total / self.n)
 
@@ -315,11 +321,12 @@ class Measure:
 
         def question(block: Block, at: Seen) -> tuple[Floats, ...]:
             columns, inside = f.of(block, at), self.inside_of(block)
-            strays, events = inside * np.abs(columns * (1.0 - columns)), inside * (columns != 0.0)
+            events = block.let(inside * (columns != 0.0))
+            strays = events * (columns != 1.0)
             means = block.sum(columns * at.weight)
             return means, block.sum(strays), block.sum(events), self._endless(block, f)
 
-        total, strays, events, endless = self.total(question, 3 * f.width)
+        total, strays, events, endless = self.total(question, 3 * f.width, biases=self._reads_biases(f))
         _require_finite(f, endless)
         rows = float(self.rows.sizes[self.states].sum()) if self.states else self.n
         return Means(total / self.n, strays, events, rows)
@@ -342,12 +349,12 @@ class Measure:
 
     def range(self, functions: Any, j: int) -> tuple[float, float]:
         """Return the smallest and the largest value of a function on the rows that have weights."""
-        f, inside = as_functions(functions).column(j), self.states
+        f, own, inside = as_functions(functions), as_functions(functions).column(j), self.states
 
         def question(block: Block, at: Seen) -> Extremes:
-            return block.extremes(f.of(block, at), inside)
+            return block.extremes(own.of(block, at), inside)
 
-        ends = self.total(question, 1)
+        ends = self.total(question, 1, biases=self._reads_biases(f))
         return float(ends.low[0]), float(ends.high[0])
 
     @cached_property
@@ -376,7 +383,7 @@ class Measure:
             r = block.let(weights(block))
             return block.sum(r), block.sum(r * r), block.extremes(r)
 
-        mass, squares, ends = self.rows.total(question)
+        mass, squares, ends = self.rows.total(question, biases=self._reads_biases(f))
         return Evenness(float(mass[0]), float(squares[0]), max(float(ends.high[0]), 0.0))
 
     def events_within(self, holds: Any, base: Any) -> tuple[float, float, Evenness] | None:
@@ -461,7 +468,8 @@ class Measure:
             products = block.gram(scaled, scaled) if joint else np.full((values.width, values.width), np.nan)
             return *powers, products, block.extremes(d)
 
-        found = self.rows.total(question, 3 * values.width)
+        with np.errstate(over="ignore", invalid="ignore"):  # then they are summed in other units
+            found = self.rows.total(question, 3 * values.width)
         return *(self._of_samples(one) for one in found[:4]), *found[4:]
 
     def _of_samples(self, sums: Floats) -> Floats:
@@ -519,7 +527,8 @@ class Measure:
     def _has_few_weights(self) -> bool:
         """Whether weights have only a few values, which do not make a tail."""
         most = int(min(KINDS, self.n / ALIKE))
-        return self.rows.kinds_of(lambda block: self.point.at(block).weight, most) <= most
+        kinds = self.rows.kinds_of(lambda block: self.point.at(block).weight, most, biases=self._reads_biases())
+        return kinds <= most
 
     def _over_units(self, values: Values) -> tuple[Units, Floats]:
         """Return units of rows that depend on one another, and sums of influence values over them."""
@@ -565,7 +574,8 @@ class Measure:
     @property
     def weights(self) -> Floats:
         """Weight r_i of each row of the pool."""
-        return self.column(lambda at: at.weight, 1)[:, 0]
+        rows = self.arrays
+        return rows.column(lambda block: self.point.at(block).weight, 1, biases=self._reads_biases())[:, 0]
 
     @property
     def solved(self) -> Holder:

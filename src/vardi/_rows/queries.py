@@ -7,7 +7,7 @@ and taken as zero; then one query computes them; and the second time they are th
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, cast
 
 import narwhals as nw
@@ -15,9 +15,8 @@ import numpy as np
 
 from vardi._inputs.engine.aggregates import Aggregate, How
 from vardi._inputs.engine.dependence import CELL, UNIT, EngineDependence
-from vardi._inputs.engine.part import OMEGA, PREFIX, Change, Part, with_columns
+from vardi._inputs.engine.part import OMEGA, PREFIX, Change, Groups, Part, with_columns
 from vardi._rows.columns import (
-    Answers,
     ByKey,
     Extremes,
     Grouped,
@@ -30,7 +29,7 @@ from vardi._rows.columns import (
 from vardi._rows.engine.functions import EngineFunction, Reads
 from vardi._rows.engine.united import can_unite, united
 from vardi._rows.expressions import Expressions, Term, total
-from vardi._rows.grouping import membership
+from vardi._rows.grouping import extremes_by_code, membership, sums_by_code
 from vardi._rows.series import rows_a_value
 from vardi._rows.units import Units
 from vardi._types import Floats, Integers
@@ -43,7 +42,6 @@ EXTREMES: dict[How, Callable[[Iterable[float]], float]] = {
     "min": lambda numbers: float(np.fmin.reduce([np.inf, *numbers])),
     "max": lambda numbers: float(np.fmax.reduce([-np.inf, *numbers])),
 }
-NO_EXTREMES = np.empty(0), np.empty(0)
 STAGE, KEY, ROWS = f"{PREFIX}stage_{{}}", f"{PREFIX}key", "rows"
 
 
@@ -75,7 +73,7 @@ class Queries:
     def __len__(self) -> int:
         return int(self.sizes.sum())
 
-    def total(self, question: Question[Result], width: int = 0) -> Result:
+    def total(self, question: Question[Result], width: int = 0, *, biases: bool = True) -> Result:
         """Return the sum of the answers of all frames."""
         answers = [self._answer(part, names, question) for part, names in self._asked(question)]
         found = addable(answers[0])
@@ -97,25 +95,25 @@ class Queries:
         most: int | None = None,
     ) -> Grouped:
         limit = None if most is None else most + 1
-        found: dict[Any, Answers] = {}
+        places: dict[Any, int] = {}
+        codes: list[int] = []
+        numbers: list[Floats] = []
+        bounds = 0
         for part, names in frames:
             block = QueryBlock(part, len(self.sizes), names)
             key, columns, *bounded = question(block)
-            pieces = [block.sum(piece) for piece in pieces_of(columns)]
-            for piece in bounded:
-                block.extremes(piece)
+            for piece in pieces_of(columns):
+                block.sum(piece)
+            bounds = sum(len(block.extremes(piece).low) for piece in bounded)
             terms = {f"{KEY}_{j}": _expression(term) for j, term in enumerate(_terms(key))}
-            for row in part.by_key(block.named, *block.changes, with_columns(terms), key=[*terms], most=limit):
-                numbers = block.answered([(0, row)])
-                own = Answers(
-                    (np.concatenate(numbers[: len(pieces)]), Extremes(*numbers[len(pieces) :] or NO_EXTREMES))
-                )
-                values = tuple(row[name] for name in terms)
-                value = values[0] if len(values) == 1 else values
-                found[value] = found[value] + own if value in found else own
-        return Grouped(
-            list(found), np.array([np.concatenate([one, ends.low, ends.high]) for one, ends in found.values()])
-        )
+            whole = replace(part, label=None)  # of any sample
+            groups = whole.groups(block.named, *block.changes, with_columns(terms), key=[*terms], most=limit)
+            numbers.append(block.by_group(groups))
+            codes += [places.setdefault(value, len(places)) for value in _keys(groups, list(terms))]
+        place, size, sums = np.array(codes, np.int64), len(places), np.concatenate(numbers)
+        summed, low, high = np.hsplit(sums, [sums.shape[1] - 2 * bounds, sums.shape[1] - bounds])
+        ends = extremes_by_code(place, low, high, size)
+        return Grouped(list(places), np.hstack([sums_by_code(place, summed, size), *ends]))
 
     def frames_with(
         self, names: Sequence[str], question: Question[Floats], dropped: Sequence[Part] = ()
@@ -156,7 +154,7 @@ class Queries:
         source, labels, counts, totals = zip(*found, strict=True)
         return GroupAnswers(question, block, list(labels), np.array(source), np.array(counts), np.array(totals))
 
-    def kinds_of(self, question: Question[Floats], most: int) -> int:
+    def kinds_of(self, question: Question[Floats], most: int, *, biases: bool = True) -> int:
         """Return how many different numbers a column has, counted for each frame."""
         found = 0
         for part in self.parts:
@@ -370,6 +368,15 @@ class QueryBlock:
                 rows.append((next(iter(self.part.codes.values())), self.part.aggregates(some, *self.changes)))
         return self.answered(rows)
 
+    def by_group(self, groups: Groups) -> Floats:
+        """Return what was asked for of each group, of shape (groups, m)."""
+        columns = [
+            np.full(len(groups), one.factor) if one.of is None else one.factor * groups.numbers(f"{i} {j}")
+            for i, (asked, _) in enumerate(self._asked)
+            for j, one in enumerate(asked)
+        ]
+        return np.column_stack(columns)
+
     def answered(self, rows: list[tuple[int, dict[str, Any]]], *, by_sample: bool = False) -> list[Floats]:
         """Return the answers of rows by name, each with the sample that it is of; those of all by sample, if asked."""
         return [self._answered(i, rows, by_sample=by_sample or own) for i, (_, own) in enumerate(self._asked)]
@@ -387,6 +394,12 @@ class QueryBlock:
             for code, number in told if one.of.how not in EXTREMES else ():
                 found[code, j] += one.factor * (np.nan if number is None else float(number))
         return found if by_sample else found.sum(axis=0)
+
+
+def _keys(groups: Groups, names: Sequence[str]) -> Iterable[Hashable]:
+    """Return the value of each group in a column or, in several, a tuple."""
+    columns = [groups.table.get_column(name).to_list() for name in names]
+    return columns[0] if len(columns) == 1 else zip(*columns, strict=True)
 
 
 def _extreme(term: Term, how: How) -> Asked:

@@ -3,16 +3,17 @@ r"""Newton's method on one likelihood in all its coordinates: normalisers u, par
 With the sums of :class:`~vardi._rows.contract.JointSums` the gradient is :math:`\sum_i c_i x_i - (n, \sum_i c_i t_{i
 s_i}, 0, -\varepsilon)` and its derivative J is the curvature minus the gram. The solution is a minimum in u and theta,
 and a maximum in mu: a saddle point, so steps are judged in two ways. Without known moments the objective
-itself has to fall (:func:`descend`). With them the gradient has to (:func:`stationary`), from the minimum without them,
-while the required values move from those of the rows to the known ones (:func:`meet`); and at the end J must have as
-many positive and negative eigenvalues as a solution has (Benzi, Golub and Liesen 2005, on saddle points).
+itself has to fall (:func:`descend`). With them the gradient has to (:func:`stationary`), from the minimum without them
+or, if that is too far, from the minimum of the maximum over mu (:func:`meet`); and at the end J must have as many
+positive and negative eigenvalues as a solution has (Benzi, Golub and Liesen 2005, on saddle points).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import numpy as np
 import scipy
@@ -31,8 +32,9 @@ REACH = 10.0  # largest change of a difference of u in one step
 FAR = 40.0  # size of such a parameter beyond which the search is lost
 SCORE, ENOUGH = 1e-9, 1e-5  # the gradient in its standard errors: what is sought, and what is accepted
 SETTLED = 1e-6  # length of the last step
-STUCK = 10  # steps that do not halve the gradient after which known values are approached in stages
-CLOSE = 1.0 / 1024  # share of the way to the known values below which shorter stages are not tried
+STUCK = 10  # steps that do not halve the gradient after which weights are made to meet known values first
+CALIBRATION = 50  # steps of mu alone
+ROUGH = 1e-6  # change of the likelihood that is expected of a step, below which Newton's method starts again
 
 
 class JointRows(Protocol):
@@ -45,9 +47,6 @@ class JointRows(Protocol):
     @property
     def coordinates(self) -> Coordinates: ...
     def joint_sums(self, v: Floats, *, objective: bool = True) -> JointSums: ...
-    def with_values(self, means: Floats) -> Self: ...
-    @property
-    def means(self) -> Floats: ...
     @property
     def scaled(self) -> NDArray[np.bool_]: ...
 
@@ -96,11 +95,7 @@ class Jacobian:
     @property
     def inertia(self) -> tuple[int, int]:
         """The number of positive and of negative eigenvalues."""
-        if len(self.free) <= SPECTRAL:
-            values = self._spectrum[0]
-        else:
-            _, blocks, _ = scipy.linalg.ldl(self._scaled)
-            values = np.linalg.eigvalsh(blocks)
+        values = self._spectrum[0] if len(self.free) <= SPECTRAL else np.linalg.eigvalsh(self._scaled)
         least = RANK * float(np.abs(values).max(initial=0.0))
         return int((values > least).sum()), int((values < -least).sum())
 
@@ -176,6 +171,12 @@ class At:
     def jacobian(self) -> Jacobian:
         """J."""
         return self._jacobian(self.sums.curvature)
+
+    @cached_property
+    def calibration(self) -> Jacobian:
+        """J in mu alone."""
+        at = self.coordinates
+        return Jacobian(self.matrix(self.sums.curvature), np.arange(at.mu.start, at.mu.stop), self.scale)
 
     @cached_property
     def information(self) -> Jacobian:
@@ -328,16 +329,23 @@ def _length(here: At, direction: Floats) -> float:
     return float(max(np.ptp(direction[at.u][sampled]), moved.max(initial=0.0)))
 
 
-def _fall(rows: JointRows, here: At, direction: Floats, slope: float) -> At | None:
-    """Return the first point along a shrinking step that descends enough; None if rounding prevents it."""
-    at = rows.coordinates
+def _fall(
+    rows: JointRows, here: At, direction: Floats, slope: float, then: Callable[[JointRows, At], At] | None = None
+) -> At | None:
+    """Return the first point along a shrinking step that descends enough; None if rounding prevents it.
+
+    Where the slope is below zero, the objective has to rise instead. ``then`` moves each point before it is judged.
+    """
+    at, sign = rows.coordinates, float(np.sign(slope))
     leap = float(np.abs(direction[at.theta][rows.scaled]).max(initial=0.0))
     apart = float(np.ptp(direction[at.u][rows.sizes > 0]))
     length = min(1.0, LEAP / max(leap, LEAP), REACH / max(apart, REACH))
     for _ in range(HALVINGS):
         after = At.of(rows, here.v + length * direction, here.held, objective=True)
-        fall = here.objective - after.objective
-        if fall >= 1e-4 * length * slope or (slope < 1e-11 * here.n and fall > -1e-13 * here.n):
+        if then is not None and after.sums.positive:
+            after = then(rows, after)
+        fall, rate = sign * (here.objective - after.objective), abs(slope)
+        if fall >= 1e-4 * length * rate or (rate < 1e-11 * here.n and fall > -1e-13 * here.n):
             return after
         length /= 2
     return None
@@ -389,24 +397,60 @@ def _smaller(rows: JointRows, here: At, delta: Floats) -> At | None:
 def meet(rows: JointRows, v: Floats, held: int, *, tol: float = 1e-10, most: int = 100) -> Walk:
     """Find the solution that meets the known values, starting from the one without them.
 
-    If Newton's method does not get there at once, the values move in stages from those of the rows to the known ones,
-    each stage starting at the last: half as far if a stage is not reached, twice as far if it is.
+    If Newton's method does not get there at once, it starts again near the minimum of the likelihood of weights that
+    meet the known values at every step.
     """
     walk = stationary(rows, v, held, tol=tol, most=most)
-    if walk.converged or not rows.coordinates.known:
+    if walk.converged or not rows.coordinates.known or not walk.at.sums.positive:
         return walk
-    first = At.of(rows, v, held)
-    said = rows.means + first.sums.x[rows.coordinates.mu] / first.sums.inverse
-    done, far, iterations, point = 0.0, 0.5, walk.iterations, v
-    while done < 1.0:
-        there = min(1.0, done + far)
-        part = rows.with_values(said + there * (rows.means - said))
-        walk = stationary(part, point, held, tol=tol if there == 1.0 else 1e-6, most=20)
-        iterations += walk.iterations
-        if walk.converged:
-            done, far, point = there, min(2 * far, 1.0), walk.v
-        else:
-            far /= 2
-            if far < CLOSE:
-                return Walk(walk.at, False, iterations, walk.step)
-    return Walk(At.of(rows, walk.v, held), True, iterations, walk.step)
+    near = _descend_calibrated(rows, v, held, most)
+    again = stationary(rows, near.v, held, tol=tol, most=most)
+    return replace(again, iterations=walk.iterations + near.iterations + again.iterations)
+
+
+def _descend_calibrated(rows: JointRows, v: Floats, held: int, most: int) -> Walk:
+    """Minimise the maximum over mu in all other coordinates, roughly."""
+    here, iterations = _calibrated(rows, At.of(rows, v, held, objective=True)), 0
+    while iterations < most:
+        direction, slope = _downhill_calibrated(here)
+        after = _fall(rows, here, direction, slope, _calibrated) if slope > ROUGH else None
+        if after is None:
+            break
+        here, iterations = after, iterations + 1
+    return Walk(here, False, iterations, np.inf)
+
+
+def _calibrated(rows: JointRows, here: At) -> At:
+    """Return the point with mu at its maximum and all else as it is, at which the weights meet the known values."""
+    for _ in range(CALIBRATION):
+        direction = -here.calibration.solve(here.gradient)
+        slope = -float(here.gradient @ direction)
+        after = _fall(rows, here, direction, slope) if slope < -ROUGH else None
+        if after is None:
+            break
+        here = after
+    return here
+
+
+def _downhill_calibrated(here: At) -> tuple[Floats, float]:
+    """Return a direction, and how fast the maximum over mu falls along it: Newton's if its Hessian is positive.
+
+    The Hessian is the Schur complement of J in mu, plus so much of each coordinate's own curvature that it is positive.
+    """
+    at, J, meeting = here.coordinates, here.matrix(here.sums.curvature), here.calibration
+    others = np.setdiff1d(here.free, meeting.free)
+    root = here.scale[others]
+    reduced = J - J[:, at.mu] @ meeting.solve(J)[at.mu]
+    H = reduced[np.ix_(others, others)] / (root[:, None] * root)
+    g = (here.gradient - J[:, at.mu] @ meeting.solve(here.gradient)[at.mu])[others] / root
+    direction, more, factor = np.zeros(len(at)), 0.0, None
+    if not np.isfinite(H).all():  # mu has diverged
+        return direction, 0.0
+    while factor is None:
+        try:
+            factor = scipy.linalg.cho_factor(H + more * np.eye(len(H)))
+        except np.linalg.LinAlgError:
+            more = max(16 * more, 1e-7)
+    direction[others] = -scipy.linalg.cho_solve(factor, g) / root
+    slope = -float(g @ (direction[others] * root))
+    return direction - meeting.solve(here.gradient + J @ direction), slope

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ def column_named(name: object) -> Column:
     return Column(str(name))
 
 
-def constant(value: Any, what: str) -> Constant:
+def constant(value: object, what: str) -> Constant:
     """Return a number, a text, a truth value or a date as a constant; raise for anything else."""
     if isinstance(value, np.generic):
         value = value.item()

@@ -62,7 +62,7 @@ def as_bias(obj: BiasLike) -> Bias:
     )
 
 
-def _values(obj: Any) -> np.ndarray:
+def _values(obj: object) -> np.ndarray:
     values = as_array(obj, "A bias")
     if values.ndim != 1:
         raise InvalidBiasError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,16 +16,19 @@ from vardi.biases._kinds import Bias, ParametricBias, ProductBias
 from vardi.biases._values import as_numbers, is_missing
 from vardi.errors import InvalidBiasError, MissingValuesError
 
-Read = Callable[[str], NDArray[Any]]
+Model = TypeVar("Model")
+Read = Callable[[str], np.ndarray]
 """A column of some rows, by its name."""
 
 LEAST_ROWS = 2  # in each fold
-STEPS = 255  # most values of a numeric column that trees see
 
 
 def cross_fitted(
-    fit: Callable[[NDArray[np.bool_]], Any], by: Callable[[Sequence[Any], Floats], Floats], X: Floats, folds: Integers
-) -> tuple[tuple[Any, ...], Floats]:
+    fit: Callable[[NDArray[np.bool_]], Model],
+    by: Callable[[Sequence[Model], Floats], Floats],
+    X: Floats,
+    folds: Integers,
+) -> tuple[tuple[Model, ...], Floats]:
     """Return a model for each fold, and the value of each row by models that have not seen it.
 
     Parameters
@@ -72,20 +75,15 @@ class Encoding:
         cls, names: Sequence[str], read: Read, rows: NDArray[np.bool_], said: str, *, for_trees: bool = False
     ) -> Encoding:
         """Return the encoding of columns with the values that occur in some rows."""
-        columns = {name: read(name) for name in names}
-        numbers = {name: as_numbers(column) for name, column in columns.items()} if for_trees else {}
-        return cls(
-            {
-                name: None if as_numbers(column) is not None else tuple(sorted({str(value) for value in column[rows]}))
-                for name, column in columns.items()
-            },
-            said,
-            {
-                name: edges
-                for name, x in numbers.items()
-                if x is not None and len(edges := _edges(x[rows])) == STEPS - 1
-            },
-        )
+        values: dict[str, tuple[str, ...] | None] = {}
+        edges: dict[str, Floats] = {}
+        for name in names:
+            column = read(name)
+            numbers = as_numbers(column)
+            values[name] = None if numbers is not None else tuple(sorted({str(value) for value in column[rows]}))
+            if for_trees and numbers is not None and len(cuts := _edges(numbers[rows])):
+                edges[name] = cuts
+        return cls(values, said, edges)
 
     @property
     def named(self) -> list[str]:
@@ -119,12 +117,12 @@ class Encoding:
         return np.column_stack(parts)
 
 
-def _edges(x: NDArray[Any]) -> Floats:
-    """Return where numbers are cut into 255 steps with equally many distinct values; empty if they have fewer."""
+def _edges(x: np.ndarray, steps: int = 255) -> Floats:
+    """Return where numbers are cut into steps with equally many distinct values; empty if they have fewer."""
     x = np.unique(x[np.isfinite(x)].astype(np.float64))
-    if len(x) <= STEPS:
+    if len(x) <= steps:
         return np.empty(0)
-    return np.asarray(np.quantile(x, np.linspace(0.0, 1.0, STEPS + 1)[1:-1]))
+    return np.asarray(np.quantile(x, np.linspace(0.0, 1.0, steps + 1)[1:-1]))
 
 
 def _stepwise(x: Floats, edges: Floats) -> Floats:
@@ -133,7 +131,7 @@ def _stepwise(x: Floats, edges: Floats) -> Floats:
     return np.asarray(middles[np.searchsorted(edges, x, side="right")])
 
 
-def _missing(column: NDArray[Any]) -> int:
+def _missing(column: np.ndarray) -> int:
     if column.dtype.kind == "f":
         return int(np.isnan(column).sum())
     return sum(map(is_missing, column.tolist())) if column.dtype.kind in "OM" else 0

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from vardi.biases._constants import constant
 from vardi.biases._expressions.cells import Cells
@@ -49,12 +50,15 @@ class Bias(ABC):
     _is_factor: ClassVar[bool] = True  # whether it may be a factor of another bias
 
     @property
-    @abstractmethod
     def columns(self) -> tuple[str, ...]:
         """The columns that the bias reads; empty if unknown."""
+        return ()
 
     @abstractmethod
     def __str__(self) -> str: ...
+
+    def __repr__(self) -> str:
+        return f"where({str(self)!r})"
 
     def __mul__(self, other: object) -> Bias:
         if not isinstance(other, Bias | int | float | np.number):
@@ -97,7 +101,7 @@ class ExpressionBias(Bias):
         return to_text(self.node)
 
     def __repr__(self) -> str:
-        return "everywhere()" if self == EVERYWHERE else f"where({str(self)!r})"
+        return "everywhere()" if self == EVERYWHERE else super().__repr__()
 
 
 EVERYWHERE = ExpressionBias(Constant(1))
@@ -113,12 +117,7 @@ def number(value: float | np.number | np.bool) -> ExpressionBias:
 class FunctionBias(Bias):
     """A bias that is a function of the rows, called with what the user gave as rows."""
 
-    function: Callable[[Any], Any]
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that the bias reads; empty if unknown."""
-        return ()
+    function: Callable[[Any], object]
 
     def __str__(self) -> str:
         return f"<function {getattr(self.function, '__name__', type(self.function).__name__)}>"
@@ -129,11 +128,6 @@ class ValuesBias(Bias):
     """A bias given by its values, one for each row of the pool; equal only to itself."""
 
     values: np.ndarray
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that the bias reads; empty if unknown."""
-        return ()
 
     def __str__(self) -> str:
         return f"<array of {len(self.values)} values>"
@@ -215,10 +209,10 @@ class FunctionFamily:
         A function of (rows, theta) that returns the derivatives of omega, of shape (n, p).
     """
 
-    function: Callable[[Any, np.ndarray], Any]
+    function: Callable[[Any, np.ndarray], ArrayLike]
     start: tuple[tuple[float, ...], ...]
     names: tuple[str, ...]
-    gradient: Callable[[Any, np.ndarray], Any] | None = None
+    gradient: Callable[[Any, np.ndarray], ArrayLike] | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -235,7 +229,7 @@ class FunctionFamily:
         )
 
 
-def _at(function: Callable[[Any, np.ndarray], Any], theta: np.ndarray, rows: Any) -> Any:
+def _at(function: Callable[[Any, np.ndarray], ArrayLike], theta: np.ndarray, rows: object) -> ArrayLike:
     return function(rows, theta.copy())
 
 
@@ -291,7 +285,7 @@ class ParametricBias(Bias):
             return _product(self.known, self.family.at(np.array(values)))
         return _product(self.known, ExpressionBias(self.family.node(values)))
 
-    def _given(self, theta: Any) -> list[Any]:
+    def _given(self, theta: Mapping[Any, float] | Iterable[float]) -> list[float]:
         if not isinstance(theta, Mapping):
             values = list(theta)
             if len(values) == len(self.names):
@@ -311,7 +305,7 @@ class ParametricBias(Bias):
         return f"{self.known} * {self.family}" if atom else f"({self.known}) * {self.family}"
 
     def __repr__(self) -> str:
-        return str(self) if isinstance(self.family, FunctionFamily) else f"where({str(self)!r})"
+        return str(self) if isinstance(self.family, FunctionFamily) else super().__repr__()
 
 
 def _product(left: Bias, right: Bias) -> Bias:
@@ -326,8 +320,16 @@ def _product(left: Bias, right: Bias) -> Bias:
                 "to the rows in all windows. For both, give vardi.debias_matrix a matrix with a column for each row.",
                 sample="",
             )
-    if isinstance(left, ParametricBias) or isinstance(right, ParametricBias):
-        return _parametric_product(left, right)
+    if isinstance(left, ParametricBias) and isinstance(right, ParametricBias):
+        raise InvalidBiasError(
+            f"Both {left} and {right} have parameters, but a bias can have only one such factor. Name all columns in "
+            "one family, or write the product as a function for vardi.parametric.",
+            sample="",
+        )
+    if isinstance(left, ParametricBias):
+        return ParametricBias(left.family, _product(left.known, right))
+    if isinstance(right, ParametricBias):
+        return ParametricBias(right.family, _product(left, right.known))
     if isinstance(left, ExpressionBias) and isinstance(right, ExpressionBias):
         if isinstance(right.node, Product):  # a * (b * c) is written a * b * c
             node = arithmetic(left.node, "*", right.node.first)
@@ -337,19 +339,6 @@ def _product(left: Bias, right: Bias) -> Bias:
         return ExpressionBias(arithmetic(left.node, "*", right.node))
     parts = [bias.factors if isinstance(bias, ProductBias) else (bias,) for bias in (left, right)]
     return ProductBias((*parts[0], *parts[1]))
-
-
-def _parametric_product(left: Bias, right: Bias) -> Bias:
-    if isinstance(left, ParametricBias) and isinstance(right, ParametricBias):
-        raise InvalidBiasError(
-            f"Both {left} and {right} have parameters, but a bias can have only one such factor. Name all columns in "
-            "one family, or write the product as a function for vardi.parametric.",
-            sample="",
-        )
-    if isinstance(left, ParametricBias):
-        return ParametricBias(left.family, _product(left.known, right))
-    assert isinstance(right, ParametricBias)
-    return ParametricBias(right.family, _product(left, right.known))
 
 
 def _condition(bias: Bias, sign: str) -> Node:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from vardi.biases._constants import Scalar, column_named, constant
-from vardi.biases._expressions.nodes import Column, Comparison, IsIn, Node, arithmetic
+from vardi.biases._expressions.families import total
+from vardi.biases._expressions.nodes import Column, Comparison, IsIn, arithmetic
 from vardi.biases._expressions.parse import OfRows, parse_bias
 from vardi.biases._kinds import EVERYWHERE, Bias, ExpressionBias, ParametricBias
 from vardi.biases._learned import LearnedBias
@@ -174,16 +175,13 @@ def class_shift(column: str, factors: Mapping[Any, float], population: Mapping[A
         factors = _ratios(factors, _by_class(population, "population"))
     if not any(factors.values()):
         raise InvalidBiasError("All factors are zero, so nothing could be sampled. Give one above zero.", sample="")
-    node: Node | None = None
-    for label, factor in factors.items():
-        chosen = Comparison(column_named(column), (("==", constant(label, "a class")),))
-        term = arithmetic(constant(factor, "a factor"), "*", chosen)
-        node = term if node is None else arithmetic(node, "+", term)
-    assert node is not None
-    return ExpressionBias(node)
+    name = column_named(column)
+    classes = {label: Comparison(name, (("==", constant(label, "a class")),)) for label in factors}
+    terms = [arithmetic(constant(factor, "a factor"), "*", classes[label]) for label, factor in factors.items()]
+    return ExpressionBias(total(terms))
 
 
-def _by_class(numbers: Any, what: str) -> dict[Any, float]:
+def _by_class(numbers: Mapping[Any, float], what: str) -> dict[Scalar, float]:
     """Return a mapping (also a pandas Series) as a dictionary whose values are finite and not negative."""
     if not hasattr(numbers, "keys") or not len(numbers):
         raise InvalidBiasError(f"{what} maps each class to a number, but got {numbers!r}.", sample="")
@@ -196,7 +194,7 @@ def _by_class(numbers: Any, what: str) -> dict[Any, float]:
     return found
 
 
-def _ratios(shares: dict[Any, float], population: dict[Any, float]) -> dict[Any, float]:
+def _ratios(shares: Mapping[Scalar, float], population: Mapping[Scalar, float]) -> dict[Scalar, float]:
     if set(shares) != set(population):
         stranger = next(iter(set(shares) - set(population)), "")
         raise MismatchError(
@@ -206,7 +204,6 @@ def _ratios(shares: dict[Any, float], population: dict[Any, float]) -> dict[Any,
     absent = [label for label, share in population.items() if share == 0]
     if absent:
         raise InvalidBiasError(
-            f"Class {absent[0]!r} has share 0 in the population, so it has no finite factor. Leave it out.",
-            sample="",
+            f"Class {absent[0]!r} has share 0 in the population, so it has no finite factor. Leave it out.", sample=""
         )
     return {label: share / population[label] for label, share in shares.items()}

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from vardi._types import Floats, Integers
 from vardi.biases._fitted import LEAST_ROWS, Encoding, Read, cross_fitted, named, parts_of, written
@@ -25,15 +25,15 @@ from vardi.errors._texts import cut, listed, more, width_of
 from vardi.errors._warn import warn
 
 CLIP = (0.02, 0.98)  # probabilities beyond which odds rest on almost no rows of one side
-MANY_CLIPPED = 0.05  # share of a sample's rows above which there is a warning of clipping
-SEPARATED = 0.999  # area under the curve above which the two sides have almost no rows in common
 MANY_COLUMNS = 30  # above which rows are treated as embeddings, with a linear classifier
-BINS = 10  # of the calibration table
-SHOWN = 8  # columns in the table of balance, those that are furthest off
 ONE_THREAD = 20_000  # rows up to which the threads of gradient boosting cost more than they gain
-LINEAR_C = 0.1  # inverse strength of the ridge penalty on standardised embeddings
-TREES, LEAVES = 30, 4  # few, as a bias is smooth, and samples have hundreds to thousands of rows
-INNER = 3  # folds in which a default classifier is calibrated
+LEAVES = 4  # few, as a bias is smooth, and samples have hundreds to thousands of rows
+
+
+class Classifier(Protocol):
+    """A fitted classifier, as in scikit-learn."""
+
+    def predict_proba(self, X: Floats) -> ArrayLike: ...
 
 
 @dataclass(frozen=True, repr=False)
@@ -49,7 +49,7 @@ class LearnedBias(Bias):
     """
 
     names: tuple[str, ...]
-    classifier: Any = field(default=None, compare=False)
+    classifier: Classifier | None = field(default=None, compare=False)
     folds: int = 5
     random_state: int = 0
 
@@ -66,9 +66,6 @@ class LearnedBias(Bias):
 
     def __str__(self) -> str:
         return written("learned", self.names)
-
-    def __repr__(self) -> str:
-        return f"where({str(self)!r})"
 
     def fitted(
         self,
@@ -109,9 +106,9 @@ class LearnedBias(Bias):
             np.where(used, folds, -1),
         )
         check = _checked(encoding, X[used], models[0], p[used], own[used], weights[used])
-        if check.area > SEPARATED:
+        if check.area > 0.999:  # the two sides have almost no rows in common
             raise _separated(sample, reference, names)
-        if check.clipped > MANY_CLIPPED * check.rows:
+        if check.clipped > 0.05 * check.rows:
             warn(WeakOverlapWarning(f"The bias of {sample!r}, {self}: {check.said_of_clipping}"))
         return LearnedValues(_odds(p), self, encoding, models, sample, check, folds)
 
@@ -126,7 +123,7 @@ class LearnedBias(Bias):
                     sample=sample,
                 )
 
-    def _model(self, X: Floats, own: NDArray[np.bool_], weights: Floats, columns: int) -> Any:
+    def _model(self, X: Floats, own: NDArray[np.bool_], weights: Floats, columns: int) -> Classifier:
         """Return a classifier in which both sides have the same weight, so that folds differ only in their rows."""
         from sklearn.base import clone
         from threadpoolctl import threadpool_limits
@@ -145,13 +142,13 @@ class LearnedBias(Bias):
         from sklearn.preprocessing import StandardScaler
 
         if columns > MANY_COLUMNS:
-            return make_pipeline(StandardScaler(), LogisticRegression(C=LINEAR_C, max_iter=1000))
+            return make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=1000))
         boosted = HistGradientBoostingClassifier(
-            max_iter=TREES, max_leaf_nodes=LEAVES, early_stopping=False, random_state=self.random_state
+            max_iter=30, max_leaf_nodes=LEAVES, early_stopping=False, random_state=self.random_state
         )
         # Errors of the log odds at 500 and 2,000 rows a side: with a sigmoid .35 and .21 (logistic selection), .41 and
         # .24 (a band); isotonic .39 and .25, .47 and .30; with 50 trees of 31 leaves .53 and .40, .66 and .47.
-        return CalibratedClassifierCV(boosted, method="sigmoid", cv=INNER, ensemble=False)
+        return CalibratedClassifierCV(boosted, method="sigmoid", cv=3, ensemble=False)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -176,7 +173,7 @@ class LearnedValues(ValuesBias):
 
     declared: LearnedBias
     encoding: Encoding
-    models: tuple[Any, ...]
+    models: tuple[Classifier, ...]
     sample: str
     check: LearnedCheck
     fold: Integers
@@ -264,23 +261,24 @@ class LearnedCheck:
         lines += [f"{p:>9.3f}  {seen:>8.3f}  {error:>5.3f}  {rows:>5,}" for p, seen, error, rows in bins]
         lines.append(f"{self.off} of {len(self.in_bins)} are off by more than two errors, on held-out rows")
         ordered = sorted(self.balance, key=lambda name: -abs(self.balance[name][1]))
-        width = width_of("imbalance", ordered[:SHOWN], 40)
+        furthest = ordered[:8]
+        width = width_of("imbalance", furthest, 40)
         lines.append(f"{'imbalance':<{width}}    as drawn  weighted   (in standard deviations)")
-        for name in ordered[:SHOWN]:
+        for name in furthest:
             before, after = self.balance[name]
             lines.append(f"{cut(name, width):<{width}}  {before:>+10.3f}  {after:>+8.3f}")
-        return "\n".join([*lines, *more(ordered, SHOWN)])
+        return "\n".join([*lines, *more(ordered, len(furthest))])
 
 
 def _checked(
-    encoding: Encoding, X: Floats, model: Any, p: Floats, own: NDArray[np.bool_], weights: Floats
+    encoding: Encoding, X: Floats, model: Classifier, p: Floats, own: NDArray[np.bool_], weights: Floats, bins: int = 10
 ) -> LearnedCheck:
     """Compare probabilities, each by models that have not seen its row, with the rows' samples."""
     from sklearn.metrics import roc_auc_score
 
     halves = np.where(own, weights / weights[own].sum(), weights / weights[~own].sum())
     out = (p < CLIP[0]) | (p > CLIP[1])
-    edges = np.unique(np.quantile(p, np.linspace(0.0, 1.0, BINS + 1)[1:-1]))
+    edges = np.unique(np.quantile(p, np.linspace(0.0, 1.0, bins + 1)[1:-1]))
     place = np.searchsorted(edges, p, side="right")
     rows, mass, predicted, observed = (
         np.bincount(place, one, minlength=len(edges) + 1) for one in (None, halves, halves * p, halves * own)
@@ -334,7 +332,7 @@ def _odds(p: Floats) -> Floats:
     return p / (1.0 - p)
 
 
-def _probabilities(models: Sequence[Any], X: Floats, sample: str) -> Floats:
+def _probabilities(models: Sequence[Classifier], X: Floats, sample: str) -> Floats:
     found: Floats = np.mean([np.asarray(model.predict_proba(X), np.float64)[:, 1] for model in models], axis=0)
     if not ((found >= 0) & (found <= 1)).all():
         raise InvalidBiasError(
@@ -345,7 +343,7 @@ def _probabilities(models: Sequence[Any], X: Floats, sample: str) -> Floats:
     return found
 
 
-def _require_classifier(classifier: Any) -> None:
+def _require_classifier(classifier: object) -> None:
     """Refuse a classifier without probabilities, or one that takes no weights."""
     from sklearn.utils.validation import has_fit_parameter
 
@@ -374,7 +372,7 @@ def _separated(sample: str, reference: Sequence[str], names: Sequence[str]) -> N
     )
 
 
-def _name_of(model: Any) -> str:
+def _name_of(model: object) -> str:
     inner = getattr(model, "estimator", None)
     if hasattr(model, "steps"):
         return " and ".join(type(step).__name__ for _, step in model.steps)
@@ -382,7 +380,10 @@ def _name_of(model: Any) -> str:
 
 
 def learned(
-    columns: str | Sequence[str] | None = None, classifier: Any = None, folds: int = 5, random_state: int = 0
+    columns: str | Sequence[str] | None = None,
+    classifier: Classifier | None = None,
+    folds: int = 5,
+    random_state: int = 0,
 ) -> LearnedBias:
     r"""Return an unknown bias, to be learned by comparing its sample with samples whose biases are known.
 

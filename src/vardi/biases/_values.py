@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import numbers
 import sys
-from typing import Any
+from collections.abc import Hashable, Sequence
+from typing import Protocol
 
 import numpy as np
 
 from vardi.errors import MismatchError
 
 
-def as_array(values: Any, what: str, wanted: str = "one value for each row") -> np.ndarray:
+class Index(Protocol):
+    """The labels of the rows of a pandas-like frame or series."""
+
+    @property
+    def is_unique(self) -> bool: ...
+    def __len__(self) -> int: ...
+    def append(self, other: Sequence[Index]) -> Index: ...
+    def equals(self, other: object) -> bool: ...
+    def isin(self, values: object) -> np.ndarray: ...
+
+
+def as_array(values: object, what: str, wanted: str = "one value for each row") -> np.ndarray:
     """Return values as an array; raise for masks, which would be lost, and for rows of different lengths.
 
     Examples
@@ -54,12 +67,14 @@ def as_numbers(values: np.ndarray) -> np.ndarray | None:
         return None
 
 
-def is_missing(value: Any) -> bool:
-    """Return whether a value is None, NaN, or missing in pandas."""
-    return value is None or type(value).__name__ == "NAType" or value != value
+def is_missing(value: object) -> bool:
+    """Return whether a value is None, NaN, or missing in pandas, which is not imported here."""
+    if isinstance(value, numbers.Number | np.generic):
+        return bool(value != value)
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
-def coded(labels: np.ndarray) -> tuple[np.ndarray, list[Any]]:
+def coded(labels: np.ndarray) -> tuple[np.ndarray, list[Hashable]]:
     """Return a code for each label, in order of first appearance, and the distinct labels as Python objects.
 
     Numbers and texts are coded by pandas if it is already loaded, in a tenth of the time of a loop; missing floats are
@@ -83,7 +98,7 @@ def coded(labels: np.ndarray) -> tuple[np.ndarray, list[Any]]:
         number = np.empty(len(order), np.int64)
         number[order] = np.arange(len(order))
         return number[inverse], found[order].tolist()
-    position: dict[Any, int] = {}
+    position: dict[Hashable, int] = {}
     every = (position.setdefault(label, len(position)) for label in labels.tolist())
     return np.fromiter(every, np.int64, len(labels)), list(position)
 
@@ -95,13 +110,13 @@ def read_only(values: np.ndarray) -> np.ndarray:
     return view
 
 
-def index_of(values: Any) -> Any | None:
+def index_of(values: object) -> Index | None:
     """Return the index of a pandas-like frame or series; None for anything else."""
     index = getattr(values, "index", None)
     return index if hasattr(index, "equals") else None
 
 
-def belongs_elsewhere(index: Any, own: Any) -> bool:
+def belongs_elsewhere(index: Index, own: Index) -> bool:
     """Return whether the labels of values show that they belong to other rows than those in the same place.
 
     The labels 0, 1, 2, ... are the default of a new series and mean nothing, unless the rows have such labels

@@ -73,9 +73,6 @@ class WindowBias(Bias):
         nodes = (self.x, self.low, self.high, *(() if self.status is None else (self.status,)))
         return f"window({', '.join('None' if node is None else to_text(node) for node in nodes)})"
 
-    def __repr__(self) -> str:
-        return f"where({str(self)!r})"
-
 
 def window(x: str, low: str | float | None, high: str | float | None, *, status: str | None = None) -> WindowBias:
     r"""Return the bias of truncated data: a row was seen only if its value lay in its own window.

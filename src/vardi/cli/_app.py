@@ -21,10 +21,6 @@ app = typer.Typer(
 )
 
 
-def _examples(*lines: str) -> str:
-    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
-
-
 def _version(asked: bool) -> None:
     if asked:
         import vardi
@@ -42,38 +38,30 @@ def _main(
     """K biased samples of one population in, one debiased sample out."""
 
 
-app.command(
-    "demo",
-    short_help="Debias the bundled house prices, from start to finish.",
-    epilog=_examples("vardi demo", "vardi demo --output houses"),
-)(demo)
-app.command(
-    "init",
-    short_help="Write a study file, from questions or options.",
-    epilog=_examples("vardi init", "vardi init --source a=a.csv --bias 'a=price <= 22' --source b=b.csv"),
-)(init)
-app.command(
-    "check",
-    short_help="Check whether the samples can be compared.",
-    epilog=_examples("vardi check study.toml", "vardi check study.toml --json"),
-)(check)
-app.command(
-    "fit",
-    short_help="Print a summary; write weights and a report.",
-    epilog=_examples(
+for command, short_help, *examples in (
+    (demo, "Debias the bundled house prices, from start to finish.", "vardi demo", "vardi demo --output houses"),
+    (
+        init,
+        "Write a study file, from questions or options.",
+        "vardi init",
+        "vardi init --source a=a.csv --bias 'a=price <= 22' --source b=b.csv",
+    ),
+    (check, "Check whether the samples can be compared.", "vardi check study.toml", "vardi check study.toml --json"),
+    (
+        fit,
+        "Print a summary; write weights and a report.",
         "vardi fit study.toml",
         "vardi fit study.toml -o weights.parquet --report report.html",
         "vardi fit study.toml -o weights.csv --with-data --force --json",
         "vardi fit study.toml -o weights.csv --with-data --replicates 500",
     ),
-)(fit)
-app.command(
-    "sample",
-    short_help="Draw rows by weight.",
-    epilog=_examples("vardi sample study.toml -n 1000 --seed 1 -o drawn.parquet"),
-)(sample)
-app.command(
-    "report",
-    short_help="Write the report, as a web page or a PDF.",
-    epilog=_examples("vardi report study.toml", "vardi report study.toml -o report.pdf"),
-)(report)
+    (sample, "Draw rows by weight.", "vardi sample study.toml -n 1000 --seed 1 -o drawn.parquet"),
+    (
+        report,
+        "Write the report, as a web page or a PDF.",
+        "vardi report study.toml",
+        "vardi report study.toml -o report.pdf",
+    ),
+):
+    epilog = "\b\nExamples:\n" + "\n".join(f"  {line}" for line in examples)
+    app.command(command.__name__, short_help=short_help, epilog=epilog)(command)

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
 from math import isnan
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -83,7 +83,7 @@ def _show_plan(study: Study, *, as_json: bool) -> None:
         show(Text(study.title, "bold"), *plan_lines(found))
 
 
-def _json(opened: OpenStudy, verdict: Verdict, found: Account | None) -> dict[str, Any]:
+def _json(opened: OpenStudy, verdict: Verdict, found: Account | None) -> dict[str, object]:
     from vardi.cli._summary import verdict_json
 
     study = opened.study

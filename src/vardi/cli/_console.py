@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
@@ -129,7 +128,7 @@ def _standard_output() -> Iterator[None]:
         raise OutputError(f"Standard output cannot be written: {error.strerror}.", path="-") from error
 
 
-def show_json(content: dict[str, Any]) -> None:
+def show_json(content: dict[str, object]) -> None:
     """Print one JSON object, in UTF-8 or else in ASCII; NaN and infinities become null."""
     text = json.dumps(plain(content), ensure_ascii=False, indent=2)
     if not is_utf8(sys.stdout) or any("\ud800" <= letter <= "\udfff" for letter in text):  # bytes of a file name
@@ -137,7 +136,7 @@ def show_json(content: dict[str, Any]) -> None:
     show_plain(text + "\n")
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> object:
     """Return a value as JSON can hold it."""
     if isinstance(value, dict):
         return {str(key): plain(one) for key, one in value.items()}

@@ -29,18 +29,13 @@ def require_outputs(paths: Sequence[Path], study: Study, *, force: bool) -> None
         require_free(path, force=force)
 
 
-def _require_text(path: Path) -> None:
-    """Refuse a name that is not UTF-8, which engines cannot write to."""
-    try:
-        str(path).encode()
-    except UnicodeEncodeError:
-        shown = os.fsencode(path).decode(errors="replace")
-        raise OutputError(f"{shown} is not a name in UTF-8. Name another file.", path=str(path)) from None
-
-
 def require_free(path: Path, *, force: bool, remedy: str = "Give --force to overwrite it.") -> None:
     """Refuse a path that cannot be written to, with a remedy."""
-    _require_text(path)
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:  # engines cannot write to a name that is not UTF-8
+        shown = os.fsencode(path).decode(errors="replace")
+        raise OutputError(f"{shown} is not a name in UTF-8. Name another file.", path=str(path)) from None
     require_writable(path, overwrite=force, remedy=remedy)
 
 

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import shlex
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from vardi.cli._console import progress, show, show_files, show_json, show_next, warnings_as_lines
 from vardi.cli._guard import guarded
 from vardi.cli._options import Force, Json, Quiet, StudyFile
+from vardi.cli._pdf import is_pdf, print_page, require_browser
 from vardi.errors import ContradictedKnownWarning
 
 if TYPE_CHECKING:
     from vardi._facts.account import Account
     from vardi._fit.sample import DebiasedSample
     from vardi.study import OpenStudy
+    from vardi.study._outputs import Replicates
 
 WEIGHTS_HELP = "Write the weight of every row, with its source, row, id and count: .csv, .parquet or .jsonl."
 REPORT_HELP = "Write a report: .html, or .pdf if Chromium, Chrome or Edge is installed."
@@ -31,7 +31,6 @@ KIND_HELP = (
     "How replicates are made: bayesian (every row gets a random weight), rows (drawn with replacement) or jackknife "
     "(groups left out)."
 )
-NONE: Mapping[str, Any] = MappingProxyType({})
 
 Kind = Literal["bayesian", "rows", "jackknife"]
 
@@ -61,17 +60,17 @@ def fit(
     quiet: Quiet = False,
 ) -> None:
     """Debias a study: print a summary, and write the weights and a report."""
-    targets = _named(output, report)
+    targets = {what: path for what, path in (("weights", output), ("report", report)) if path is not None}
     if replicates and output is None:
         raise typer.BadParameter("--replicates are written beside the weights. Name their file: -o weights.parquet")
     if with_data and output is None:
         raise typer.BadParameter("--with-data is written beside the weights. Name their file: -o weights.parquet")
-    asked = {"n": replicates, "kind": kind, "seed": seed} if replicates else {}
-    options: dict[str, Any] = {"with_data": with_data, "replicates": asked}
-    fitted = run_fit(study, targets, **options, force=force, hidden=as_json or quiet)
+    asked: Replicates | None = {"n": replicates, "kind": kind, "seed": seed} if replicates else None
+    fitted = run_fit(study, targets, with_data=with_data, replicates=asked, force=force, hidden=as_json or quiet)
     if as_json or not quiet:
         show_fit(fitted, targets, as_json=as_json)
-        _say_next(study, targets, hidden=as_json)
+    if not as_json and not quiet:
+        _say_next(study, targets)
 
 
 def run_fit(
@@ -79,7 +78,7 @@ def run_fit(
     targets: dict[str, Path],
     *,
     with_data: bool = False,
-    replicates: Mapping[str, Any] = NONE,
+    replicates: Replicates | None = None,
     force: bool = False,
     hidden: bool = False,
 ) -> Fitted:
@@ -102,7 +101,7 @@ def run_fit(
     with warnings_as_lines(told=told) as said, progress(hidden=hidden) as stage:
         stage("Reading the data" if study.engine == "memory" else f"Opening the data with {study.engine}")
         opened = study.open()
-        weights_columns(opened, with_data=with_data, replicates=replicates.get("n", 0))
+        weights_columns(opened, with_data=with_data, replicates=replicates)
         stage("Solving")
         fitted = opened.fit()
         stage("Estimating errors")
@@ -112,9 +111,10 @@ def run_fit(
                 stage(f"Writing the {what}")
                 with writing(targets[what], place):
                     if what == "weights":
-                        said_so = partial(stage, "Making replicates")
-                        asked: dict[str, Any] = {"with_data": with_data, "replicates": replicates, "progress": said_so}
-                        write_weights(opened, fitted, place, **asked)
+                        making = partial(stage, "Making replicates")
+                        write_weights(
+                            opened, fitted, place, with_data=with_data, replicates=replicates, progress=making
+                        )
                     else:
                         _write_report(opened, fitted, place, targets[what])
     return Fitted(opened, account, said)
@@ -122,7 +122,6 @@ def run_fit(
 
 def _require_report(path: Path) -> None:
     """Refuse a report that is neither a page nor a PDF, or a PDF that no browser here can print."""
-    from vardi.cli._pdf import is_pdf, require_browser
     from vardi.report._render import require_html
 
     if is_pdf(path):
@@ -133,14 +132,12 @@ def _require_report(path: Path) -> None:
 
 def _write_report(opened: OpenStudy, fitted: DebiasedSample, place: Path, target: Path) -> None:
     """Write the report of a study as a page, or as the PDF that is printed from it."""
-    from vardi.cli._pdf import is_pdf, print_page
-
     study = opened.study
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder, "report.html") if is_pdf(target) else place
         today = datetime.now(UTC).date().isoformat()
-        named: dict[str, Any] = {"title": study.title, "study": study.path, "date": today}
-        fitted.report(page, **named, variables=list(study.variables) or None, overwrite=True)
+        named = list(study.variables) or None
+        fitted.report(page, title=study.title, study=study.path, date=today, variables=named, overwrite=True)
         if is_pdf(target):
             print_page(page, place, target)
 
@@ -167,12 +164,8 @@ def show_fit(fitted: Fitted, targets: dict[str, Path], *, as_json: bool) -> None
         show("Weights are per unit. Rows stand for several units, so multiply each weight by the column count.")
 
 
-def _say_next(study: Path, targets: dict[str, Path], *, hidden: bool) -> None:
+def _say_next(study: Path, targets: dict[str, Path]) -> None:
     """Print what to do with the outputs, or how to have some written."""
-    from vardi.cli._pdf import is_pdf
-
-    if hidden:
-        return
     if not targets:
         named = shlex.quote(str(study))
         show("No file was written.", "")
@@ -186,11 +179,6 @@ def _say_next(study: Path, targets: dict[str, Path], *, hidden: bool) -> None:
         show("", "Open the report in a browser to read and print it.")
 
 
-def _named(weights: Path | None, report: Path | None) -> dict[str, Path]:
-    return {what: path for what, path in (("weights", weights), ("report", report)) if path is not None}
-
-
-@guarded
 def report(
     study: StudyFile,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help=REPORT_HELP)] = Path("report.html"),
@@ -199,11 +187,7 @@ def report(
     quiet: Quiet = False,
 ) -> None:
     """Write the report of a study: one page (HTML) that opens offline in any browser, or the PDF printed from it."""
-    targets = _named(None, output)
-    fitted = run_fit(study, targets, force=force, hidden=as_json or quiet)
-    if as_json or not quiet:
-        show_fit(fitted, targets, as_json=as_json)
-        _say_next(study, targets, hidden=as_json)
+    fit(study, report=output, force=force, as_json=as_json, quiet=quiet)
 
 
 @guarded

@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import ParamSpec
 
 import typer
 
 from vardi.cli import INTERRUPTED, UNWRITTEN
-from vardi.cli._console import complain, plain, show_json
+from vardi.cli._console import complain, show_json
 from vardi.errors import ExpressionError, OutputError, StudyError, VardiError
 
 NO = 1
@@ -18,16 +18,16 @@ NO = 1
 USAGE = 2
 """The command or the study is wrong."""
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+Given = ParamSpec("Given")
 
 
-def guarded(command: Command) -> Command:
+def guarded(command: Callable[Given, None]) -> Callable[Given, None]:
     """Return a command whose failures are messages and exit codes."""
 
     @functools.wraps(command)
-    def run(*arguments: Any, **options: Any) -> Any:
+    def run(*arguments: Given.args, **options: Given.kwargs) -> None:
         try:
-            return command(*arguments, **options)
+            command(*arguments, **options)
         except (KeyboardInterrupt, typer.Abort):
             raise _interrupted() from None
         except (VardiError, ImportError) as error:
@@ -46,7 +46,7 @@ def guarded(command: Command) -> Command:
             refusal = VardiError(f"The data cannot be processed: {first_line(error)}")
             raise _failed(refusal, as_json=bool(options.get("as_json"))) from None
 
-    return run  # type: ignore[return-value]
+    return run
 
 
 def exit_code(error: Exception) -> int:
@@ -68,5 +68,5 @@ def _failed(error: Exception, *, as_json: bool) -> typer.Exit:
     if as_json:
         data = {name: value for name, value in vars(error).items() if name not in ("verdict", "solution", "name")}
         with suppress(OutputError):  # if standard output is what failed, standard error already has the message
-            show_json({"error": type(error).__name__, "message": str(error), **plain(data)})
+            show_json({"error": type(error).__name__, "message": str(error), **data})
     return typer.Exit(exit_code(error))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +17,8 @@ from vardi.cli._guard import guarded
 from vardi.errors import StudyError, VardiError
 
 if TYPE_CHECKING:
+    import narwhals as nw
+
     from vardi.study import Study
 
 HEADER = """# A study for vardi: samples of one population, and how each was drawn.
@@ -55,7 +56,6 @@ class Asked:
     name: str
     data: str
     bias: str
-    table: str | None = None
 
 
 @guarded
@@ -111,13 +111,12 @@ def study_text(name: str, title: str, sources: list[Asked], variables: list[str]
     listed = ", ".join(map(quoted, variables))
     reported = f"variables = [{listed}]" if variables else '# variables = ["price"]    # columns to report'
     parts = [HEADER.format(name=name), f"title = {quoted(title)}\n{reported}\n", ABOUT_BIASES]
-    for one in sources:
-        table = f"table = {quoted(one.table)}\n" if one.table else ""
-        parts.append(
-            f"[sources.{quoted_key(one.name)}]\ndata = {quoted(one.data)}\n{table}bias = {quoted(one.bias)}\n"
-            '# id = "column"           # copied to the weights\n'
-        )
-    return "\n".join(parts)
+    tables = [
+        f"[sources.{quoted_key(one.name)}]\ndata = {quoted(one.data)}\nbias = {quoted(one.bias)}\n"
+        '# id = "column"           # copied to the weights\n'
+        for one in sources
+    ]
+    return "\n".join([*parts, *tables])
 
 
 def quoted(text: str) -> str:
@@ -201,34 +200,48 @@ def _problems(study: Path, sources: list[Asked], variables: list[str]) -> list[s
 
 
 def _ask_sources(study: Path) -> list[Asked]:
-    sources: list[Asked] = []
-    show("", ABOUT_DATA, *_files_there(study.parent))
-    while True:
-        ordinal = len(sources) + 1
-        question = f"\nFile of sample {ordinal}{', or Enter if there are no more' if sources else ''}:"
-        data = _unquoted(_ask(question, functools.partial(_wrong_data, study, sources), show_default=False))
-        if not data:
-            return sources
-        columns = _columns(data, study)
-        show(f"Its columns: {', '.join(columns)}")
-        default = _free_name(Path(data).stem, [one.name for one in sources])
-        name = _ask("What is its name?", functools.partial(_wrong_name, study, sources, data), default)
-        if not sources:
-            show_plain(_about_biases(columns))
-        asked = Asked(name, data, "1")
-        bias = _ask(f"How was {name} drawn?", functools.partial(_wrong_bias, study, sources, asked), "1")
-        sources.append(replace(asked, bias=bias))
-
-
-def _files_there(folder: Path) -> list[str]:
-    """Return a line that lists the data files of a folder; no line if it has none."""
     from vardi.study._data import listed_files
 
-    listed = listed_files(folder)
-    return [f"In this folder: {listed}"] if listed else []
+    sources: list[Asked] = []
+    listed = listed_files(study.parent)
+    show("", ABOUT_DATA, *([f"In this folder: {listed}"] if listed else []))
+    while (asked := _ask_source(study, sources)) is not None:
+        sources.append(asked)
+    return sources
 
 
-def _about_biases(columns: Mapping[str, Any]) -> str:
+def _ask_source(study: Path, sources: list[Asked]) -> Asked | None:
+    """Return one more sample, or None if there are no more."""
+    taken = [one.name for one in sources]
+
+    def wrong(name: str, data: str, bias: str = "1") -> list[str]:
+        return _problems(study, [*sources, Asked(name, data, bias)], [])
+
+    def wrong_data(answer: str) -> list[str]:
+        if not answer and sources:
+            return []
+        try:
+            _columns(_unquoted(answer), study)
+        except VardiError as error:
+            return [str(error)]
+        return wrong(_free_name("sample", taken), _unquoted(answer))
+
+    def wrong_name(name: str) -> list[str]:
+        return [f"There is already a sample {name!r}."] if name in taken else wrong(name, data)
+
+    question = f"\nFile of sample {len(sources) + 1}{', or Enter if there are no more' if sources else ''}:"
+    data = _unquoted(_ask(question, wrong_data, show_default=False))
+    if not data:
+        return None
+    columns = _columns(data, study)
+    show(f"Its columns: {', '.join(columns)}")
+    name = _ask("What is its name?", wrong_name, _free_name(Path(data).stem, taken))
+    if not sources:
+        show_plain(_about_biases(columns))
+    return Asked(name, data, _ask(f"How was {name} drawn?", lambda bias: wrong(name, data, bias), "1"))
+
+
+def _about_biases(columns: nw.Schema) -> str:
     """Return the possible answers about a bias, with a column of the sample as example."""
     from vardi.study._columns import ticked
 
@@ -242,28 +255,6 @@ def _about_biases(columns: Mapping[str, Any]) -> str:
 def _unquoted(path: str) -> str:
     """Return a path without the quotes that a terminal puts around a file dropped into it."""
     return path[1:-1] if len(path) > 1 and path[0] == path[-1] and path[0] in "'\"" else path
-
-
-def _wrong_data(study: Path, sources: list[Asked], answer: str) -> list[str]:
-    if not answer and sources:
-        return []
-    data = _unquoted(answer)
-    try:
-        _columns(data, study)
-    except VardiError as error:
-        return [str(error)]
-    name = _free_name("sample", [one.name for one in sources])
-    return _problems(study, [*sources, Asked(name, data, "1")], [])
-
-
-def _wrong_name(study: Path, sources: list[Asked], data: str, name: str) -> list[str]:
-    if name in [one.name for one in sources]:
-        return [f"There is already a sample {name!r}."]
-    return _problems(study, [*sources, Asked(name, data, "1")], [])
-
-
-def _wrong_bias(study: Path, sources: list[Asked], asked: Asked, bias: str) -> list[str]:
-    return _problems(study, [*sources, replace(asked, bias=bias)], [])
 
 
 def _ask_variables(study: Path, sources: list[Asked], given: list[str]) -> list[str]:
@@ -285,7 +276,7 @@ def _free_name(stem: str, names: list[str]) -> str:
     return next(name for name in (base, *(f"{base}_{k}" for k in range(2, 1000))) if name not in names)
 
 
-def _columns(data: str, study: Path) -> Mapping[str, Any]:
+def _columns(data: str, study: Path) -> nw.Schema:
     """Return the columns of the files, with their types."""
     from vardi.study._data import FORMATS, Data, RefusedPath, find_files
     from vardi.study._engines import require_header, schema

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import Any
 
 from rich.console import RenderableType
 from rich.filesize import decimal
@@ -58,9 +57,8 @@ def account_tables(title: str, found: Account) -> list[RenderableType]:
     for table in tables:
         parts += [Text(), table] if table.row_count else []
     if found.more_variables:
-        tables[
-            -1
-        ].caption = f"... and {found.more_variables} more: name the columns to report in the study, variables = [...]"
+        remedy = "name the columns to report in the study, variables = [...]"
+        tables[-1].caption = f"... and {found.more_variables} more: {remedy}"
     wrong = found.known_check is not None and found.known_check.contradicted
     said = f"The weights meet known values that the samples contradict. {DETAILS_OF_KNOWN}"
     for note in found.bias_notes if found.unasked else found.notes:
@@ -123,7 +121,7 @@ def _ends(passes: tuple[int, int]) -> str:
     return str(least) if least == most else f"{least} to {most}"
 
 
-def account_json(opened: OpenStudy, found: Account) -> dict[str, Any]:
+def account_json(opened: OpenStudy, found: Account) -> dict[str, object]:
     """Return the account as JSON can hold it."""
     study = opened.study
     parameters = {
@@ -153,11 +151,11 @@ def account_json(opened: OpenStudy, found: Account) -> dict[str, Any]:
     }
 
 
-def _own(value: Any, *names: str) -> dict[str, Any]:
+def _own(value: object, *names: str) -> dict[str, object]:
     return {name: getattr(value, name) for name in names}
 
 
-def verdict_json(verdict: Verdict) -> dict[str, Any]:
+def verdict_json(verdict: Verdict) -> dict[str, object]:
     """Return a verdict as JSON can hold it."""
     return {
         **_own(verdict, "identified", "message", "groups", "weakest_rows", "kappa"),

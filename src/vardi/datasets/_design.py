@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from vardi._types import Floats, Integers
 from vardi.errors import EmptySampleError, MismatchError
-
-FloatArray: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,9 +52,9 @@ class MatrixDesign:
         Whether ``omega`` holds logarithms.
     """
 
-    rows: FloatArray
-    omega: FloatArray
-    source: NDArray[np.int64]
+    rows: Floats
+    omega: Floats
+    source: Integers
     truth: Mapping[str, Any]
     log: bool = False
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from vardi.datasets._design import FloatArray, MatrixDesign, require_positive
+from vardi._types import Floats
+from vardi.datasets._design import MatrixDesign, require_positive
 
 
 def truncation(n: int = 200, seed: int = 0, *, width: float = 0.5) -> MatrixDesign:
@@ -109,7 +110,7 @@ def harmonic_oscillators(
     )
 
 
-def _seen_through_windows(rng: np.random.Generator, n: int, reach: float) -> tuple[FloatArray, FloatArray]:
+def _seen_through_windows(rng: np.random.Generator, n: int, reach: float) -> tuple[Floats, Floats]:
     """Draw units (x, window) until n of them are seen."""
     x, windows = np.empty(0), np.empty((0, 2))
     while len(x) < n:

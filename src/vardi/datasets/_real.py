@@ -15,40 +15,9 @@ from numpy.typing import NDArray
 from vardi.datasets._design import Design
 from vardi.errors import MismatchError, suggest
 
-_BOSTON = {
-    "CRIM": "f8",
-    "ZN": "f8",
-    "INDUS": "f8",
-    "CHAS": "i8",
-    "NOX": "f8",
-    "RM": "f8",
-    "AGE": "f8",
-    "DIS": "f8",
-    "RAD": "i8",
-    "TAX": "i8",
-    "PTRATIO": "f8",
-    "B": "f8",
-    "LSTAT": "f8",
-    "MEDV": "f8",
-}
-# The widths of the text columns are those of their longest category.
-_ADULT = {
-    "age": "i8",
-    "workclass": "U16",
-    "fnlwgt": "i8",
-    "education": "U12",
-    "education-num": "i8",
-    "marital-status": "U21",
-    "occupation": "U17",
-    "relationship": "U14",
-    "race": "U18",
-    "sex": "U6",
-    "capital-gain": "i8",
-    "capital-loss": "i8",
-    "hours-per-week": "i8",
-    "native-country": "U26",
-    "income": "U5",
-}
+# The types of the columns, whose names are in the files; texts are as wide as their longest category.
+_BOSTON = "f8 f8 f8 i8 f8 f8 f8 f8 i8 i8 f8 f8 f8 f8"
+_ADULT = "i8 U16 i8 U12 i8 U21 U17 U14 U18 U6 i8 i8 i8 U26 U5"
 _PARTS = {None: slice(None), "train": slice(32_561), "test": slice(32_561, None)}
 Table: TypeAlias = NDArray[np.void]
 Backend: TypeAlias = Literal["pandas", "polars", "pyarrow", "numpy"]
@@ -186,12 +155,14 @@ def house_prices(seed: int = 0, backend: Backend = "pandas") -> Design:
     )
 
 
-def read_table(name: str, types: dict[str, str]) -> Table:
-    """Read a CSV file of this package; ``types`` are the columns and their NumPy types, in the order of the file."""
+def read_table(name: str, types: str) -> Table:
+    """Read a CSV file of this package; ``types`` are the NumPy types of its columns."""
     content = files("vardi.datasets").joinpath("data", name).read_bytes()
     if name.endswith(".xz"):
         content = lzma.decompress(content)
-    return np.loadtxt(io.BytesIO(content), dtype=list(types.items()), delimiter=",", comments=None, skiprows=1)
+    header, rows = content.decode().split("\n", 1)
+    columns = list(zip(header.strip().split(","), types.split(), strict=True))
+    return np.loadtxt(io.StringIO(rows), dtype=columns, delimiter=",", comments=None)
 
 
 def require_backend(backend: str) -> None:

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammainc, gammaincc, ndtr
 
-from vardi.datasets._design import Design, FloatArray, require_positive, sizes_by_name
+from vardi._types import Floats
+from vardi.datasets._design import Design, require_positive, sizes_by_name
 from vardi.errors import MismatchError
 
-Population: TypeAlias = Callable[[np.random.Generator, int], FloatArray]
+Population: TypeAlias = Callable[[np.random.Generator, int], Floats]
 
 _MOST_PROPOSALS = 1 << 20  # bounds the memory of one batch of rejection sampling
 
@@ -23,7 +24,7 @@ class Region:
     """A region in three forms: the text of its bias, a test on rows, and its mass Omega under P."""
 
     text: str
-    contains: Callable[[FloatArray], NDArray[np.bool_]]
+    contains: Callable[[Floats], NDArray[np.bool_]]
     mass: float
 
 
@@ -64,7 +65,7 @@ def strata(sizes: Sequence[int] = (350, 120, 130), seed: int = 0) -> Design:
         "high": Region("x0 > 0.7", lambda rows: rows[:, 0] > 0.7, 0.3),
     }
 
-    def population(rng: np.random.Generator, size: int) -> FloatArray:
+    def population(rng: np.random.Generator, size: int) -> Floats:
         x = rng.random(size)
         return np.column_stack([x, rng.normal(np.sin(3 * x), 0.5)])
 
@@ -77,7 +78,7 @@ def strata(sizes: Sequence[int] = (350, 120, 130), seed: int = 0) -> Design:
 _NORM = "sqrt(x0**2 + x1**2 + x2**2)"
 
 
-def _norm(rows: FloatArray) -> FloatArray:
+def _norm(rows: Floats) -> Floats:
     # Summed as in the text, so that a row on the edge is on the same side in both.
     return np.asarray(np.sqrt(rows[:, 0] ** 2 + rows[:, 1] ** 2 + rows[:, 2] ** 2))
 
@@ -178,7 +179,7 @@ def gaussian_scenario(letter: str, seed: int = 0, n: int = 1000) -> Design:
     cuts = np.rint(np.cumsum([0, *rows_of_1000]) * n / 1000).astype(int)
     truth = {"mean": float(2 * np.sqrt(2 / np.pi))}
 
-    def population(rng: np.random.Generator, size: int) -> FloatArray:
+    def population(rng: np.random.Generator, size: int) -> Floats:
         return rng.standard_normal((size, 3))
 
     return _draw_design(np.random.default_rng(seed), population, regions, np.diff(cuts).tolist(), truth, test=300)
@@ -224,7 +225,7 @@ def two_gaussians(seed: int = 0, sizes: Sequence[int] = (30, 300, 30)) -> Design
         "right": Region("x0 >= 0.5", lambda rows: rows[:, 0] >= 0.5, 1 - cdf(0.5)),
     }
 
-    def population(rng: np.random.Generator, size: int) -> FloatArray:
+    def population(rng: np.random.Generator, size: int) -> Floats:
         cluster = rng.integers(2, size=size)
         return np.asarray(centres[cluster] + rng.standard_normal((size, 2)))
 
@@ -250,9 +251,9 @@ def _draw_design(
     )
 
 
-def _draw_within(rng: np.random.Generator, population: Population, region: Region, size: int) -> FloatArray:
+def _draw_within(rng: np.random.Generator, population: Population, region: Region, size: int) -> Floats:
     """Draw from P given the region, exactly: propose from P in batches and keep what falls inside."""
-    kept: list[FloatArray] = []
+    kept: list[Floats] = []
     wanted = size
     while wanted > 0:
         proposals = population(rng, min(int(1.1 * wanted / region.mass) + 20, _MOST_PROPOSALS))

@@ -5,7 +5,7 @@ An engine does not number its rows, so there the error names no rows and states 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from vardi.errors import (
@@ -130,53 +130,6 @@ def counts_in_part(fact: str, rows: Iterable[int] = ()) -> InvalidCountsError:
     )
 
 
-def unknown_bias(
-    bias: object,
-    sample: object | None,
-    unknown: int,
-    missing: Mapping[str, int],
-    example: str,
-    rows: Sequence[int] = (),
-    *,
-    called: str = "bias",
-) -> MissingValuesError | InvalidBiasError:
-    """Return the error for a bias, or another function of the rows, that has no value on some of them.
-
-    Parameters
-    ----------
-    bias : Bias
-        The bias.
-    sample : str or None
-        The sample of these rows; None if all samples are in one frame.
-    unknown : int
-        The number of rows without a value.
-    missing : mapping of str to int
-        Those of its columns that have missing values, with their number; if none, it compares NaN.
-    example : str
-        Such a column as it is written in an expression.
-    rows : sequence of int
-        Positions of these rows, if they have any.
-    called : str
-        What it is: a bias, or an expression whose mean was asked for.
-    """
-    of_sample = "" if sample is None else f" on rows of sample {str(sample)!r}"
-    if not missing:
-        first = f" (the first is row {rows[0]})" if len(rows) else ""
-        return InvalidBiasError(
-            f"The {called} {bias}{of_sample} compares NaN on {number_of_rows(unknown)}{first}: a logarithm, root, "
-            "power or quotient has no value there. Exclude such rows with a condition.",
-            sample="" if sample is None else str(sample),
-            rows=rows[:LISTED],
-        )
-    columns = ", ".join(f"{name!r} ({count})" for name, count in missing.items())
-    return MissingValuesError(
-        f"The {called} {bias}{of_sample} is unknown on {number_of_rows(unknown)}, since there are missing values in "
-        f"{columns}. A missing value is neither true nor false. Fill or drop these rows, or handle them in the "
-        f"expression, e.g. {example} is not missing and ...",
-        columns=dict(missing),
-    )
-
-
 def invalid_bias(
     sample: object, value: object, where: str, *, log: bool = False, rows: Iterable[int] = ()
 ) -> InvalidBiasError:
@@ -209,7 +162,8 @@ def not_finite(count: int, name: str | None, lacking: Sequence[object] = (), whe
     of_name = "" if name is None else f"of {name!r} "
     remedy = "Fill them in, or ask for the mean over the rows that have one: a ratio of two expectations."
     if lacking:
-        remedy = f"{_nothing_in(lacking)} {FROM_SOME}"
+        verb = "has" if len(lacking) == 1 else "have"
+        remedy = f"{show(lacking)} {verb} none at all, so a mean over the rest is biased. {FROM_SOME}"
     return MissingValuesError(
         f"{count} of the values {of_name}are missing or infinite{f' ({where})' if where else ''}, so their mean over "
         f"the population is unknown. {remedy}",
@@ -301,10 +255,6 @@ def no_rows_to_learn(sample: object, bias: object) -> InvalidBiasError:
         "rows, or leave it out.",
         sample=str(sample),
     )
-
-
-def _nothing_in(lacking: Sequence[object]) -> str:
-    return f"{show(lacking)} {'has' if len(lacking) == 1 else 'have'} none at all, so a mean over the rest is biased."
 
 
 def no_labels(what: str) -> MismatchError:

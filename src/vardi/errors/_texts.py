@@ -51,6 +51,16 @@ def show(names: Iterable[object], most: int = LISTED) -> str:
     return listed((repr(str(name)) for name in names), most)
 
 
+def first_of(names: Iterable[str], most: int = SHOWN) -> str:
+    """Return the first of some names, with dots in place of the others.
+
+    >>> first_of("abcde", 3), first_of("abc", 3)
+    ('a, b, c, ...', 'a, b, c')
+    """
+    every = list(names)
+    return ", ".join(every[:most]) + (", ..." if len(every) > most else "")
+
+
 def more(every: Sequence[object], most: int = SHOWN) -> list[str]:
     """Return the last line of a table that shows only its first lines; nothing if it shows all.
 
@@ -80,6 +90,23 @@ def width_of(heading: str, cells: Iterable[object], most: int) -> int:
     7
     """
     return min(max(len(heading), *(len(str(cell)) for cell in cells), 0), most)
+
+
+def aligned(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """Return a table of text: the first column flush left, the others flush right.
+
+    >>> print(aligned(("name", "rows"), [("a", "12"), ("agency", "3")]))
+    name    rows
+    a         12
+    agency     3
+    """
+    widths = [max(map(len, column)) for column in zip(head, *lines, strict=True)]
+
+    def line(cells: Sequence[str]) -> str:
+        first, *rest = (cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
+        return "  ".join([first.lstrip().ljust(widths[0]), *rest]).rstrip()
+
+    return "\n".join(map(line, [head, *lines]))
 
 
 def count(number: float) -> str:

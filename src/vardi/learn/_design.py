@@ -5,23 +5,31 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeGuard
 
 import narwhals as nw
 import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
+from numpy.typing import ArrayLike, NDArray
 
 from vardi._fit.weighted import WeightedSample
 from vardi._inputs.frames import as_frame
-from vardi._inputs.kept import KeptRows
 from vardi._types import Floats
 from vardi.biases._values import is_missing
 from vardi.errors import MismatchError, MissingValuesError, number_of_rows, suggest
 from vardi.errors._texts import show
+from vardi.learn._given import Rows, is_sparse
+from vardi.learn.xy_pool import take
+
+if TYPE_CHECKING:
+    import pandas
+    from narwhals.typing import IntoDataFrame
 
 Missing: TypeAlias = Literal["refuse", "drop"]
+Features: TypeAlias = Rows | str | Sequence[str]
+"""Rows in pool order, columns of the pool, or a formula."""
+Outcome: TypeAlias = ArrayLike | None
+"""A column, a formula or a value for each row; None if the formula has it."""
 
 INTERCEPT = "Intercept"  # what formulaic calls it
 QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
@@ -45,25 +53,25 @@ class Design:
         Numbers or labels; rows that are left out carry the outcome of another row.
     complete : ndarray of bool
         Which rows of the samples in question have no missing value.
-    left_out : int
-        How many rows of these samples have one.
     intercept : bool or None
         Whether a formula has one; None if the model decides.
+    left_out : int
+        How many rows of these samples have one.
     missing : mapping from name to int
         How many rows were left out because a feature, or the outcome, is missing.
     """
 
-    features: Any
+    features: Rows
     Z: Floats
     names: tuple[str, ...]
-    outcome: NDArray[Any]
+    outcome: np.ndarray
     complete: NDArray[np.bool_]
+    intercept: bool | None
     left_out: int
-    intercept: bool | None = None
-    missing: Mapping[str, int] = field(default_factory=dict)
+    missing: Mapping[str, int]
 
 
-def as_design(fit: WeightedSample, X: Any, y: Any, missing: Missing) -> Design:
+def as_design(fit: WeightedSample, X: Features, y: Outcome, missing: Missing) -> Design:
     """Return features and outcome as one design, or refuse what does not match."""
     if missing not in ("refuse", "drop"):
         raise MismatchError(f"missing is {missing!r}. Write 'refuse', or 'drop' to leave out rows with missing values.")
@@ -72,21 +80,19 @@ def as_design(fit: WeightedSample, X: Any, y: Any, missing: Missing) -> Design:
     if y is None:
         raise MismatchError("There is no outcome. Give y, or a formula such as 'y ~ x + region' in place of X.")
     native, matrix, names = _features(fit, X, missing)
-    outcome = _outcome(fit, y)
     kept = fit.held.kept.positions
-    matrix, outcome = matrix[kept], outcome[kept]
-    gaps = {name: ~np.isfinite(column) for name, column in zip(names, matrix.T, strict=True)}
-    asked = _asked(fit)
-    complete, lacking = _complete({**gaps, "y" if not isinstance(y, str) else y: _gaps(outcome)}, asked, missing)
+    matrix, outcome = matrix[kept], _outcome(fit, y)[kept]
+    gaps = dict(zip(names, ~np.isfinite(matrix.T), strict=True))
+    complete, left_out, lacking = _complete(fit, {**gaps, y if isinstance(y, str) else "y": _gaps(outcome)}, missing)
     rows = kept[complete]
-    features = native if len(rows) == len(fit) else _taken(native, rows)
-    left_out = int((asked & ~complete).sum())
-    return Design(features, *_zeroed(matrix, names, outcome, complete), complete, left_out, None, lacking)
+    features = native if len(rows) == len(fit) else take(native, rows)
+    matrix[~complete] = 0.0
+    return Design(features, matrix, names, _filled(outcome, complete), complete, None, left_out, lacking)
 
 
-def recording(fit: WeightedSample, X: Any, y: Any) -> WeightedSample:
+def recording(fit: WeightedSample, X: Features, y: Outcome) -> WeightedSample:
     """Return the rows of the samples that recorded the outcome and the features given by name."""
-    named: list[Any] = [y] if isinstance(y, str) else []
+    named: list[str | np.ndarray] = [y] if isinstance(y, str) else []
     columns: list[str] = []
     if isinstance(X, str) and "~" in X:
         left, right = X.split("~", 1)
@@ -100,48 +106,42 @@ def recording(fit: WeightedSample, X: Any, y: Any) -> WeightedSample:
     return fit.among([fit.names[k] for k in has]) if has else fit
 
 
-def _asked(fit: WeightedSample) -> NDArray[np.bool_]:
-    """Return which of the fit's rows belong to the samples in question."""
-    held = fit.held
-    inside = np.ones(len(fit), bool) if held.inside is None else held.inside
-    return np.asarray(held.kept.of(inside))
-
-
-def _zeroed(
-    matrix: Floats, names: Sequence[str], outcome: NDArray[Any], complete: NDArray[np.bool_]
-) -> tuple[Floats, tuple[str, ...], NDArray[Any]]:
-    """Return the features and outcomes, with zeros and another row's outcome for rows that are left out."""
-    first = int(np.argmax(complete))
-    return (
-        np.where(complete[:, None], matrix, 0.0),
-        tuple(names),
-        outcome[np.where(complete, np.arange(len(outcome)), first)],
-    )
-
-
 def _complete(
-    gaps: Mapping[str, NDArray[np.bool_]], asked: NDArray[np.bool_], missing: Missing
-) -> tuple[NDArray[np.bool_], dict[str, int]]:
-    """Return which rows in question are complete, and how many lack each value; or refuse incomplete rows."""
+    fit: WeightedSample, gaps: Mapping[str, NDArray[np.bool_]], missing: Missing
+) -> tuple[NDArray[np.bool_], int, dict[str, int]]:
+    """Return which rows of the samples in question are complete, how many are not, and how many lack each value.
+
+    Raise if rows are incomplete and are not to be left out.
+    """
+    inside = fit.held.inside
+    asked = fit.held.kept.of(np.ones(len(fit), bool) if inside is None else inside)
     counts = {name: int((own & asked).sum()) for name, own in gaps.items() if (own & asked).any()}
     complete = asked & ~np.any(list(gaps.values()), axis=0)
-    said = ", ".join(f"{name!r} ({count})" for name, count in counts.items())
+    left_out, said = int((asked & ~complete).sum()), _counted(counts)
     if counts and missing == "refuse":
-        rows = number_of_rows(int((asked & ~complete).sum()))
         raise MissingValuesError(
-            f"{rows} have missing or infinite values: {said}. Fill them in, or write missing='drop' to leave "
-            "these rows out; the model then describes the part of the population that has them all.",
+            f"{number_of_rows(left_out)} have missing or infinite values: {said}. Fill them in, or write missing="
+            "'drop' to leave these rows out; the model then describes the part of the population that has them all.",
             columns=counts,
         )
     if not complete.any():
         raise MissingValuesError(f"No row has all values: {said} are missing. Leave a feature out.", columns=counts)
-    return complete, counts
+    return complete, left_out, counts
+
+
+def _filled(outcome: np.ndarray, complete: NDArray[np.bool_]) -> np.ndarray:
+    """Return outcomes, with that of another row for rows that are left out."""
+    return outcome[np.where(complete, np.arange(len(outcome)), np.argmax(complete))]
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name!r} ({count})" for name, count in counts.items())
 
 
 # ---------------------------------------------------------------- formulas
 
 
-def _of_formula(fit: WeightedSample, formula: str, y: Any, missing: Missing) -> Design:
+def _of_formula(fit: WeightedSample, formula: str, y: Outcome, missing: Missing) -> Design:
     """Return the design of a formula: on its left anything that y may be, on its right formulaic's language."""
     left, right = (side.strip() for side in formula.split("~", 1))
     left = left[1:-1] if re.fullmatch("`[^`]+`", left) else left
@@ -150,43 +150,33 @@ def _of_formula(fit: WeightedSample, formula: str, y: Any, missing: Missing) -> 
             f"The formula {formula!r} has {'an' if left else 'no'} outcome, and y is {'given' if left else 'not'}. "
             "Give the outcome once, on the left of the formula."
         )
-    formulaic, pandas = _formulaic()
-    kept: KeptRows = fit.held.kept
+    try:
+        import formulaic
+        import pandas
+    except ImportError as error:
+        raise ImportError("Formulas need formulaic: pip install 'vardi[formula]'. Or give X and y.") from error
+    kept = fit.held.kept
     columns = {name: kept.of(values) for name, values in _columns_in(fit, right).items()}
     outcome = kept.of(_outcome(fit, left or y))
     gaps = {name: _gaps(values) for name, values in columns.items()}
-    asked = _asked(fit)
-    complete, lacking = _complete({**gaps, left or "y": _gaps(outcome)}, asked, missing)
-    frame = pandas.DataFrame({name: values[complete] for name, values in columns.items()})
+    complete, left_out, lacking = _complete(fit, {**gaps, left or "y": _gaps(outcome)}, missing)
+    rows = range(int(complete.sum()))  # a formula of the intercept alone has no columns to count them by
+    frame = pandas.DataFrame({name: values[complete] for name, values in columns.items()}, index=rows)
     for name in columns:
         order = fit.held.pool.frames_of(fit.held.states)[0].categories(name)
         if order is not None:
             there = set(frame[name])
             frame[name] = pandas.Categorical(frame[name], [value for value in order if value in there])
     with _answering(formula, [name for own in fit.held.pool.frames for name in own.columns]):
-        found = formulaic.Formula(right).get_model_matrix(
-            frame if len(frame.columns) else pandas.DataFrame(index=range(int(complete.sum()))),
-            context={"np": np},
-            output="pandas",
-            na_action="ignore",
-        )
+        terms = formulaic.Formula(right)
+        found = terms.get_model_matrix(frame, context={"np": np}, output="pandas", na_action="ignore")
     intercept = INTERCEPT in found.columns
     features = pandas.DataFrame(found).drop(columns=INTERCEPT, errors="ignore").astype(np.float64)
     _require_finite(features)
     matrix = np.zeros((len(complete), len(features.columns)))
     matrix[complete] = features.to_numpy()
-    names = [str(name) for name in features.columns]
-    left_out = int((asked & ~complete).sum())
-    return Design(features, *_zeroed(matrix, names, outcome, complete), complete, left_out, intercept, lacking)
-
-
-def _formulaic() -> tuple[Any, Any]:
-    try:
-        import formulaic
-        import pandas
-    except ImportError as error:
-        raise ImportError("Formulas need formulaic: pip install 'vardi[formula]'. Or give X and y.") from error
-    return formulaic, pandas
+    names = tuple(map(str, features.columns))
+    return Design(features, matrix, names, _filled(outcome, complete), complete, intercept, left_out, lacking)
 
 
 @contextmanager
@@ -211,7 +201,7 @@ def _answering(formula: str, known: Sequence[str]) -> Iterator[None]:
         ) from error
 
 
-def _columns_in(fit: WeightedSample, text: str) -> dict[str, NDArray[Any]]:
+def _columns_in(fit: WeightedSample, text: str) -> dict[str, np.ndarray]:
     """Return the columns of the pool that a text mentions."""
     pool, states = fit.held.pool, fit.held.states
     frames = pool.frames_of(states)
@@ -223,15 +213,14 @@ def _names_in(text: str) -> list[str]:
     return list(dict.fromkeys(quoted or plain for quoted, plain in NAME.findall(QUOTED.sub("", text))))
 
 
-def _require_finite(features: Any) -> None:
+def _require_finite(features: pandas.DataFrame) -> None:
     """Refuse terms of a formula that are not finite on some rows, such as the logarithm of 0."""
     counts = {str(name): int(np.count_nonzero(~np.isfinite(features[name]))) for name in features.columns}
     bad = {name: count for name, count in counts.items() if count}
     if bad:
-        said = ", ".join(f"{name!r} ({count})" for name, count in bad.items())
         raise MissingValuesError(
-            f"Terms of the formula are infinite or not numbers on some rows: {said}. Write terms that are finite on "
-            "all rows.",
+            f"Terms of the formula are infinite or not numbers on some rows: {_counted(bad)}. Write terms that are "
+            "finite on all rows.",
             columns=bad,
         )
 
@@ -239,11 +228,11 @@ def _require_finite(features: Any) -> None:
 # ---------------------------------------------------------------- arrays and columns
 
 
-def _features(fit: WeightedSample, X: Any, missing: Missing) -> tuple[Any, Floats, tuple[str, ...]]:
+def _features(fit: WeightedSample, X: Features, missing: Missing) -> tuple[Rows, Floats, tuple[str, ...]]:
     """Return the features as the model sees them, as a matrix, and their names."""
     if isinstance(X, list | tuple) and X and all(isinstance(name, str) for name in X):
         return _of_pool(fit, X, missing)
-    if sparse.issparse(X):
+    if is_sparse(X):
         native, matrix, names = X, X.toarray(), None
     elif _is_frame(X):
         frame = as_frame(X)
@@ -261,11 +250,11 @@ def _features(fit: WeightedSample, X: Any, missing: Missing) -> tuple[Any, Float
     return native, _matrix(list(matrix.T), names), tuple(names)
 
 
-def _of_pool(fit: WeightedSample, names: Sequence[str], missing: Missing) -> tuple[Any, Floats, tuple[str, ...]]:
+def _of_pool(fit: WeightedSample, names: Sequence[str], missing: Missing) -> tuple[Rows, Floats, tuple[str, ...]]:
     """Return columns of the pool, in the user's library if it has named columns."""
     matrix = np.column_stack([_column(fit, name, missing) for name in names])
     whole = fit.held.pool.whole()
-    native: Any = matrix
+    native: Rows = matrix
     if whole is not None and _is_frame(whole.native) and all(name in whole.columns for name in names):
         native = nw.from_native(whole.native).select(*names).to_native()
     return native, matrix, tuple(names)
@@ -274,11 +263,10 @@ def _of_pool(fit: WeightedSample, names: Sequence[str], missing: Missing) -> tup
 def _column(fit: WeightedSample, name: str, missing: Missing = "refuse") -> Floats:
     if missing == "drop" and name in (columns := _columns_in(fit, f"`{name}`")):
         return _matrix([columns[name]], [name])[:, 0]
-    kept: KeptRows = fit.held.kept
-    return kept.spread(fit.held.values(name))
+    return np.asarray(fit.held.kept.spread(fit.held.values(name)))
 
 
-def _outcome(fit: WeightedSample, y: Any) -> NDArray[Any]:
+def _outcome(fit: WeightedSample, y: Outcome) -> np.ndarray:
     """Return the outcome of every row of the pool: numbers or labels."""
     pool, states = fit.held.pool, fit.held.states
     if isinstance(y, str) and pool.frames and all(y in frame.columns for frame in pool.frames_of(states)):
@@ -294,18 +282,18 @@ def _outcome(fit: WeightedSample, y: Any) -> NDArray[Any]:
     return values
 
 
-def _gaps(values: NDArray[Any]) -> NDArray[np.bool_]:
+def _gaps(values: np.ndarray) -> NDArray[np.bool_]:
     """Return where a value is missing."""
     if values.dtype.kind in "fiub":
         return ~np.isfinite(values)
     return np.fromiter((is_missing(value) for value in values.tolist()), bool, len(values))
 
 
-def _is_frame(X: Any) -> bool:
+def _is_frame(X: object) -> TypeGuard[IntoDataFrame]:
     return not isinstance(X, np.ndarray | list | tuple) and hasattr(X, "columns")
 
 
-def _matrix(columns: Sequence[NDArray[Any]], names: Sequence[str]) -> Floats:
+def _matrix(columns: Sequence[np.ndarray], names: Sequence[str]) -> Floats:
     for column, name in zip(columns, names, strict=True):
         if column.dtype.kind not in "fiub":
             raise MismatchError(
@@ -313,7 +301,3 @@ def _matrix(columns: Sequence[NDArray[Any]], names: Sequence[str]) -> Floats:
                 f"one column for each category, or write a formula, such as 'y ~ {name}', which does."
             )
     return np.column_stack([np.asarray(column, np.float64) for column in columns])
-
-
-def _taken(features: Any, rows: NDArray[np.int64]) -> Any:
-    return as_frame(features).take(rows) if _is_frame(features) else features[rows]

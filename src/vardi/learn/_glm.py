@@ -25,16 +25,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor, Ridge
 
 from vardi._types import Floats
 from vardi.errors import MismatchError, VardiError
 from vardi.errors._texts import show
+
+LinearModel: TypeAlias = LinearRegression | Ridge | LogisticRegression | PoissonRegressor
 
 SINGULAR = 1e-12  # smallest eigenvalue of A with unit diagonal: below it, features are combinations of one another
 STEPS = 50  # Newton steps after which the equations are taken to have no solution
@@ -46,9 +47,9 @@ class Family:
 
     mean: Callable[[Floats], Floats]
     slope: Callable[[Floats], Floats]  # a function of the mean
-    target: Callable[[Any, NDArray[Any]], Floats]  # (fitted model, y) -> what is averaged
-    penalty: Callable[[Any, float, float], float]  # (model, n, share of the weight that has all values) -> P
-    refuse: Callable[[Any], str | None]  # why a model with these settings has no such equations
+    target: Callable[[LinearModel, np.ndarray], Floats]  # (fitted model, y) -> what is averaged
+    penalty: Callable[[LinearModel, float, float], float]  # (model, n, share of the weight that has all values) -> P
+    refuse: Callable[[LinearModel], str | None]  # why a model with these settings has no such equations
     tolerance: float  # distance to the solution, in standard errors, at which a given model counts as solved
 
 
@@ -130,7 +131,7 @@ class Equations:
         )
 
 
-def family_of(model: Any) -> Family:
+def family_of(model: LinearModel) -> Family:
     """Return the response of a scikit-learn model, or raise an error that lists the supported models."""
     family = FAMILIES.get(type(model))
     if family is None:
@@ -145,7 +146,7 @@ def family_of(model: Any) -> Family:
     return family
 
 
-def _real(model: Any, y: NDArray[Any]) -> Floats:
+def _real(model: LinearModel, y: np.ndarray) -> Floats:
     try:
         return y.astype(np.float64)
     except (TypeError, ValueError):
@@ -154,7 +155,7 @@ def _real(model: Any, y: NDArray[Any]) -> Floats:
         ) from None
 
 
-def _second_class(model: Any, y: NDArray[Any]) -> Floats:
+def _second_class(model: LinearModel, y: np.ndarray) -> Floats:
     strange = ~np.isin(y, model.classes_)
     if strange.any():
         known = show(model.classes_.tolist())
@@ -162,7 +163,7 @@ def _second_class(model: Any, y: NDArray[Any]) -> Floats:
     return np.asarray(y == model.classes_[1], np.float64)
 
 
-def _no_constraint(model: Any) -> str | None:
+def _no_constraint(model: LinearModel) -> str | None:
     if model.positive:
         return "coefficients that are held positive are not normally distributed at the boundary. Use positive=False."
     if np.ndim(getattr(model, "alpha", 0.0)):
@@ -170,7 +171,7 @@ def _no_constraint(model: Any) -> str | None:
     return None
 
 
-def _smooth_logistic(model: Any) -> str | None:
+def _smooth_logistic(model: LinearModel) -> str | None:
     penalty = _logistic_penalty(model)
     if penalty not in ("l2", None):
         return f"an {penalty} penalty has corners, where coefficients are not normal. Use l1_ratio=0, or C=np.inf."
@@ -181,7 +182,7 @@ def _smooth_logistic(model: Any) -> str | None:
     return None
 
 
-def _logistic_penalty(model: Any) -> str | None:
+def _logistic_penalty(model: LinearModel) -> str | None:
     """Return the penalty; from scikit-learn 1.8 on, l1_ratio and C determine it."""
     if model.penalty != "deprecated":
         return model.penalty
@@ -190,7 +191,7 @@ def _logistic_penalty(model: Any) -> str | None:
     return None if np.isinf(model.C) else "l2"
 
 
-def _logistic_strength(model: Any, n: float, share: float) -> float:
+def _logistic_strength(model: LinearModel, n: float, share: float) -> float:
     return 0.0 if _logistic_penalty(model) is None else 1.0 / (model.C * n)
 
 

@@ -5,18 +5,35 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import signature
-from typing import Any
+from typing import Protocol, TypeAlias, TypeGuard
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import xlogy
 from sklearn.base import is_classifier, is_regressor
 from sklearn.metrics import get_scorer, get_scorer_names
 
 from vardi._types import Floats
 from vardi.errors import MismatchError, VardiError, suggest
+from vardi.learn._given import Estimator, Rows
+
+Scoring: TypeAlias = str | Callable[..., ArrayLike] | None
+Classes: TypeAlias = ArrayLike | None  # of a classifier
 
 _EPSILON = float(np.finfo(np.float64).eps)  # a probability of zero counts as this one, as in scikit-learn
+
+
+class Metric(Protocol):
+    """A scorer of scikit-learn: a metric of all rows at once."""
+
+    _score_func: Callable[..., float]
+
+    def __call__(self, estimator: Estimator, X: Rows, y: Rows | None, *, sample_weight: ArrayLike) -> float: ...
+
+
+def is_metric(scoring: object) -> TypeGuard[Metric]:
+    """Return whether a scoring is a scorer of scikit-learn."""
+    return hasattr(scoring, "_score_func")
 
 
 @dataclass(frozen=True)
@@ -35,15 +52,15 @@ class Loss:
 
     name: str
     methods: tuple[str, ...]
-    of: Callable[[NDArray[Any], NDArray[Any], Any], Any]
+    of: Callable[[np.ndarray, np.ndarray, Classes], ArrayLike]
 
-    def __call__(self, model: Any, X: Any, y: Any) -> Floats:
+    def __call__(self, model: Estimator, X: Rows, y: Rows | None) -> Floats:
         """Return the loss of each row under a fitted model."""
         method = next((name for name in self.methods if hasattr(model, name)), None)
         if method is None:
             raise MismatchError(
                 f"The loss {self.name!r} needs {' or '.join(self.methods)}, which {type(model).__name__} does not "
-                f"have. Give another scoring: {_listed()}."
+                f"have. Give another scoring: {listed_losses()}."
             )
         if method not in ("score_samples", "transform") and y is None:
             raise MismatchError(
@@ -51,7 +68,8 @@ class Loss:
                 "scoring='negative_log_likelihood' for a density, 'distortion' for clusters."
             )
         response = np.asarray(getattr(model, method)(X))
-        losses = np.asarray(self.of(np.asarray(y), response, getattr(model, "classes_", None)))
+        with np.errstate(divide="ignore", invalid="ignore"):  # what has no loss, such as a mean of zero, is found below
+            losses = np.asarray(self.of(np.asarray(y), response, getattr(model, "classes_", None)))
         if losses.ndim == 2 and len(losses) == len(response):  # several outcomes: each counts the same
             losses = losses.mean(axis=1)
         if losses.shape != (len(response),):
@@ -68,46 +86,41 @@ class Loss:
         return losses.astype(np.float64)
 
 
-def _hits(y: NDArray[Any], classes: Any) -> NDArray[np.bool_]:
+def _hits(y: np.ndarray, classes: Classes) -> NDArray[np.bool_]:
     return np.asarray(y)[:, None] == np.asarray(classes)[None, :]
 
 
-def _log_loss(y: NDArray[Any], p: NDArray[Any], classes: Any) -> Any:
+def _log_loss(y: np.ndarray, p: np.ndarray, classes: Classes) -> ArrayLike:
     return -np.log(np.clip((p * _hits(y, classes)).sum(axis=1), _EPSILON, 1.0))
 
 
-def _brier(y: NDArray[Any], p: NDArray[Any], classes: Any) -> Any:
+def _brier(y: np.ndarray, p: np.ndarray, classes: Classes) -> ArrayLike:
     hits = _hits(y, classes)
     total = ((p - hits) ** 2).sum(axis=1) + ~hits.any(axis=1)  # a class that was not trained on: probability zero
-    return total / 2.0 if len(classes) == 2 else total
+    return total / 2.0 if hits.shape[1] == 2 else total
 
 
-def _poisson(y: NDArray[Any], mean: NDArray[Any], _: Any) -> Any:
-    with np.errstate(
-        divide="ignore", invalid="ignore"
-    ):  # no deviance for a mean of zero or less: the caller reports it
-        return np.where(mean > 0, 2.0 * (xlogy(y, y / mean) - y + mean), np.inf)
+def _poisson(y: np.ndarray, mean: np.ndarray, _: Classes) -> ArrayLike:
+    return np.where(mean > 0, 2.0 * (xlogy(y, y / mean) - y + mean), np.inf)
 
 
-def _gamma(y: NDArray[Any], mean: NDArray[Any], _: Any) -> Any:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where((y > 0) & (mean > 0), 2.0 * (np.log(mean / y) + y / mean - 1.0), np.inf)
+def _gamma(y: np.ndarray, mean: np.ndarray, _: Classes) -> ArrayLike:
+    return np.where((y > 0) & (mean > 0), 2.0 * (np.log(mean / y) + y / mean - 1.0), np.inf)
 
 
-def _squared_log(y: NDArray[Any], mean: NDArray[Any], _: Any) -> Any:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where((y > -1) & (mean > -1), (np.log1p(y) - np.log1p(mean)) ** 2, np.inf)
+def _squared_log(y: np.ndarray, mean: np.ndarray, _: Classes) -> ArrayLike:
+    return np.where((y > -1) & (mean > -1), (np.log1p(y) - np.log1p(mean)) ** 2, np.inf)
 
 
-def _percentage(y: NDArray[Any], mean: NDArray[Any], _: Any) -> Any:
+def _percentage(y: np.ndarray, mean: np.ndarray, _: Classes) -> ArrayLike:
     return np.abs(y - mean) / np.maximum(np.abs(y), _EPSILON)
 
 
-def _accuracy(y: NDArray[Any], label: NDArray[Any], _: Any) -> Any:
+def _accuracy(y: np.ndarray, label: np.ndarray, _: Classes) -> ArrayLike:
     return (y == label).reshape(len(label), -1).all(axis=1)  # with several labels, all have to be right
 
 
-def _top_two(y: NDArray[Any], score: NDArray[Any], classes: Any) -> Any:
+def _top_two(y: np.ndarray, score: np.ndarray, classes: Classes) -> ArrayLike:
     hits = _hits(y, classes)
     if score.ndim == 1:  # two classes, and both are among the first two
         return hits.any(axis=1)
@@ -118,7 +131,7 @@ def _top_two(y: NDArray[Any], score: NDArray[Any], classes: Any) -> Any:
 def _of_labels(name: str, share: Callable[[Floats, Floats, Floats], tuple[Floats, Floats]]) -> Loss:
     """Return a score of sets of labels: (in both, in y, predicted) -> how many of how many; 0 if there are none."""
 
-    def of(y: NDArray[Any], label: NDArray[Any], _: Any) -> Any:
+    def of(y: np.ndarray, label: np.ndarray, _: Classes) -> ArrayLike:
         if y.ndim != 2:
             raise MismatchError(
                 f"scoring={name!r} compares the labels of a row with those predicted, but y has one value for each "
@@ -146,7 +159,7 @@ LOSSES = {
 
 
 def _negative(name: str, loss: Loss) -> Loss:
-    return Loss(name, loss.methods, lambda y, response, classes: -loss.of(y, response, classes))
+    return Loss(name, loss.methods, lambda y, response, classes: -np.asarray(loss.of(y, response, classes)))
 
 
 SCORES = {  # scikit-learn's names of means over rows
@@ -170,17 +183,17 @@ SCORES = {  # scikit-learn's names of means over rows
 }
 
 
-def as_loss(scoring: Any, estimator: Any) -> Loss:
+def as_loss(scoring: Scoring, estimator: Estimator | None) -> Loss:
     """Return the loss that was asked for, or the default for the estimator."""
     if isinstance(scoring, str):
         return _named(scoring)
     if scoring is None:
         return LOSSES[_suited(estimator)]
-    if callable(scoring) and not hasattr(scoring, "_score_func"):
+    if callable(scoring) and not is_metric(scoring):
         name = getattr(scoring, "__name__", type(scoring).__name__)
         return Loss(name, ("predict",), lambda y, prediction, _: scoring(y, prediction))
     raise MismatchError(
-        f"scoring was given as {type(scoring).__name__}. Give {_listed()}, or a function (y_true, y_pred) that "
+        f"scoring was given as {type(scoring).__name__}. Give {listed_losses()}, or a function (y_true, y_pred) that "
         "returns a loss for each row."
     )
 
@@ -195,19 +208,24 @@ def _named(scoring: str) -> Loss:
     else:
         reason, remedy = f" is not a known loss.{suggest(scoring, (*LOSSES, *get_scorer_names()))}", ""
     raise MismatchError(
-        f"scoring={scoring!r}{reason} Give {_listed()}, a function (y_true, y_pred) that returns a loss for each row, "
-        f"or scikit-learn's {', '.join(map(repr, SCORES))}.{remedy}"
+        f"scoring={scoring!r}{reason} Give {listed_losses()}, a function (y_true, y_pred) that returns a loss for each "
+        f"row, or scikit-learn's {', '.join(map(repr, SCORES))}.{remedy}"
     )
 
 
 def _whole(scoring: str) -> str:
     """Point to `debiased_scorer` for a metric of all rows at once, if its rows can be weighted."""
-    if "sample_weight" not in signature(get_scorer(scoring)._score_func).parameters:
+    if not takes_weights(get_scorer(scoring)):
         return ""
     return f" vardi.debiased_scorer({scoring!r}, fit=fit) weights its rows, but gives no standard error."
 
 
-def _suited(estimator: Any) -> str:
+def takes_weights(metric: Metric) -> bool:
+    """Return whether the rows of a metric can be weighted."""
+    return "sample_weight" in signature(metric._score_func).parameters
+
+
+def _suited(estimator: Estimator | None) -> str:
     if is_classifier(estimator):
         return "zero_one"
     if is_regressor(estimator):
@@ -216,9 +234,10 @@ def _suited(estimator: Any) -> str:
         return "negative_log_likelihood"
     raise MismatchError(
         f"{type(estimator).__name__} is not a classifier, a regressor or a density, so there is no default loss. "
-        f"Give scoring: {_listed()}."
+        f"Give scoring: {listed_losses()}."
     )
 
 
-def _listed() -> str:
+def listed_losses() -> str:
+    """Return the names of the losses."""
     return ", ".join(map(repr, LOSSES))

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils import get_tags
 from sklearn.utils.validation import _num_samples
 
 from vardi._estimate.weight_routing import blind_steps, fit_weighted, takes_weights
-from vardi._types import Floats
+from vardi._types import Floats, Integers
 from vardi.errors import MismatchError
+from vardi.learn._given import Estimator, Rows, is_sparse
 from vardi.learn.xy_pool import take
 
 __all__ = ["WeightUse", "check_weight_use"]
@@ -64,7 +63,7 @@ class WeightUse:
         return f"{self.estimator} {said}{steps}"
 
 
-def check_weight_use(estimator: Any, X: Any = None, y: Any = None, *, seed: int = 0) -> WeightUse:
+def check_weight_use(estimator: Estimator, X: Rows | None = None, y: Rows | None = None, *, seed: int = 0) -> WeightUse:
     """Test whether weights 0, 1, 2 and 3 do what leaving a row out or repeating it does.
 
     The estimator is fitted three times: to all rows with weights, to rows repeated as often, and to all rows without
@@ -112,7 +111,7 @@ def check_weight_use(estimator: Any, X: Any = None, y: Any = None, *, seed: int 
     return WeightUse(name, finding, off / effect, blind)
 
 
-def _three_fits(model: Any, X: Any, y: Any, seed: int) -> tuple[Floats, Floats, Floats]:
+def _three_fits(model: Estimator, X: Rows, y: Rows | None, seed: int) -> tuple[Floats, Floats, Floats]:
     """Return a model's outputs for the rows after fitting them weighted, repeated, and as they are."""
     weights = np.random.default_rng(seed).permutation(np.arange(_num_samples(X)) % 4)  # a quarter each of 0, 1, 2, 3
     try:
@@ -121,13 +120,13 @@ def _three_fits(model: Any, X: Any, y: Any, seed: int) -> tuple[Floats, Floats, 
         weights = np.maximum(weights, 1)
         of_weights = fit_weighted(model, X, y, weights.astype(np.float64), {})
     places, kept = np.repeat(np.arange(len(weights)), weights), np.flatnonzero(weights)
-    of_copies = clone(model).fit(take(X, places), None if y is None else take(y, places))
+    of_copies = clone(model).fit(take(X, places), take(y, places))
     firsts = np.searchsorted(places, kept)  # where each row that is kept is first among the repeated ones
     of_rows = clone(model).fit(X, y)
     return _outputs(of_weights, X, kept), _outputs(of_copies, X, firsts), _outputs(of_rows, X, kept)
 
 
-def example_rows(estimator: Any, seed: int = 0, n: int = 60) -> tuple[NDArray[Any], NDArray[Any]]:
+def example_rows(estimator: Estimator, seed: int = 0, n: int = 60) -> tuple[Floats, np.ndarray]:
     """Return rows of the kind that the tags of an estimator ask for: clouds around centres, and a target."""
     tags, rng = get_tags(estimator), np.random.default_rng(seed)
     columns = 1 if tags.input_tags.one_d_array else 3
@@ -138,7 +137,7 @@ def example_rows(estimator: Any, seed: int = 0, n: int = 60) -> tuple[NDArray[An
     if tags.estimator_type == "classifier":
         binary = tags.classifier_tags is not None and not tags.classifier_tags.multi_class
         score = X[:, 0] + 10.0 * rng.standard_normal(n)  # the classes overlap, so that a fit has something to weigh
-        y: NDArray[Any] = np.argsort(np.argsort(score)) * (2 if binary else 3) // n
+        y: np.ndarray = np.argsort(np.argsort(score)) * (2 if binary else 3) // n
     else:
         y = X.sum(axis=1) / 5.0 + np.sin(X[:, 0]) + rng.standard_normal(n)
         y = np.exp(y / 10.0) if tags.target_tags.positive_only else y
@@ -146,12 +145,12 @@ def example_rows(estimator: Any, seed: int = 0, n: int = 60) -> tuple[NDArray[An
     return (X[:, 0] if tags.input_tags.one_d_array else X), y
 
 
-def _seeded(estimator: Any, seed: int) -> Any:
+def _seeded(estimator: Estimator, seed: int) -> Estimator:
     names = [name for name in estimator.get_params() if name.split("__")[-1] == "random_state"]
     return clone(estimator).set_params(**dict.fromkeys(names, seed))
 
 
-def _outputs(model: Any, X: Any, places: NDArray[np.int64]) -> Floats:
+def _outputs(model: Estimator, X: Rows, places: Integers) -> Floats:
     """Return a fitted model's outputs for the rows, as numbers that do not depend on how clusters are numbered."""
     if hasattr(model, "cluster_centers_"):
         centres = np.asarray(model.cluster_centers_, np.float64)
@@ -168,8 +167,8 @@ def _outputs(model: Any, X: Any, places: NDArray[np.int64]) -> Floats:
     return np.asarray(labels[:, None] == labels, np.float64)
 
 
-def _numbers(values: Any) -> Floats:
-    values = values.toarray() if sparse.issparse(values) else np.asarray(values)
+def _numbers(outputs: Rows) -> Floats:
+    values = outputs.toarray() if is_sparse(outputs) else np.asarray(outputs)
     if values.dtype.kind not in "fiub":
         values = np.unique(values, return_inverse=True)[1]
     return np.asarray(values, np.float64)

@@ -4,28 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import narwhals as nw
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
 from sklearn import get_config
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils import get_tags
+from sklearn.utils import Tags, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_method_params, check_is_fitted
 
 from vardi._estimate.draws import draw
 from vardi._estimate.weight_routing import fit_weighted, request_weights, require_weight_use
-from vardi._inputs.frames import as_frame
 from vardi._inputs.given import Biases, Known, Labels
 from vardi.errors import MismatchError
+from vardi.learn._given import Estimator, Rows, Seed, is_sparse
 from vardi.learn.resampler import as_generator
-from vardi.learn.xy_pool import debias_rows, take, with_targets
+from vardi.learn.xy_pool import debias_rows, frame_of, take, with_targets
 
 __all__ = ["DebiasedEstimator"]
+
+Answer: TypeAlias = Any  # of whatever type the inner estimator answers
+Depends: TypeAlias = ArrayLike | bool
 
 ROUTED = (
     "predict",
@@ -39,7 +41,7 @@ ROUTED = (
 """Methods that scikit-learn routes metadata to, and that call the same method of the inner estimator."""
 
 
-def _inner_has(name: str) -> Callable[[Any], bool]:
+def _inner_has(name: str) -> Callable[[DebiasedEstimator], bool]:
     """Return a check for `available_if`: the inner estimator, fitted if it is, has an attribute."""
 
     def check(self: DebiasedEstimator) -> bool:
@@ -49,10 +51,10 @@ def _inner_has(name: str) -> Callable[[Any], bool]:
     return check
 
 
-def _delegate(name: str, says: str) -> Any:
+def _delegate(name: str, says: str) -> Answer:
     """Return a method that passes its arguments to the fitted estimator, available if the inner one has it."""
 
-    def method(self: Any, X: Any, *args: Any, **params: Any) -> Any:
+    def method(self: DebiasedEstimator, X: Rows, *args: object, **params: object) -> Answer:
         check_is_fitted(self)
         return getattr(self.estimator_, name)(self._features(X), *args, **self._routed(name, params))
 
@@ -133,7 +135,7 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        estimator: Any,
+        estimator: Estimator,
         *,
         biases: Biases | None = None,
         known: Known | None = None,
@@ -141,7 +143,7 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
         series: str | None = None,
         target: str | None = None,
         resample: bool = False,
-        random_state: Any = None,
+        random_state: Seed = None,
     ) -> None:
         self.estimator = estimator
         self.biases = biases
@@ -154,13 +156,13 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
 
     def fit(
         self,
-        X: Any,
-        y: Any = None,
+        X: Rows,
+        y: Rows | None = None,
         source: Labels | None = None,
         *,
         clusters: ArrayLike | None = None,
         series: ArrayLike | bool | None = None,
-        **params: Any,
+        **params: object,
     ) -> Self:
         """Compute the weights, and fit a clone of the estimator with them.
 
@@ -192,14 +194,15 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
         given = self._routed("fit", params)
         if self.resample:
             drawn = draw(weights / weights.sum(), None, as_generator(self.random_state), method="systematic")
-            self.estimator_ = _fit_drawn(self.estimator, rows, targets, drawn, given)
+            given = _check_method_params(rows, given, indices=drawn)  # values for each row are drawn with them
+            self.estimator_ = clone(self.estimator).fit(take(rows, drawn), take(targets, drawn), **given)
         else:
             mine = (X, y, weights) if places is None else (take(rows, places), take(targets, places), weights[places])
             self.estimator_ = fit_weighted(self.estimator, *mine, given)
         self.debiased_, self.weights_ = debiased, weights
         return self
 
-    def _depends(self, what: str, given: Any) -> Any:
+    def _depends(self, what: str, given: Depends | None) -> Depends | None:
         """Return the labels that fit was given, or else the column that the estimator names."""
         own = getattr(self, what)
         if own is not None and given is not None:
@@ -208,38 +211,33 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
             )
         return own if given is None else given
 
-    def _features(self, X: Any) -> Any:
+    def _features(self, X: Rows) -> Rows:
         """Return rows without the columns of clusters and times, which are not features."""
         named = [name for name in (self.clusters, self.series) if name is not None]
-        if not named or sparse.issparse(X):
+        if not named or is_sparse(X):
             return X
-        frame = as_frame(np.asarray(X) if isinstance(X, list | tuple) else X)
+        frame = frame_of(X)
         there = [name for name in named if name in frame.columns]
-        if not there:
-            return X
-        if isinstance(frame.native, np.ndarray):
-            return np.delete(frame.native, [frame.columns.index(name) for name in there], axis=1)
-        return nw.from_native(frame.native).drop(*there).to_native()
+        return frame.without(there).native if there else X
 
-    def fit_transform(self, X: Any, y: Any = None, source: Labels | None = None, **params: Any) -> Any:
+    def fit_transform(self, X: Rows, y: Rows | None = None, source: Labels | None = None, **params: Any) -> Answer:
         """Fit, and transform the rows; parameters as for :meth:`fit`."""
         return self.fit(X, y, source, **params).transform(X)
 
-    def fit_predict(self, X: Any, y: Any = None, source: Labels | None = None, **params: Any) -> Any:
+    def fit_predict(self, X: Rows, y: Rows | None = None, source: Labels | None = None, **params: Any) -> Answer:
         """Fit, and label the rows; parameters as for :meth:`fit`."""
         inner = self.fit(X, y, source, **params).estimator_
         return inner.labels_ if hasattr(inner, "labels_") and not self.resample else inner.predict(self._features(X))
 
-    def score(self, X: Any, y: Any = None, **params: Any) -> Any:
+    def score(self, X: Rows, y: Rows | None = None, **params: object) -> Answer:
         """Score rows, as the fitted inner estimator does: without weights, unless they are given."""
         check_is_fitted(self)
         return self.estimator_.score(self._features(X), y, **self._routed("score", params))
 
     def set_output(self, *, transform: str | None = None) -> Self:
         """Set the container that ``transform`` returns: "default", "pandas" or "polars"."""
-        for inner in (self.estimator, vars(self).get("estimator_")):
-            if inner is not None:
-                inner.set_output(transform=transform)
+        for name in sorted({"estimator", "estimator_"} & vars(self).keys()):
+            getattr(self, name).set_output(transform=transform)
         return self
 
     fit_transform = available_if(_inner_has("transform"))(fit_transform)
@@ -254,7 +252,7 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
     transform = _delegate("transform", "Transform rows")
     inverse_transform = _delegate("inverse_transform", "Undo the transform")
 
-    def get_metadata_routing(self) -> Any:
+    def get_metadata_routing(self) -> MetadataRouter:
         """Return the metadata requests: ``source`` for itself, further metadata for the inner estimator."""
         router = MetadataRouter(owner=self).add_self_request(self)
         inner = self.estimator
@@ -269,7 +267,7 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
         except NotImplementedError:  # some of scikit-learn's own, such as AdaBoost, route nothing
             return router
 
-    def _routed(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    def _routed(self, method: str, params: Mapping[str, object]) -> dict[str, object]:
         """Return parameters under the names that the inner estimator asks for."""
         if not (params and get_config()["enable_metadata_routing"]):
             return dict(params)
@@ -280,24 +278,24 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
         routed = process_routing(self, method, **{name: params[name] for name in asked})
         return {**rest, **routed.estimator[method]}
 
-    def _inner(self) -> Any:
+    def _inner(self) -> Estimator:
         """Return the inner estimator: the fitted one if there is one."""
         return vars(self).get("estimator_", self.estimator)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> Answer:
         inner = self.__dict__.get("estimator_")
         if inner is None or name.startswith(("_", "fit", "partial_fit", "set_")):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(inner, name)
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = deepcopy(get_tags(self.estimator))
         tags.array_api_support = False
         tags.non_deterministic |= self.resample and self.random_state is None
         return tags
 
 
-def _refuse_weights(params: Mapping[str, Any]) -> None:
+def _refuse_weights(params: Mapping[str, object]) -> None:
     given = [name for name in params if name.split("__")[-1] == "sample_weight"]
     if given:
         raise MismatchError(
@@ -307,7 +305,7 @@ def _refuse_weights(params: Mapping[str, Any]) -> None:
         )
 
 
-def _refuse_column(source: Any) -> None:
+def _refuse_column(source: object) -> None:
     if isinstance(source, str):
         raise MismatchError(
             f"source is the string {source!r}. The labels are not a feature, so they are separate from X: give an "
@@ -315,14 +313,8 @@ def _refuse_column(source: Any) -> None:
         )
 
 
-def _fit_drawn(estimator: Any, X: Any, y: Any, drawn: Any, params: Mapping[str, Any]) -> Any:
-    """Return a clone fitted to drawn rows; parameters with a value for each row are drawn with them."""
-    taken = _check_method_params(X, params, indices=drawn)
-    return clone(estimator).fit(take(X, drawn), None if y is None else take(y, drawn), **taken)
-
-
-def _as_rows(rows: Any) -> Any:
+def _as_rows(rows: Rows | None) -> Rows | None:
     """Return frames, series and sparse arrays as they are, anything else as an array."""
-    if rows is None or sparse.issparse(rows):
+    if rows is None or is_sparse(rows):
         return rows
     return np.asarray(rows) if nw.from_native(rows, pass_through=True, allow_series=True) is rows else rows

@@ -7,13 +7,11 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from textwrap import wrap
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.utils.validation import check_is_fitted
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import _is_fitted
 
 from vardi._estimate.estimates import Estimate, Estimates
 from vardi._estimate.reliability import warn_of_doubt
@@ -23,9 +21,10 @@ from vardi._fit.weighted import WeightedSample
 from vardi._notebook import fragment, paragraph, table
 from vardi._types import Floats
 from vardi.errors import MismatchError, VardiError, number_of_rows, suggest
-from vardi.errors._texts import WIDTH, listed, show
-from vardi.learn._design import Missing, as_design, recording
-from vardi.learn._glm import Equations, Family, family_of
+from vardi.errors._texts import WIDTH, aligned, listed, show
+from vardi.learn._design import Features, Missing, Outcome, as_design, recording
+from vardi.learn._given import Rows
+from vardi.learn._glm import Equations, Family, LinearModel, family_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +53,7 @@ class ModelInference:
     coefficients: Floats
     covariance: Floats = field(repr=False)
     level: float
-    model_: Any
+    model_: LinearModel
     estimates: Estimates = field(repr=False)
     rows_left_out: int = 0
     missing: Mapping[str, int] = field(default_factory=dict)
@@ -91,23 +90,15 @@ class ModelInference:
 
     def __getitem__(self, name: str | int) -> Estimate:
         """Return one coefficient; differences and ratios of coefficients carry their errors along."""
-        if isinstance(name, str) and name not in self.names:
-            raise MismatchError(
-                f"No coefficient {name!r}. The coefficients are {', '.join(map(repr, self.names))}."
-                f"{suggest(name, self.names)}"
-            )
-        return self.estimates[self.names.index(name) if isinstance(name, str) else name]
+        return self.estimates[place_of(name, self.names) if isinstance(name, str) else name]
 
     def table(self) -> str:
         """Return coefficient, error, z and interval of each name, as text of at most 80 columns."""
         heads, rows = self._cells()
-        widths = [max(len(row[j]) for row in [heads, *rows]) for j in range(4)]
-        left = min(max(len(name) for name in self.names), WIDTH - sum(widths) - 8)
-        lines = ["  ".join([" " * left, *(head.rjust(w) for head, w in zip(heads, widths, strict=True))])]
-        for name, row in zip(self.names, rows, strict=True):
-            short = name if len(name) <= left else name[: left - 1] + "…"
-            lines.append("  ".join([short.ljust(left), *(cell.rjust(w) for cell, w in zip(row, widths, strict=True))]))
-        return "\n".join([*lines, *(line for note in self._notes() for line in wrap(note, WIDTH))])
+        left = WIDTH - 8 - sum(max(map(len, column)) for column in zip(heads, *rows, strict=True))
+        names = [name if len(name) <= left else name[: left - 1] + "…" for name in self.names]
+        table = aligned(("", *heads), [(name, *row) for name, row in zip(names, rows, strict=True)])
+        return "\n".join([table, *(line for note in self._notes() for line in wrap(note, WIDTH))])
 
     def __str__(self) -> str:
         return self.table()
@@ -131,7 +122,13 @@ class ModelInference:
 
 
 def inference(
-    fit: WeightedSample, model: Any, X: Any, y: Any = None, level: float = 0.95, *, missing: Missing = "refuse"
+    fit: WeightedSample,
+    model: LinearModel,
+    X: Features,
+    y: Outcome = None,
+    level: float = 0.95,
+    *,
+    missing: Missing = "refuse",
 ) -> ModelInference:
     r"""Return the coefficients of a weighted regression with errors that account for the estimation of the weights.
 
@@ -200,6 +197,16 @@ def inference(
     )
 
 
+def place_of(coefficient: str, names: tuple[str, ...]) -> int:
+    """Return the place of a coefficient, or raise an error that lists them."""
+    if coefficient not in names:
+        raise MismatchError(
+            f"No coefficient {coefficient!r}. The coefficients are {', '.join(map(repr, names))}."
+            f"{suggest(coefficient, names)}"
+        )
+    return names.index(coefficient)
+
+
 @dataclass(frozen=True)
 class Solved:
     """A model's equations on the debiased rows, solved by theta, and the influence values of its coefficients."""
@@ -208,11 +215,11 @@ class Solved:
     theta: Floats
     equations: Equations
     influence: Influence
-    model: Any
+    model: LinearModel
     left_out: tuple[int, Mapping[str, int]]
 
 
-def solve(fit: WeightedSample, model: Any, X: Any, y: Any, missing: Missing = "refuse") -> Solved:
+def solve(fit: WeightedSample, model: LinearModel, X: Features, y: Outcome, missing: Missing = "refuse") -> Solved:
     """Fit a model to the debiased rows and solve it to rounding; or check that a fitted one solves its equations."""
     family = family_of(model)
     require_rows(fit.held, "A regression")
@@ -241,7 +248,7 @@ def solve(fit: WeightedSample, model: Any, X: Any, y: Any, missing: Missing = "r
     return Solved(names, theta, equations, moved, fitted, (design.left_out, design.missing))
 
 
-def _with_intercept(model: Any, intercept: bool | None, *, given: bool) -> Any:
+def _with_intercept(model: LinearModel, intercept: bool | None, *, given: bool) -> LinearModel:
     """Return a model that has an intercept if and only if the formula has one."""
     if intercept is None or intercept == model.fit_intercept:
         return model
@@ -261,21 +268,13 @@ def _cells(value: float, error: float, z: float, low: float, high: float) -> lis
     return [f"{value:{form}}", f"{error:{form}}", f"{z:.1f}", f"{low:{form}} to {high:{form}}"]
 
 
-def _is_fitted(model: Any) -> bool:
-    try:
-        check_is_fitted(model)
-    except NotFittedError:
-        return False
-    return True
-
-
-def _fitted(model: Any, features: Any, outcome: NDArray[Any], weights: Floats) -> Any:
+def _fitted(model: LinearModel, features: Rows, outcome: np.ndarray, weights: Floats) -> LinearModel:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # Newton steps continue from where the solver stops
         return clone(model).fit(features, outcome, sample_weight=weights)
 
 
-def _coefficients(model: Any, p: int) -> Floats:
+def _coefficients(model: LinearModel, p: int) -> Floats:
     """Return intercept and coefficients of a fitted model as one vector."""
     coef = np.asarray(model.coef_, np.float64)
     if coef.ndim == 2 and len(coef) > 1:
@@ -291,7 +290,7 @@ def _coefficients(model: Any, p: int) -> Floats:
     return np.concatenate([np.ravel(model.intercept_), coef]) if model.fit_intercept else coef
 
 
-def _set_coefficients(model: Any, theta: Floats) -> None:
+def _set_coefficients(model: LinearModel, theta: Floats) -> None:
     first = int(model.fit_intercept)
     model.coef_ = theta[first:].reshape(np.shape(model.coef_))
     if first:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, Self, TypeAlias
+from typing import Literal, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 from sklearn import mixture
 from sklearn.cluster import KMeans, kmeans_plusplus
 from sklearn.mixture._gaussian_mixture import _compute_precision_cholesky
-from sklearn.utils.validation import validate_data
+from sklearn.utils import Tags
+from sklearn.utils.validation import _num_samples, validate_data
 
-from vardi._types import Floats
+from vardi._inputs.given import Table
+from vardi._types import Floats, Integers
 from vardi.errors import InvalidCountsError, MismatchError, VardiError, number_of_rows
 
 __all__ = ["GaussianMixture"]
@@ -109,7 +111,7 @@ class GaussianMixture(mixture.GaussianMixture):  # type: ignore[misc]
            [ 1.4,  2.2]])
     """
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Table, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the mixture to weighted rows by EM.
 
         Parameters
@@ -129,7 +131,7 @@ class GaussianMixture(mixture.GaussianMixture):  # type: ignore[misc]
         self.fit_predict(X, y, sample_weight)
         return self
 
-    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> NDArray[np.int64]:
+    def fit_predict(self, X: Table, y: object = None, sample_weight: ArrayLike | None = None) -> Integers:
         """Fit the mixture to weighted rows, and return the likeliest component of every row.
 
         Parameters are those of :meth:`fit`; rows of weight 0 get a component too.
@@ -152,7 +154,7 @@ class GaussianMixture(mixture.GaussianMixture):  # type: ignore[misc]
         validate_data(self, X, skip_check_array=True)  # records the feature names, which the distinct rows lack
         return np.asarray(self._estimate_weighted_log_prob(rows).argmax(axis=1))
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: Table, y: object = None, sample_weight: ArrayLike | None = None) -> float:
         r"""Return the mean log-likelihood over weighted rows, :math:`\sum_i w_i \log p(x_i) / \sum_i w_i`.
 
         Parameters
@@ -168,7 +170,7 @@ class GaussianMixture(mixture.GaussianMixture):  # type: ignore[misc]
         w = _checked(sample_weight, len(log_p))
         return float(np.average(log_p[w > 0], weights=w[w > 0]))
 
-    def bic(self, X: Any, sample_weight: Any = None, *, size: Size = "kish") -> float:
+    def bic(self, X: Table, sample_weight: ArrayLike | None = None, *, size: Size = "kish") -> float:
         r"""Return the Bayesian information criterion on the debiased likelihood; lower is better.
 
         .. math:: \mathrm{BIC} = -2\,n\,\ell + q \log n,
@@ -204,20 +206,20 @@ class GaussianMixture(mixture.GaussianMixture):  # type: ignore[misc]
         >>> [round(fit.bic(X, w, size="rows")) for fit in fits]
         [2741, 2556, 2511]
         """
-        n = _size(size, sample_weight, len(X))
+        n = _size(size, sample_weight, _num_samples(X))
         return -2 * n * self.score(X, sample_weight=sample_weight) + self._n_parameters() * math.log(n)
 
-    def aic(self, X: Any, sample_weight: Any = None, *, size: Size = "kish") -> float:
+    def aic(self, X: Table, sample_weight: ArrayLike | None = None, *, size: Size = "kish") -> float:
         r"""Return Akaike's information criterion on the debiased likelihood, :math:`-2 n \ell + 2 q`; lower is better.
 
         Parameters, and the choice of n, are those of :meth:`bic`.
         """
-        n = _size(size, sample_weight, len(X))
+        n = _size(size, sample_weight, _num_samples(X))
         return -2 * n * self.score(X, sample_weight=sample_weight) + 2 * self._n_parameters()
 
     # What scikit-learn's EM calls: each step with the weights of the distinct rows.
 
-    def _initialize_parameters(self, X: Floats, random_state: np.random.RandomState, xp: Any = None) -> None:
+    def _initialize_parameters(self, X: Floats, random_state: np.random.RandomState, xp: object = None) -> None:
         given = (self.weights_init, self.means_init, self.precisions_init)
         if any(value is None for value in given):
             self._maximise(X, self._start(X, random_state))
@@ -247,11 +249,11 @@ class GaussianMixture(mixture.GaussianMixture):  # type: ignore[misc]
         R[chosen, np.arange(M)] = 1  # each centre starts at a row, all with the same share
         return R
 
-    def _e_step(self, X: Floats, xp: Any = None) -> tuple[Any, Floats]:
+    def _e_step(self, X: Floats, xp: object = None) -> tuple[np.floating, Floats]:
         log_p, log_r = self._estimate_log_prob_resp(X)
         return np.average(log_p, weights=self._w), log_r
 
-    def _m_step(self, X: Floats, log_resp: Floats, xp: Any = None) -> None:
+    def _m_step(self, X: Floats, log_resp: Floats, xp: object = None) -> None:
         self._maximise(X, self._w[:, None] * np.exp(log_resp))
 
     def _maximise(self, X: Floats, R: Floats) -> None:
@@ -262,7 +264,7 @@ class GaussianMixture(mixture.GaussianMixture):  # type: ignore[misc]
         self.covariances_ = _covariances(X, R, N, self.means_, self.covariance_type, self.reg_covar)
         self.precisions_cholesky_ = _compute_precision_cholesky(self.covariances_, self.covariance_type)
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.array_api_support = False
         return tags
@@ -310,7 +312,7 @@ def _distinct(X: Floats, w: Floats, at_least: int) -> tuple[Floats, Floats]:
     return rows, weights * (len(weights) / weights.sum())
 
 
-def _checked(sample_weight: Any, n: int) -> Floats:
+def _checked(sample_weight: ArrayLike | None, n: int) -> Floats:
     """Return the weights of n rows as an array, all 1 by default, or refuse invalid ones."""
     if sample_weight is None:
         return np.ones(n)
@@ -342,7 +344,7 @@ def _checked(sample_weight: Any, n: int) -> Floats:
     return w
 
 
-def _size(size: Size, sample_weight: Any, n: int) -> float:
+def _size(size: Size, sample_weight: ArrayLike | None, n: int) -> float:
     """Return the number of rows that the information criteria count."""
     w = _checked(sample_weight, n)
     if size == "kish":

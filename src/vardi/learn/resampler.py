@@ -5,7 +5,7 @@ Row i is drawn with probability :math:`\pi_i`, so the drawn rows are what an unb
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -14,7 +14,10 @@ from sklearn.utils.validation import validate_data
 
 from vardi._estimate.draws import Method, draw
 from vardi._inputs.given import Biases, Known, Labels
+from vardi.learn._given import Rows, Seed
 from vardi.learn.xy_pool import debias_rows, take, with_targets
+
+X_ = TypeVar("X_", bound=Rows)
 
 
 class DebiasedResampler(BaseEstimator):  # type: ignore[misc]
@@ -87,7 +90,7 @@ class DebiasedResampler(BaseEstimator):  # type: ignore[misc]
         replace: bool = True,
         method: Method = "multinomial",
         target: str | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
     ) -> None:
         self.biases = biases
         self.known = known
@@ -97,14 +100,14 @@ class DebiasedResampler(BaseEstimator):  # type: ignore[misc]
         self.target = target
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None, source: Labels | None = None) -> Self:
+    def fit(self, X: Rows, y: Rows | None = None, source: Labels | None = None) -> Self:
         """Compute the weights; parameters as for :meth:`fit_resample`."""
         self.debiased_ = debias_rows(X, y, source, self.biases, self.target, self.known)
         self.weights_ = with_targets(self.debiased_, y)[0].weights
         validate_data(self, X, skip_check_array=True)
         return self
 
-    def fit_resample(self, X: Any, y: Any = None, source: Labels | None = None) -> tuple[Any, Any]:
+    def fit_resample(self, X: X_, y: Rows | None = None, source: Labels | None = None) -> tuple[X_, Any]:
         """Compute the weights and draw rows.
 
         Parameters
@@ -125,9 +128,9 @@ class DebiasedResampler(BaseEstimator):  # type: ignore[misc]
         probabilities = np.asarray(with_targets(self.debiased_, y)[0].probabilities)
         rng = as_generator(self.random_state)
         self.sample_indices_ = draw(probabilities, self.size, rng, replace=self.replace, method=self.method)
-        return take(X, self.sample_indices_), None if y is None else take(y, self.sample_indices_)
+        return take(X, self.sample_indices_), take(y, self.sample_indices_)
 
 
-def as_generator(random_state: Any) -> Any:
+def as_generator(random_state: Seed) -> np.random.Generator | np.random.RandomState:
     """Return a random generator of NumPy or of scikit-learn."""
     return random_state if isinstance(random_state, np.random.Generator) else check_random_state(random_state)

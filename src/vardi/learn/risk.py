@@ -11,11 +11,11 @@ Its error is that of an expectation with f = l, the estimation of the normaliser
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from inspect import signature
-from typing import Any, Self
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Self, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone, is_classifier
 from sklearn.metrics import get_scorer, get_scorer_names
 from sklearn.utils.metadata_routing import MetadataRequest
@@ -27,28 +27,31 @@ from vardi._fit.sample import DebiasedSample
 from vardi._inputs.folds import dealt_out
 from vardi._inputs.frames import as_frame
 from vardi._inputs.given import Biases, ByRow, Known, Labels
-from vardi._inputs.pool import Name
 from vardi._types import Floats, Integers
 from vardi.errors import InvalidBiasError, MismatchError
-from vardi.learn._losses import LOSSES, Loss, as_loss
+from vardi.learn._given import Estimator, Generator, Rows, Seed, Splitter
+from vardi.learn._losses import LOSSES, Loss, Metric, Scoring, as_loss, is_metric, listed_losses, takes_weights
 from vardi.learn.resampler import as_generator
 from vardi.learn.xy_pool import debias_rows, joined, take, with_targets
 
+Places: TypeAlias = NDArray[np.integer | np.bool_] | Sequence[int] | slice
+Folds: TypeAlias = int | Splitter | Iterable[tuple[Places, Places]]
+
 
 def debiased_risk(
-    estimator: Any,
-    X: Any,
-    y: Any = None,
+    estimator: Estimator | list[Estimator] | tuple[Estimator, ...],
+    X: Rows,
+    y: Rows | None = None,
     *,
     source: Labels | None = None,
     biases: Biases | None = None,
     known: Known | None = None,
     clusters: ByRow | None = None,
     series: ByRow | bool | None = None,
-    scoring: Any = None,
-    cv: Any = 5,
+    scoring: Scoring = None,
+    cv: Folds = 5,
     target: str | None = None,
-    random_state: Any = 0,
+    random_state: Seed = 0,
     level: float = 0.95,
 ) -> Any:
     r"""Estimate the risk of a learner over the population by cross-validation on biased samples.
@@ -121,8 +124,7 @@ def debiased_risk(
     >>> print(risks[0] - risks[1])  # a parabola does better over the population
     0.0744 ± 0.0094 (95%: 0.0559 to 0.0929)
     """
-    several = isinstance(estimator, list | tuple)
-    estimators = list(estimator) if several else [estimator]
+    estimators = list(estimator) if isinstance(estimator, list | tuple) else [estimator]
     if not estimators:
         raise MismatchError("The list of estimators is empty. Give at least one.")
     for one in estimators:
@@ -146,14 +148,14 @@ def debiased_risk(
     weights = np.asarray(recorded.weights)
     losses = [_held_out(one, X, y, labels, weights, folds, as_loss(scoring, one)) for one in estimators]
     estimates = recorded.expectations(np.column_stack(losses), level)
-    return estimates if several else estimates[0]
+    return estimates if isinstance(estimator, list | tuple) else estimates[0]
 
 
 def _held_out(
-    estimator: Any,
-    X: Any,
-    y: Any,
-    labels: Any,
+    estimator: Estimator,
+    X: Rows,
+    y: Rows | None,
+    labels: np.ndarray,
     weights: Floats,
     folds: list[tuple[Integers, Integers]],
     loss: Loss,
@@ -161,33 +163,30 @@ def _held_out(
     """Return for each row the mean loss of the models that were trained without it."""
     total, times = np.zeros(len(weights)), np.zeros(len(weights))
     for train, test in folds:
-        y_train, y_test = (None, None) if y is None else (take(y, train), take(y, test))
-        model = _fitted(estimator, take(X, train), y_train, weights[train], labels[train])
-        total[test] += loss(model, take(X, test), y_test)
+        rows = take(X, train), take(y, train)
+        if has_fit_parameter(estimator, "source"):  # it debiases by itself
+            model = clone(estimator).fit(*rows, source=labels[train])
+        else:
+            model = fit_weighted(estimator, *rows, weights[train], {})
+        total[test] += loss(model, take(X, test), take(y, test))
         times[test] += 1
     return total / np.maximum(times, 1.0)  # rows of samples without targets are never held out
 
 
-def _fitted(estimator: Any, X: Any, y: Any, weights: Floats, labels: Any) -> Any:
-    """Return a clone fitted with the weights, or with the labels if it debiases by itself."""
-    if has_fit_parameter(estimator, "source"):
-        return clone(estimator).fit(X, y, source=labels)
-    return fit_weighted(estimator, X, y, weights, {})
-
-
 def _folds(
-    fit: DebiasedSample, X: Any, y: Any, cv: Any, rng: Any, *, by_class: bool
+    fit: DebiasedSample, X: Rows, y: Rows | None, cv: Folds, rng: Generator, *, by_class: bool
 ) -> Iterator[tuple[Integers, Integers]]:
     """Return positions of training and held-out rows; folds are split within samples."""
     n, strata = len(fit), fit.held.pool.source
-    if by_class and np.ndim(y) == 1:
+    if by_class and y is not None and np.ndim(y) == 1:
         classes, codes = np.unique(np.asarray(y), return_inverse=True)
         strata = strata * len(classes) + codes
+    pairs: Iterable[tuple[Places, Places]]
     if isinstance(cv, int | np.integer):
         if not 2 <= cv <= n:
             raise MismatchError(f"cv is {cv}, but {n} rows can be split into 2 to {n} folds.")
         fold = dealt_out(fit.held.pool.source, fit.held.dependence, strata, int(cv), rng)
-        pairs: Any = ((np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(int(cv)))
+        pairs = ((np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(int(cv)))
     else:
         pairs = cv.split(X, strata, fit.held.dependence.clusters) if hasattr(cv, "split") else cv
     held_out = np.zeros(n, bool)
@@ -207,7 +206,7 @@ def _folds(
         )
 
 
-def debiased_scorer(scoring: Any = None, *, fit: DebiasedSample, target: str | None = None) -> DebiasedScorer:
+def debiased_scorer(scoring: Scoring = None, *, fit: DebiasedSample, target: str | None = None) -> DebiasedScorer:
     r"""Return a scorer for scikit-learn's searches that represents the population.
 
     The weight is a function of the row, so held-out rows have one:
@@ -255,21 +254,23 @@ def debiased_scorer(scoring: Any = None, *, fit: DebiasedSample, target: str | N
 class DebiasedScorer:
     """The debiased mean score of a fitted estimator: what :func:`debiased_scorer` returns."""
 
-    def __init__(self, scoring: Any, fit: DebiasedSample, target: str | None) -> None:
+    def __init__(self, scoring: Scoring, fit: DebiasedSample, target: str | None) -> None:
         self.scoring, self.fit, self.target = scoring, fit, target
         self._request = MetadataRequest(owner=self)
-        self._metric = scoring if hasattr(scoring, "_score_func") else None
+        self._metric: Metric | None = scoring if is_metric(scoring) else None
         if isinstance(scoring, str) and scoring not in LOSSES and scoring in get_scorer_names():
             self._metric = get_scorer(scoring)
         if self._metric is None and scoring is not None:
             as_loss(scoring, None)
-        elif self._metric is not None and "sample_weight" not in signature(self._metric._score_func).parameters:
+        elif self._metric is not None and not takes_weights(self._metric):
             raise MismatchError(
                 f"The metric of {scoring} takes no sample_weight, so its rows cannot be weighted. Give one that does, "
-                f"or a loss: {', '.join(map(repr, LOSSES))}."
+                f"or a loss: {listed_losses()}."
             )
 
-    def __call__(self, estimator: Any, X: Any, y: Any = None, *, sample_weight: Any = None) -> float:
+    def __call__(
+        self, estimator: Estimator, X: Rows, y: Rows | None = None, *, sample_weight: ArrayLike | None = None
+    ) -> float:
         """Return the score, greater is better; weights that are given are taken as they are."""
         weights = self._weights(X, y) if sample_weight is None else np.asarray(sample_weight)
         if self._metric is not None:
@@ -281,7 +282,7 @@ class DebiasedScorer:
         self._request.score.add_request(param="sample_weight", alias=sample_weight)
         return self
 
-    def get_metadata_routing(self) -> Any:
+    def get_metadata_routing(self) -> MetadataRequest:
         """Return what is to be routed to the scorer."""
         return self._request
 
@@ -294,14 +295,13 @@ class DebiasedScorer:
     def __repr__(self) -> str:
         return f"debiased_scorer({self.scoring!r}, fit={self.fit!r})"
 
-    def _weights(self, X: Any, y: Any) -> Floats:
+    def _weights(self, X: Rows, y: Rows | None) -> Floats:
         named = dict(zip(self.fit.names, self.fit.held.pool.biases, strict=False))
         biases = {name: bias for name, bias in named.items() if self.fit.sizes[name] > 0}
         try:
             if not biases:
                 raise MismatchError("The fit has its biases only as a matrix.")
-            read: dict[Name, Any] = self.fit.held.known_biases()
-            rows: Any = joined(X, y, self.target, {**biases, **read})
+            rows: Any = joined(X, y, self.target, {**biases, **self.fit.held.known_biases()})
             return np.asarray(self.fit.weigh(rows))
         except (InvalidBiasError, MismatchError) as error:
             error.add_note(

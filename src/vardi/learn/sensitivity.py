@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from vardi._estimate.estimates import Estimate
 from vardi._estimate.reliability import warn_of_doubt
@@ -12,10 +11,11 @@ from vardi._estimate.sensitivity.factors import GAMMAS
 from vardi._estimate.sensitivity.question import Question
 from vardi._estimate.sensitivity.result import Kind, Sensitivity
 from vardi._fit.sample import DebiasedSample
+from vardi._inputs.pool import Name
 from vardi._types import Floats
-from vardi.errors import MismatchError, suggest
-from vardi.learn._glm import Equations
-from vardi.learn.inference import solve
+from vardi.learn._design import Features, Outcome
+from vardi.learn._glm import Equations, LinearModel
+from vardi.learn.inference import place_of, solve
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,13 @@ class Coefficient:
 
 def coefficient_sensitivity(
     fit: DebiasedSample,
-    model: Any,
-    X: Any,
-    y: Any,
+    model: LinearModel,
+    X: Features,
+    y: Outcome,
     coefficient: str,
     gammas: float | Sequence[float] = GAMMAS,
     *,
-    samples: Any = None,
+    samples: Sequence[Name] | None = None,
     kind: Kind = "free",
     threshold: float | None = None,
 ) -> Sensitivity:
@@ -92,12 +92,7 @@ def coefficient_sensitivity(
     """
     question = Question.of(fit.held, gammas, samples, kind, threshold)
     solved = solve(fit, model, X, y)
-    if coefficient not in solved.names:
-        raise MismatchError(
-            f"No coefficient {coefficient!r}. The coefficients are {', '.join(map(repr, solved.names))}."
-            f"{suggest(coefficient, solved.names)}"
-        )
-    j = solved.names.index(coefficient)
+    j = place_of(coefficient, solved.names)
     estimate = Estimate.from_influence(float(solved.theta[j]), solved.influence.column(j))
     warn_of_doubt(fit.names, [f"the coefficient of {coefficient}"], [estimate.law])
     target = Coefficient(solved.equations, solved.theta, solved.names, j)

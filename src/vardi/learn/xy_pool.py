@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import narwhals as nw
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from vardi._fit.debias import debias
@@ -15,23 +14,30 @@ from vardi._fit.sample import DebiasedSample
 from vardi._fit.weighted import WeightedSample
 from vardi._inputs.by_row import in_order
 from vardi._inputs.frames import Frame, NarwhalsFrame, NumpyFrame, as_frame
+from vardi._inputs.given import Biases, ByRow, Known, Labels
 from vardi._inputs.known import known_biases
 from vardi._inputs.pool import Name, as_biases, as_named
 from vardi._types import Integers
 from vardi.biases import Bias
 from vardi.errors import MismatchError, suggest
-from vardi.errors._texts import show
+from vardi.errors._texts import first_of, show
+from vardi.learn._given import Rows, is_sparse
+
+if TYPE_CHECKING:
+    from vardi.biases._conversion import BiasLike
+
+T = TypeVar("T")
 
 
 def debias_rows(
-    X: Any,
-    y: Any,
-    source: Any,
-    biases: Any,
+    X: Rows,
+    y: Rows | None,
+    source: Labels | None,
+    biases: Biases | None,
     target: str | None = None,
-    known: Any = None,
-    clusters: Any = None,
-    series: Any = None,
+    known: Known | None = None,
+    clusters: ByRow | None = None,
+    series: ByRow | bool | None = None,
 ) -> DebiasedSample:
     """Debias rows with separate targets; parameters are those of ``DebiasedResampler`` and of ``debias``.
 
@@ -49,7 +55,7 @@ def debias_rows(
             "source names several samples, but there are no biases, so it is unknown how they were drawn. Give "
             "biases= by label; 1 means that a sample was drawn without bias."
         )
-    by_name: dict[Name, Any] = {"all": 1} if biases is None else as_named(biases, "biases")
+    by_name: dict[Name, BiasLike] = {"all": 1} if biases is None else as_named(biases, "biases")
     if source is None and len(by_name) != 1:
         raise MismatchError(
             f"There are biases for {show(by_name)}, but source=None does not say which sample each row belongs to. "
@@ -61,11 +67,11 @@ def debias_rows(
     )
     if source is None:
         source = np.full(len(rows), next(iter(by_name)), dtype=object)
-    depends = {"clusters": clusters, "series": series}
-    return debias(rows, by_name if biases is None else biases, source=source, known=known, **depends)
+    declared = by_name if biases is None else biases
+    return debias(rows, declared, source=source, known=known, clusters=clusters, series=series)
 
 
-def with_targets(fit: DebiasedSample, y: Any) -> tuple[WeightedSample, Integers | None]:
+def with_targets(fit: DebiasedSample, y: Rows | None) -> tuple[WeightedSample, Integers | None]:
     """Return the rows of the samples that have targets, and their places; None if all have."""
     has = () if y is None or np.ndim(y) != 1 else fit.held.recorded_by([np.asarray(y)])
     if not has:
@@ -73,106 +79,101 @@ def with_targets(fit: DebiasedSample, y: Any) -> tuple[WeightedSample, Integers 
     return fit.among([fit.names[k] for k in has]), np.flatnonzero(np.isin(fit.held.pool.source, has))
 
 
-def joined(X: Any, y: Any, target: str | None, biases: Mapping[Name, Any]) -> Frame:
+def joined(X: Rows, y: Rows | None, target: str | None, biases: Mapping[Name, BiasLike]) -> Frame:
     """Return rows with the target as a column, or name the column that a bias misses."""
-    rows: Frame
-    if sparse.issparse(X):
-        rows = _SparseRows(X, as_biases(biases, tuple(biases)))
-    else:
-        rows = as_frame(np.asarray(X) if _is_array(X) else X)
+    declared = as_biases(biases, tuple(biases))
+    rows = _sparse(X, declared) if is_sparse(X) else frame_of(X)
     targets = _targets(in_order(y, (rows,), "y"), target)
     for values in targets.values():
         if len(values) != len(rows):
             raise MismatchError(f"y has {len(values)} values, but X has {len(rows)} rows. Give one for each row.")
     own = rows.columns
-    for name, bias in zip(biases, as_biases(biases, tuple(biases)), strict=True):
+    for name, bias in zip(biases, declared, strict=True):
         for column in bias.columns:
             _require_readable(column, f"The bias {bias} of {str(name)!r}", own, targets)
     return _with_columns(rows, {name: values for name, values in targets.items() if name not in own})
 
 
-def _require_readable(column: str, who: str, own: tuple[str, ...], targets: Mapping[str, Any]) -> None:
+def _require_readable(column: str, who: str, own: tuple[str, ...], targets: Mapping[str, np.ndarray]) -> None:
     if (column in own) != (column in targets):
         return
-    columns = ", ".join(own[:20]) + (", ..." if len(own) > 20 else "")
     if column in own:
         text = "which is both a column of X and the name of y. Give y another name with target=, or rename the column."
     elif targets:
         text = (
-            f"which is neither a column of X ({columns}) nor the name of y ({', '.join(targets)})."
+            f"which is neither a column of X ({first_of(own)}) nor the name of y ({', '.join(targets)})."
             f"{suggest(column, [*own, *targets])} Add the column to X; if it is the target, give target={column!r}."
         )
     else:
         text = (
-            f"which is not a column of X ({columns}), and y is None.{suggest(column, own)} Add the column to X; if it "
-            "is the target, give y."
+            f"which is not a column of X ({first_of(own)}), and y is None.{suggest(column, own)} Add the column to X; "
+            "if it is the target, give y."
         )
     raise MismatchError(f"{who} reads {column!r}, {text}")
 
 
-def _targets(y: Any, target: str | None) -> dict[str, NDArray[Any]]:
+def _targets(y: Rows | None, target: str | None) -> dict[str, np.ndarray]:
     """Return the columns of y by name."""
     if y is None:
         return {}
-    if not _is_array(y):
-        frame = as_frame(y)
-        if hasattr(y, "columns"):
-            names = (target,) if target is not None and len(frame.columns) == 1 else frame.columns
-            return {name: frame.column(column) for name, column in zip(names, frame.columns, strict=True)}
-        return {target or str(getattr(y, "name", None) or "y"): frame.column(frame.columns[0])}
-    values, name = np.asarray(y), target or "y"
-    if values.ndim == 2 and values.shape[1] > 1:
-        return {f"{name}{j}": column for j, column in enumerate(values.T)}
-    return {name: values[:, 0] if values.ndim == 2 else values}
+    frame = frame_of(y)
+    names, many = frame.columns, len(frame.columns) > 1
+    if not hasattr(y, "columns"):
+        name = target or str(getattr(y, "name", None) or "y")
+        names = tuple(f"{name}{j}" for j in range(len(names))) if many else (name,)
+    elif target is not None and not many:
+        names = (target,)
+    return {name: frame.column(column) for name, column in zip(names, frame.columns, strict=True)}
 
 
-def _with_columns(rows: Frame, columns: Mapping[str, NDArray[Any]]) -> Frame:
+def _with_columns(rows: Frame, columns: Mapping[str, np.ndarray]) -> Frame:
     if not columns:
         return rows
     if isinstance(rows, NarwhalsFrame):
         arrays = [(name, rows.series(values, name)) for name, values in columns.items()]
         series = [nw.from_native(array, series_only=True).alias(name) for name, array in arrays]
         return as_frame(rows._data.with_columns(*series).to_native())
-    return _ArrayWithTarget(rows, columns)
+    return _with_target(rows, columns)
 
 
-class _ArrayWithTarget(NumpyFrame):
-    """An array with the target as its last column, read by its name."""
+def _with_target(rows: Frame, targets: Mapping[str, np.ndarray]) -> Frame:
+    """Return an array with the target as its last column, read by its name."""
+    arrays = {**{name: rows.column(name) for name in rows.columns}, **targets}
+    native = rows.native
+    if isinstance(native, np.ndarray) and not native.dtype.names:
+        numbers = all(values.dtype.kind in "fiub" for values in arrays.values())
+        parts = [part if numbers else part.astype(object) for part in (native, *targets.values())]
+        native = np.column_stack(parts)
+    return _ArrayRows(native, arrays)
 
-    def __init__(self, rows: Any, targets: Mapping[str, NDArray[Any]]) -> None:
-        self._arrays = {**{name: rows.column(name) for name in rows.columns}, **targets}
-        self.native = rows.native
-        if isinstance(rows.native, np.ndarray) and not rows.native.dtype.names:
-            numbers = all(values.dtype.kind in "fiub" for values in self._arrays.values())
-            parts = [part if numbers else part.astype(object) for part in (rows.native, *targets.values())]
-            self.native = np.column_stack(parts)
+
+def _sparse(native: sparse.sparray, biases: tuple[Bias, ...]) -> Frame:
+    """Return rows of a sparse array, with those columns as arrays that biases read."""
+    read = {name for bias in biases for name in bias.columns}
+    stored = native.tocsc()
+    places = [place for place in range(native.shape[1]) if f"x{place}" in read]
+    return _ArrayRows(native.tocsr(), {f"x{place}": stored[:, [place]].toarray()[:, 0] for place in places})
+
+
+class _ArrayRows(NumpyFrame):
+    """Rows of an array, dense or sparse, whose columns are held apart from it."""
+
+    def __init__(self, native: np.ndarray | sparse.csr_array, arrays: Mapping[str, np.ndarray]) -> None:
+        self.native, self._arrays = native, dict(arrays)
 
     def __len__(self) -> int:
         return int(self.native.shape[0])
 
 
-class _SparseRows(NumpyFrame):
-    """Rows of a sparse array; the columns that biases read are held as arrays."""
-
-    def __init__(self, native: Any, biases: tuple[Bias, ...]) -> None:
-        self.native = native.tocsr()
-        read = {name for bias in biases for name in bias.columns}
-        places = [place for place in range(native.shape[1]) if f"x{place}" in read]
-        stored = native.tocsc()
-        self._arrays = {f"x{place}": stored[:, [place]].toarray()[:, 0] for place in places}
-
-    def __len__(self) -> int:
-        return int(self.native.shape[0])
-
-
-def take(rows: Any, positions: Integers) -> Any:
-    """Return some rows of an array, a sparse array, a frame or a series, in the same library."""
-    if sparse.issparse(rows):
+def take(rows: T, positions: Integers) -> T:
+    """Return some rows of an array, a sparse array, a frame or a series, in the same library; None of None."""
+    if rows is None:
+        return rows
+    if is_sparse(rows):
         return rows.tocsr()[positions].asformat(rows.format)
-    if _is_array(rows):
-        return np.asarray(rows)[positions]
-    return as_frame(rows).take(positions)
+    return frame_of(rows).take(positions)
 
 
-def _is_array(rows: Any) -> bool:
-    return isinstance(rows, np.ndarray | list | tuple)
+def frame_of(rows: object) -> Frame:
+    """Return an array, a frame or a series behind one interface; lists are arrays."""
+    return as_frame(np.asarray(rows) if isinstance(rows, list | tuple) else rows)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +15,7 @@ from vardi._inputs.pool import Name
 from vardi._types import Floats
 from vardi.errors import MismatchError
 from vardi.errors._refusals import needs_rows
-from vardi.mbar._equilibration import aligned
+from vardi.errors._texts import aligned
 from vardi.mbar.multistate import MBAR
 
 FRACTIONS = tuple(k / 10 for k in range(1, 11))
@@ -116,9 +115,8 @@ def convergence(
         part = fit if rows.all() else inputs.fitted(near=near, rows=rows)
         return log_ratio(part.held, *places, level)  # without a warning: it is plain that early parts are rough
 
-    kept = [
-        np.ceil(np.round(part * frames, 6)) for part in parts
-    ]  # rounded first, so that rounding error adds no frame
+    # Rounded first, so that rounding error adds no frame.
+    kept = [np.ceil(np.round(part * frames, 6)) for part in parts]
     forward = tuple(estimate(place < most) for most in kept)
     backward = tuple(estimate(place >= frames - most) for most in kept)
     return Convergence((k, l), np.array(parts), forward, backward)
@@ -135,7 +133,7 @@ def _in_time(fit: DebiasedSample) -> tuple[Floats, Floats]:
     return place, sizes[pool.source]
 
 
-def _fractions(fractions: Any) -> list[float]:
+def _fractions(fractions: Sequence[float]) -> list[float]:
     parts = np.ravel(np.asarray(fractions, np.float64)).tolist()
     if not parts or sorted(set(parts)) != parts or not 0.0 < parts[0] <= parts[-1] <= 1.0:
         raise MismatchError(

@@ -10,18 +10,18 @@ the best start to keep is the one that leaves most of these (Chodera 2016).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from vardi._inputs.pool import Name
 from vardi._rows.series import Autocorrelation, rows_a_value
 from vardi._types import Floats, Integers
 from vardi.biases._values import as_array
 from vardi.errors import MismatchError
+from vardi.errors._texts import aligned
 
 if TYPE_CHECKING:
     from vardi._estimate.tangent import Influence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 STARTS = 100  # frames, evenly spaced, that are tried as the first to keep
 
 
-def statistical_inefficiency(values: Any) -> float:
+def statistical_inefficiency(values: ArrayLike) -> float:
     r"""Return how many successive frames are worth an independent one, for the mean of a series.
 
     Parameters
@@ -140,7 +140,7 @@ class Equilibration:
         return aligned(head, lines)
 
 
-def equilibration(values: Any, source: Any = None) -> Equilibration:
+def equilibration(values: ArrayLike, source: ArrayLike | None = None) -> Equilibration:
     r"""Return the start of each simulation that leaves most effective frames.
 
     The start t maximises :math:`(N - t) / g(t)`, with g the statistical inefficiency of the frames from t on. A hundred
@@ -194,17 +194,6 @@ def equilibration(values: Any, source: Any = None) -> Equilibration:
     return Equilibration(names, columns[0], columns[1], columns[2], columns[3], columns[4], kept)
 
 
-def aligned(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """Return a table of text: the first column flush left, the others flush right."""
-    widths = [max(map(len, column)) for column in zip(head, *lines, strict=True)]
-
-    def line(cells: Sequence[str]) -> str:
-        first, *rest = (cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
-        return "  ".join([first.lstrip().ljust(widths[0]), *rest]).rstrip()
-
-    return "\n".join(map(line, [head, *lines]))
-
-
 def _settled(x: Floats) -> tuple[int, float]:
     """Return the start that leaves most effective frames, and the inefficiency from there on."""
     starts = range(0, len(x), max(math.ceil(len(x) / STARTS), 1))
@@ -224,7 +213,7 @@ def _inefficiency(x: Floats) -> float:
     return max(g * float(sums @ sums) / squares, 1.0)
 
 
-def _series(values: Any) -> Floats:
+def _series(values: ArrayLike) -> Floats:
     array = as_array(values, "The series")
     if array.ndim != 1 or not len(array) or array.dtype.kind not in "fiub" or not np.isfinite(array).all():
         fact = (

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from vardi.errors import MismatchError
@@ -11,7 +9,7 @@ from vardi.errors import MismatchError
 METHODS = ("svd-ew", "svd", "approximate", "bootstrap")
 
 
-def as_bootstraps(n_bootstraps: Any) -> int:
+def as_bootstraps(n_bootstraps: int | None) -> int:
     """Return a number of refits."""
     n = 0 if n_bootstraps is None else n_bootstraps
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0 or n == 1:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 
 from vardi._types import Floats, Integers
 from vardi.errors import InvalidBiasError, MismatchError
 
 
-def as_sizes(N_k: Any) -> Integers:
+def as_sizes(N_k: ArrayLike) -> Integers:
     """Return how many rows each state has: whole numbers."""
     sizes = np.asarray(N_k)
     if sizes.ndim != 1 or sizes.dtype.kind not in "iuf" or (sizes < 0).any() or (sizes % 1).any():
@@ -21,9 +20,9 @@ def as_sizes(N_k: Any) -> Integers:
     return sizes.astype(np.int64)
 
 
-def by_state(u: Any, N_k: Integers, what: str = "u_kn") -> Floats:
+def by_state(given: ArrayLike, N_k: Integers, what: str = "u_kn") -> Floats:
     """Return numbers of shape (L, n), given in that shape, as (n,) for one state, or padded by sample (K, L, N_max)."""
-    u = np.asarray(u, np.float64)
+    u = np.asarray(given, np.float64)
     if u.ndim == 3:
         u = _unpadded(u, N_k, what)
     u = u.reshape(1, -1) if u.ndim == 1 else u
@@ -36,9 +35,9 @@ def by_state(u: Any, N_k: Integers, what: str = "u_kn") -> Floats:
     return u
 
 
-def by_row(values: Any, N_k: Integers, what: str) -> Floats:
+def by_row(given: ArrayLike, N_k: Integers, what: str) -> Floats:
     """Return numbers of shape (n,), given in that shape, as one row, or padded by sample (K, N_max)."""
-    values = np.asarray(values, np.float64)
+    values = np.asarray(given, np.float64)
     n = int(N_k.sum())
     if values.ndim == 2 and values.shape[0] == len(N_k) and values.shape[1] >= N_k.max(initial=0):
         values = _unpadded(values[:, None, :], N_k, what)[0]
@@ -61,7 +60,7 @@ def _unpadded(values: Floats, N_k: Integers, what: str) -> Floats:
     return np.concatenate([one[:, :size] for one, size in zip(values, N_k, strict=True)], axis=1)
 
 
-def as_source(x_kindices: Any, N_k: Integers) -> Integers:
+def as_source(x_kindices: ArrayLike | None, N_k: Integers) -> Integers:
     """Return the state that each row was drawn in; by default rows are ordered by state."""
     if x_kindices is None:
         return np.repeat(np.arange(len(N_k)), N_k)

@@ -8,30 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import gamma, isfinite, pi
+from math import gamma, isfinite, pi, prod
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from vardi._types import Floats, Integers
 from vardi.errors import MismatchError
 
 KERNELS = ("gaussian", "tophat", "epanechnikov")
-OF_SPEED = (
-    "algorithm",
-    "atol",
-    "rtol",
-    "breadth_first",
-    "leaf_size",
-)  # of scikit-learn's tree search, which is not used here
+# Of scikit-learn's tree search, which is not used here.
+OF_SPEED = ("algorithm", "atol", "rtol", "breadth_first", "leaf_size")
 WIDEST = 6.0  # kernel widths per period above which images beyond the two nearest weigh less than 2e-8
 
+Parameters: TypeAlias = Mapping[str, Any]  # of pymbar's functions, by name: of a type for each
 Rows: TypeAlias = Floats | tuple[str, ...]  # the coordinate: (n, D) numbers, or D expressions
-Functions: TypeAlias = Any  # (n, m) numbers, dense or sparse, or m expressions
+Functions: TypeAlias = Floats | sparse.csr_array | list[str]  # (n, m) numbers, dense or sparse, or m expressions
 
 
-def as_points(x: Any, dims: int, what: str) -> Floats:
+def as_points(x: ArrayLike, dims: int, what: str) -> Floats:
     """Return points as numbers of shape (m, D)."""
     points = np.asarray(x, np.float64)
     points = points.reshape(-1, 1) if dims == 1 and points.ndim <= 1 else np.atleast_2d(points)
@@ -59,7 +56,7 @@ class Histogram:
     periods: tuple[float | None, ...]
 
     @classmethod
-    def of(cls, parameters: Mapping[str, Any] | None) -> Histogram:
+    def of(cls, parameters: Parameters | None) -> Histogram:
         """Read ``histogram_parameters``."""
         given = {} if parameters is None else dict(parameters)
         _require_known(given, ("bin_edges", "period"), "histogram_parameters")
@@ -90,26 +87,30 @@ class Histogram:
         return len(self.edges)
 
     @property
-    def size(self) -> int:
-        """How many bins the grid has."""
-        return int(np.prod([len(one) - 1 for one in self.edges]))
+    def shape(self) -> tuple[int, ...]:
+        """How many bins the grid has in each dimension."""
+        return tuple(len(one) - 1 for one in self.edges)
 
     def places(self, points: Floats) -> Integers:
         """Return the bin of each point, -1 outside the grid."""
-        shape = tuple(len(one) - 1 for one in self.edges)
         index = []
         for x, edges, period in zip(points.T, self.edges, self.periods, strict=True):
             inside = x if period is None else edges[0] + (x - edges[0]) % period
             index.append(np.searchsorted(edges, inside, side="right") - 1)
-        outside = np.any([(one < 0) | (one >= size) for one, size in zip(index, shape, strict=True)], axis=0)
-        return np.where(outside, -1, np.ravel_multi_index(index, shape, mode="clip"))
+        outside = np.any([(one < 0) | (one >= size) for one, size in zip(index, self.shape, strict=True)], axis=0)
+        return np.where(outside, -1, np.ravel_multi_index(index, self.shape, mode="clip"))
 
-    def functions(self, rows: Rows, places: Integers) -> Functions:
+    def asked(self, points: Floats) -> tuple[Integers, np.ndarray]:
+        """Return the place of each point among the bins asked for, -1 outside the grid, and those bins."""
+        bins, places = np.unique(self.places(points), return_inverse=True)
+        outside = int(len(bins) > 0 and bins[0] < 0)
+        return places - outside, bins[outside:]
+
+    def functions(self, rows: Rows, places: np.ndarray) -> Functions:
         """Return the indicators of the given bins."""
         if isinstance(rows, tuple):
-            shape = tuple(len(one) - 1 for one in self.edges)
-            return [self._condition(rows, index) for index in zip(*np.unravel_index(places, shape), strict=True)]
-        column = np.full(self.size + 1, -1)
+            return [self._condition(rows, index) for index in zip(*np.unravel_index(places, self.shape), strict=True)]
+        column = np.full(prod(self.shape) + 1, -1)
         column[places] = np.arange(len(places))
         mine = column[self.places(rows)]
         held = np.flatnonzero(mine >= 0)
@@ -148,7 +149,7 @@ class Kernel:
     periods: tuple[float | None, ...]
 
     @classmethod
-    def of(cls, parameters: Mapping[str, Any] | None, dims: int) -> Kernel:
+    def of(cls, parameters: Parameters | None, dims: int) -> Kernel:
         """Read ``kde_parameters``."""
         given = {} if parameters is None else dict(parameters)
         _require_known(given, ("bandwidth", "kernel", "period", *OF_SPEED), "kde_parameters")
@@ -171,7 +172,11 @@ class Kernel:
         """How many dimensions the coordinate has."""
         return len(self.periods)
 
-    def functions(self, rows: Rows, points: Floats) -> Functions:
+    def asked(self, points: Floats) -> tuple[Integers, np.ndarray]:
+        """Return the place of each point among the points asked for, and those points."""
+        return np.arange(len(points)), points
+
+    def functions(self, rows: Rows, points: np.ndarray) -> Functions:
         """Return the kernels around the given points."""
         if isinstance(rows, tuple):
             return [self._text(rows, point) for point in points.tolist()]
@@ -217,7 +222,7 @@ class Kernel:
         return float(np.log(integral) + D * np.log(self.width))
 
 
-def _periods(given: Any, dims: int) -> tuple[float | None, ...]:
+def _periods(given: float | Sequence[float | None] | None, dims: int) -> tuple[float | None, ...]:
     """Return the period of each dimension: one for all, or a list with None for those without."""
     periods = tuple(given) if isinstance(given, Sequence | np.ndarray) else (given,) * dims
     if len(periods) != dims or not all(one is None or (isfinite(one) and one > 0) for one in periods):
@@ -228,7 +233,7 @@ def _periods(given: Any, dims: int) -> tuple[float | None, ...]:
     return tuple(None if one is None else float(one) for one in periods)
 
 
-def _require_known(given: Mapping[str, Any], known: tuple[str, ...], what: str) -> None:
+def _require_known(given: Parameters, known: tuple[str, ...], what: str) -> None:
     for name in given:
         if name not in known:
             raise MismatchError(f"{what} has {name!r}, which is not one of its parameters. Give {', '.join(known)}.")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from scipy import sparse
 
 from vardi._fit.sample import DebiasedSample
 from vardi._types import Floats
+from vardi.errors import MismatchError
 from vardi.mbar._surfaces import Functions
 from vardi.mbar._weights import StateWeights
 
@@ -18,7 +19,7 @@ class Target(Protocol):
 
     def means(self, functions: Functions) -> Floats: ...
     def log_covariance(self, functions: Functions) -> Floats: ...
-    def refits(self, functions: Functions, n: int, seed: Any) -> Floats: ...
+    def refits(self, functions: Functions, n: int, seed: int) -> Floats: ...
 
 
 class InState:
@@ -38,19 +39,19 @@ class InState:
 
     def means(self, functions: Functions) -> Floats:
         """Return the mean of each function."""
-        return np.asarray(functions.T @ self._w)
+        return np.asarray(_numbers(functions).T @ self._w)
 
     def log_covariance(self, functions: Functions) -> Floats:
         """Return the covariance of the logs of the means, valid for contrasts only."""
-        scale = 1.0 / self.means(functions)
-        if sparse.issparse(functions):
-            Y = sparse.diags_array(self._w) @ functions @ sparse.diags_array(scale)
-            return self._rows.covariance(sparse.csr_array(Y))
-        return self._rows.covariance(self._w[:, None] * functions * scale)
+        numbers, scale = _numbers(functions), 1.0 / self.means(functions)
+        if isinstance(numbers, np.ndarray):
+            return self._rows.covariance(self._w[:, None] * numbers * scale)
+        return self._rows.covariance(sparse.diags_array(self._w) @ numbers @ sparse.diags_array(scale))
 
-    def refits(self, functions: Functions, n: int, seed: Any) -> Floats:
+    def refits(self, functions: Functions, n: int, seed: int) -> Floats:
         """Return the means in each refit, up to a common factor."""
-        return self._rows.bootstrap(lambda w: np.asarray(functions.T @ (w * self._w)), n, seed)
+        numbers = _numbers(functions)
+        return self._rows.bootstrap(lambda w: np.asarray(numbers.T @ (w * self._w)), n, seed)
 
 
 class InPopulation:
@@ -76,12 +77,21 @@ class InPopulation:
         means, influence = held.tangent.influence(held.matrix(_dense(functions)))
         return np.asarray(influence.covariance() / np.outer(means, means))
 
-    def refits(self, functions: Functions, n: int, seed: Any) -> Floats:
+    def refits(self, functions: Functions, n: int, seed: int) -> Floats:
         """Return the means in each refit."""
         dense = _dense(functions)
         drawn = self._fit.bootstrap(dense if isinstance(dense, list) else list(dense.T), n=n, seed=seed)
         return drawn.values[np.isfinite(drawn.log_omegas).any(axis=1)]
 
 
-def _dense(functions: Functions) -> Any:
-    return functions.toarray() if sparse.issparse(functions) else functions
+def _dense(functions: Functions) -> Floats | list[str]:
+    return functions if isinstance(functions, np.ndarray | list) else functions.toarray()
+
+
+def _numbers(functions: Functions) -> Floats | sparse.csr_array:
+    if isinstance(functions, list):
+        raise MismatchError(
+            "x_n is an expression of columns, but the rows of a simulation are given by their potentials alone. Give "
+            "the coordinate of each row as numbers."
+        )
+    return functions

@@ -7,7 +7,7 @@ Reduced potentials are in units of kT. With the gas constant R = 8.3144626181532
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 from vardi.errors import MismatchError, suggest
 
@@ -35,19 +35,10 @@ def kT(unit: Unit, temperature: float) -> float:  # noqa: N802 as written in phy
     >>> print(vardi.Estimate(4.2, 0.1) * vardi.mbar.kT("kcal/mol", 298.15))
     2.488 ± 0.059 (95%: 2.372 to 2.605)
     """
-    _require_temperature(temperature)
-    return factor(unit) * (1.0 if unit == "kT" else GAS_CONSTANT * temperature)
-
-
-def factor(unit: Any) -> float:
-    """Return how many units of energy there are in a kJ/mol (or in a kT), or refuse an unknown unit."""
-    if unit not in get_args(Unit):
-        raise MismatchError(
-            f"There is no unit {unit!r}.{suggest(unit, get_args(Unit))} Give one of {', '.join(get_args(Unit))}."
-        )
-    return 1.0 / CALORIE if unit == "kcal/mol" else 1.0
-
-
-def _require_temperature(temperature: Any) -> None:
     if not isinstance(temperature, int | float) or not 0.0 < temperature < math.inf:
         raise MismatchError(f"The temperature is {temperature!r}, but it must be positive. Give it in kelvin.")
+    kilojoules = GAS_CONSTANT * temperature
+    units = {"kT": 1.0, "kJ/mol": kilojoules, "kcal/mol": kilojoules / CALORIE}
+    if unit not in units:
+        raise MismatchError(f"There is no unit {unit!r}.{suggest(unit, units)} Give one of {', '.join(units)}.")
+    return units[unit]

@@ -17,9 +17,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
 
 from vardi._fit.debias import debias_matrix
 from vardi._fit.sample import DebiasedSample
@@ -27,6 +29,13 @@ from vardi._rows.measure import weighed
 from vardi._types import Floats, Integers
 
 ROUNDING = 64 * np.finfo(float).eps  # relative to two variances: below this, the variance of their difference is zero
+
+
+class FrameDependence(TypedDict):
+    """How rows depend on one another, as :func:`vardi.debias_matrix` takes it."""
+
+    series: ArrayLike | bool | None
+    clusters: ArrayLike | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +60,11 @@ class StateWeights:
     u_kn: Floats
     N_k: Integers
     source: Integers
-    depends: dict[str, Any]
+    depends: FrameDependence
+
+    @property
+    def _is_dependent(self) -> bool:
+        return any(value is not None for value in self.depends.values())
 
     @cached_property
     def f_k(self) -> Floats:
@@ -106,12 +119,12 @@ class StateWeights:
 
     def theta(self, *, weights_known: bool = False) -> Floats:
         """Return the covariance of the log normalisers, relative to the distribution of all rows together."""
-        if self.depends and not weights_known:
+        if self._is_dependent and not weights_known:
             return self.covariance(self.W)
         centred = self.gram - 1.0 / len(self.source)
         return self._in_mbars_form(centred, self.N_k[:, None] * centred, weights_known=weights_known)
 
-    def covariance(self, Y: Any, *, weights_known: bool = False) -> Floats:
+    def covariance(self, Y: Floats | sparse.csr_array, *, weights_known: bool = False) -> Floats:
         """Return the covariance of estimates with influence Y, dense or sparse of shape (n, m), for contrasts only.
 
         Columns that sum to 0 are contrasts, and so are differences of columns with the same sum. With
@@ -119,7 +132,7 @@ class StateWeights:
         """
         n, t = len(self.source), np.asarray(Y.sum(axis=0))
         a = self.N_k[:, None] * (np.asarray((Y.T @ self.W).T) - t / n)
-        if self.depends and not weights_known:
+        if self._is_dependent and not weights_known:
             tangent, dense = self.fit.held.tangent, Y if isinstance(Y, np.ndarray) else Y.toarray()
             b = tangent.hessian.solve(n * a)
             return tangent.moved_by(weighed(n * dense - t), np.zeros(len(t)), b).covariance()
@@ -130,7 +143,7 @@ class StateWeights:
     def _in_mbars_form(self, squares: Floats, a: Floats, *, weights_known: bool) -> Floats:
         return squares if weights_known else np.asarray(squares + a.T @ self.fit.held.tangent.hessian.solve(a))
 
-    def bootstrap(self, statistic: Callable[[Floats], Floats], n: int, seed: Any) -> Floats:
+    def bootstrap(self, statistic: Callable[[Floats], Floats], n: int, seed: int) -> Floats:
         """Return a statistic of resampled rows, given as a function of their weights relative to those of this fit.
 
         The population of these refits is the distribution of all rows together, in which weights are near 1 whatever

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from vardi._types import Floats, Integers
@@ -13,6 +15,15 @@ from vardi.mbar.multistate import MBAR
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+def _result(name: str, says: str) -> property:
+    """Return a property that holds a result of MBAR as a frame; None before ``fit``, or if it was not asked for."""
+
+    def result(self: AlchemicalEstimator) -> pd.DataFrame | None:
+        return getattr(self, "_found", {}).get(name)
+
+    return property(result, doc=says)
 
 
 class AlchemicalEstimator(BaseEstimator):  # type: ignore[misc]
@@ -67,7 +78,7 @@ class AlchemicalEstimator(BaseEstimator):  # type: ignore[misc]
         self,
         maximum_iterations: int = 10000,
         relative_tolerance: float = 1e-7,
-        initial_f_k: Any = "BAR",
+        initial_f_k: ArrayLike = "BAR",
         method: str = "robust",
         n_bootstraps: int = 0,
         verbose: bool = False,
@@ -109,7 +120,7 @@ class AlchemicalEstimator(BaseEstimator):  # type: ignore[misc]
         self._found = {name: self._frame(values, u_nk.attrs) for name, values in found.items()}
         return self
 
-    def _frame(self, values: Floats, attrs: dict[Any, Any]) -> pd.DataFrame:
+    def _frame(self, values: Floats, attrs: Mapping[Hashable, object]) -> pd.DataFrame:
         """Return numbers for pairs of states as a frame that keeps the unit attributes."""
         import pandas as pd
 
@@ -117,46 +128,16 @@ class AlchemicalEstimator(BaseEstimator):  # type: ignore[misc]
         frame.attrs = dict(attrs)
         return frame
 
-    def _result(self, name: str) -> pd.DataFrame | None:
-        return getattr(self, "_found", {}).get(name)
+    delta_f_ = _result("Delta_f", "Free energy differences in kT.")
+    d_delta_f_ = _result("dDelta_f", "Their standard errors.")
+    delta_h_ = _result("Delta_u", "Differences of enthalpies in kT.")
+    d_delta_h_ = _result("dDelta_u", "Their standard errors.")
+    delta_sT_ = _result("Delta_s", "Differences of entropies times temperature in kT.")  # noqa: N815 alchemlyb's name
+    d_delta_sT_ = _result("dDelta_s", "Their standard errors.")  # noqa: N815 alchemlyb's name
+    theta_ = _result("Theta", "Covariance of the log normalisers, relative to the distribution of all rows together.")
 
     @property
-    def delta_f_(self) -> pd.DataFrame | None:
-        """Free energy differences in kT."""
-        return self._result("Delta_f")
-
-    @property
-    def d_delta_f_(self) -> pd.DataFrame | None:
-        """Their standard errors."""
-        return self._result("dDelta_f")
-
-    @property
-    def delta_h_(self) -> pd.DataFrame | None:
-        """Differences of enthalpies in kT."""
-        return self._result("Delta_u")
-
-    @property
-    def d_delta_h_(self) -> pd.DataFrame | None:
-        """Their standard errors."""
-        return self._result("dDelta_u")
-
-    @property
-    def delta_sT_(self) -> pd.DataFrame | None:  # noqa: N802 alchemlyb's name
-        """Differences of entropies times temperature in kT."""
-        return self._result("Delta_s")
-
-    @property
-    def d_delta_sT_(self) -> pd.DataFrame | None:  # noqa: N802 alchemlyb's name
-        """Their standard errors."""
-        return self._result("dDelta_s")
-
-    @property
-    def theta_(self) -> pd.DataFrame | None:
-        """Covariance of the log normalisers, relative to the distribution of all rows together."""
-        return self._result("Theta")
-
-    @property
-    def states_(self) -> list[Any] | None:
+    def states_(self) -> list[Hashable] | None:
         """The states: columns of ``u_nk``."""
         return getattr(self, "_states_", None)
 
@@ -166,7 +147,7 @@ class AlchemicalEstimator(BaseEstimator):  # type: ignore[misc]
         return np.asarray(self.mbar_.compute_overlap()["matrix"])
 
 
-def _states_of(u_nk: Any) -> tuple[Integers, Integers]:
+def _states_of(u_nk: pd.DataFrame) -> tuple[Integers, Integers]:
     """Return the column of the state that each row was drawn in, and how many rows each column has."""
     if getattr(getattr(u_nk, "index", None), "nlevels", 1) < 2:
         raise MismatchError(

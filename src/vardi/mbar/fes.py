@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
+from math import prod
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from vardi._fit.sample import DebiasedSample
@@ -13,10 +15,12 @@ from vardi._types import Floats, Integers
 from vardi.errors import MismatchError
 from vardi.mbar._options import as_bootstraps
 from vardi.mbar._potentials import by_row, require_potentials
-from vardi.mbar._surfaces import Functions, Histogram, Kernel, Rows, as_points
+from vardi.mbar._surfaces import Functions, Histogram, Kernel, Parameters, Rows, as_points
 from vardi.mbar._targets import InPopulation, InState, Target
-from vardi.mbar._weights import ROUNDING, errors_of_differences, spread_of_differences
+from vardi.mbar._weights import errors_of_differences, spread_of_differences
 from vardi.mbar.multistate import MBAR
+
+Point: TypeAlias = float | Sequence[float] | Floats
 
 REFERENCES = ("from-lowest", "from-specified", "from-normalization", "all-differences")
 ERRORS = (None, "analytical", "bootstrap")
@@ -62,10 +66,10 @@ class FES:
 
     def __init__(
         self,
-        u_kn: Any,
-        N_k: Any,
+        u_kn: ArrayLike,
+        N_k: ArrayLike,
         verbose: bool = False,
-        mbar_options: Mapping[str, Any] | None = None,
+        mbar_options: Parameters | None = None,
         timings: bool = True,
     ) -> None:
         self.mbar: MBAR | None = MBAR(u_kn, N_k, **({} if mbar_options is None else mbar_options))
@@ -100,12 +104,12 @@ class FES:
 
     def generate_fes(
         self,
-        u_n: Any,
-        x_n: Any,
+        u_n: ArrayLike | None,
+        x_n: ArrayLike,
         fes_type: str = "histogram",
-        histogram_parameters: Mapping[str, Any] | None = None,
-        kde_parameters: Mapping[str, Any] | None = None,
-        spline_parameters: Mapping[str, Any] | None = None,
+        histogram_parameters: Parameters | None = None,
+        kde_parameters: Parameters | None = None,
+        spline_parameters: Parameters | None = None,
         n_bootstraps: int = 0,
         seed: int = -1,
     ) -> None:
@@ -144,10 +148,10 @@ class FES:
         self._surface = Kernel.of(kde_parameters, dims) if bins is None else bins
         self._target = self._state(u_n)
         self._n_bootstraps = as_bootstraps(n_bootstraps)
-        self._seed = np.random.SeedSequence(None if seed < 0 else seed).entropy
+        self._seed: Any = np.random.SeedSequence(None if seed < 0 else seed).entropy
         self.fes_type = fes_type
 
-    def _coordinate(self, x_n: Any, dims: int | None) -> Rows:
+    def _coordinate(self, x_n: ArrayLike, dims: int | None) -> Rows:
         """Return the coordinate of the rows: numbers of shape (n, D), or expressions."""
         if isinstance(x_n, str) or (isinstance(x_n, list | tuple) and all(isinstance(one, str) for one in x_n)):
             names = (x_n,) if isinstance(x_n, str) else tuple(x_n)
@@ -173,7 +177,7 @@ class FES:
             "each dimension."
         )
 
-    def _state(self, u_n: Any) -> Target:
+    def _state(self, u_n: ArrayLike | None) -> Target:
         """Return the distribution whose surface is asked for."""
         if self.mbar is None:
             if u_n is not None:
@@ -192,11 +196,11 @@ class FES:
 
     def get_fes(
         self,
-        x: Any,
+        x: ArrayLike,
         reference_point: str = "from-lowest",
-        fes_reference: Any = None,
+        fes_reference: Point | None = None,
         uncertainty_method: str | None = None,
-    ) -> dict[str, Any]:
+    ) -> dict[str, Floats]:
         """Return the surface at the given points.
 
         Parameters
@@ -222,7 +226,7 @@ class FES:
             raise MismatchError("No surface has been generated. Call generate_fes first.")
         self._require(reference_point, fes_reference, uncertainty_method)
         points = as_points(x, self._surface.dims, "x")
-        places, asked = self._places(points)
+        places, asked = self._surface.asked(points)
         if not len(asked):
             return self._answer(places, np.empty(0), None, reference_point, uncertainty_method)
         functions = self._surface.functions(self._rows, asked)
@@ -236,7 +240,7 @@ class FES:
         errors = self._errors(functions, reference, means, reference_point, uncertainty_method)
         return self._answer(places, f, errors, reference_point, uncertainty_method)
 
-    def _require(self, reference_point: str, fes_reference: Any, uncertainty_method: str | None) -> None:
+    def _require(self, reference_point: str, fes_reference: Point | None, uncertainty_method: str | None) -> None:
         if reference_point not in REFERENCES:
             raise MismatchError(
                 f"reference_point is {reference_point!r}. Give one of {', '.join(map(repr, REFERENCES))}."
@@ -255,30 +259,20 @@ class FES:
                 "n_bootstraps=200)."
             )
 
-    def _places(self, points: Floats) -> tuple[Integers, Any]:
-        """Return the place of each point among the bins or points asked for, -1 for none, and those bins or points."""
-        if isinstance(self._surface, Kernel):
-            return np.arange(len(points)), points
-        assert self._surface is not None
-        bins = self._surface.places(points)
-        asked, places = np.unique(bins, return_inverse=True)
-        outside = int(len(asked) > 0 and asked[0] < 0)
-        return places - outside, asked[outside:]
-
     def _means(self, functions: Functions) -> Floats:
         """Return means, as many at once as a query can answer."""
         parts = [self._target.means(_columns(functions, part)) for part in _parts(_width(functions))]
         return np.concatenate(parts)
 
-    def _reference(self, kind: str, point: Any, asked: Any, means: Floats) -> Functions:
+    def _reference(self, kind: str, point: Point | None, asked: np.ndarray, means: Floats) -> Functions:
         """Return the function that free energies are relative to."""
         surface = self._surface
         assert surface is not None
         if kind == "from-normalization":
             return surface.whole(self._rows)
         if kind == "from-specified":
-            at = as_points(point if surface.dims == 1 else [point], surface.dims, "fes_reference")
-            found = surface.functions(self._rows, self._places(at)[1])
+            at = as_points(np.asarray(point if surface.dims == 1 else [point]), surface.dims, "fes_reference")
+            found = surface.functions(self._rows, surface.asked(at)[1])
             outside = _width(found) == 0
             if outside or self._target.means(found)[0] == 0.0:
                 raise MismatchError(
@@ -288,7 +282,7 @@ class FES:
             return found
         if isinstance(surface, Kernel):
             return surface.functions(self._rows, asked[[int(means.argmax())]])
-        every = np.arange(surface.size)
+        every = np.arange(prod(surface.shape))
         best = int(self._means(surface.functions(self._rows, every)).argmax())
         return surface.functions(self._rows, every[[best]])
 
@@ -314,9 +308,7 @@ class FES:
             return errors
         for part in _parts(len(there)):
             C = self._target.log_covariance(_beside(reference, _columns(functions, there[part])))
-            both = np.diag(C)[1:] + C[0, 0]
-            squares = both - 2.0 * C[0, 1:]
-            errors[there[part]] = np.sqrt(np.where(squares > ROUNDING * both, squares, 0.0))
+            errors[there[part]] = errors_of_differences(C)[0, 1:]
         return errors
 
     def _logs_of_refits(self, functions: Functions) -> Floats:
@@ -326,10 +318,10 @@ class FES:
 
     def _answer(
         self, places: Integers, f: Floats, errors: Floats | None, kind: str, method: str | None
-    ) -> dict[str, Any]:
+    ) -> dict[str, Floats]:
         """Return the result for each point, NaN for those outside."""
         f = np.append(f, np.nan)
-        found: dict[str, Any] = {"f_i": f[places]}
+        found = {"f_i": f[places]}
         if method is not None and kind == "all-differences":
             padded = np.full((len(f), len(f)), np.nan)
             padded[:-1, :-1] = [] if errors is None else errors
@@ -351,13 +343,13 @@ def _parts(width: int) -> list[slice]:
     return [slice(start, start + AT_ONCE) for start in range(0, width, AT_ONCE)]
 
 
-def _columns(functions: Functions, columns: Any) -> Functions:
+def _columns(functions: Functions, columns: Integers | slice) -> Functions:
     if not isinstance(functions, list):
         return functions[:, columns]
     return functions[columns] if isinstance(columns, slice) else [functions[j] for j in columns]
 
 
 def _beside(left: Functions, right: Functions) -> Functions:
-    if isinstance(left, list):
+    if isinstance(left, list) and isinstance(right, list):
         return left + right
     return sparse.csr_array(sparse.hstack([left, right])) if sparse.issparse(left) else np.hstack([left, right])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias, TypedDict
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from vardi._estimate.reliability import warn_of_few_bridging
 from vardi._fit.debias import debias_matrix
@@ -14,9 +16,17 @@ from vardi.errors import MismatchError
 from vardi.mbar._answers import StateAnswers
 from vardi.mbar._options import as_bootstraps, uncertainty
 from vardi.mbar._potentials import as_sizes, as_source, by_row, by_state, require_potentials
-from vardi.mbar._weights import StateWeights, differences, errors_of_differences, spread_of_differences
+from vardi.mbar._weights import FrameDependence, StateWeights, differences, errors_of_differences, spread_of_differences
 
-Results = dict[str, Any]
+Results: TypeAlias = dict[str, Floats]
+
+
+class StateOverlap(TypedDict):
+    """What pymbar calls the overlap of states."""
+
+    scalar: float
+    eigenvalues: Floats
+    matrix: Floats
 
 
 class MBAR:
@@ -80,21 +90,21 @@ class MBAR:
 
     def __init__(
         self,
-        u_kn: Any,
-        N_k: Any,
+        u_kn: ArrayLike,
+        N_k: ArrayLike,
         maximum_iterations: int = 10000,
         relative_tolerance: float = 1e-7,
         verbose: bool = False,
-        initial_f_k: Any = None,
-        solver_protocol: Any = None,
+        initial_f_k: ArrayLike | None = None,
+        solver_protocol: object = None,
         initialize: str = "zeros",
-        x_kindices: Any = None,
+        x_kindices: ArrayLike | None = None,
         n_bootstraps: int | None = 0,
-        bootstrap_solver_protocol: Any = None,
+        bootstrap_solver_protocol: object = None,
         rseed: int | None = None,
         *,
-        series: Any = None,
-        clusters: Any = None,
+        series: ArrayLike | bool | None = None,
+        clusters: ArrayLike | None = None,
     ) -> None:
         self.N_k: Integers = as_sizes(N_k)
         self.u_kn: Floats = by_state(u_kn, self.N_k)
@@ -107,9 +117,8 @@ class MBAR:
         require_potentials(self.u_kn)
         self.x_kindices: Integers = as_source(x_kindices, self.N_k)
         self.n_bootstraps = as_bootstraps(n_bootstraps)
-        self._seed = np.random.SeedSequence(rseed).entropy
-        given = {"series": series, "clusters": clusters}
-        depends = {name: value for name, value in given.items() if value is not None and value is not False}
+        self._seed: Any = np.random.SeedSequence(rseed).entropy
+        depends: FrameDependence = {"series": None if series is False else series, "clusters": clusters}
         self.fit = debias_matrix(np.negative(self.u_kn.T, order="C"), self.x_kindices, log=True, **depends)
         self._states = StateWeights(self.fit, self.u_kn, self.N_k, self.x_kindices, depends)
 
@@ -152,14 +161,14 @@ class MBAR:
         moved = self._bootstrap(lambda w: np.log(w @ self.W_nk))
         return np.asarray(self.f_k - moved + moved[:, [0]])
 
-    def _bootstrap(self, statistic: Any) -> Floats:
+    def _bootstrap(self, statistic: Callable[[Floats], Floats]) -> Floats:
         return self._states.bootstrap(statistic, self.n_bootstraps, self._seed)
 
     def compute_effective_sample_number(self, verbose: bool = False) -> Floats:
         r"""Return Kish's number of rows that estimates in each state rest on, :math:`1 / \sum_n W_{nk}^2`."""
         return np.asarray(1.0 / (self.W_nk**2).sum(axis=0))
 
-    def compute_overlap(self) -> Results:
+    def compute_overlap(self) -> StateOverlap:
         r"""Return the overlap matrix, :math:`O_{ij} = N_j \sum_n W_{ni} W_{nj}`, and its eigenvalues.
 
         Returns
@@ -170,7 +179,8 @@ class MBAR:
         """
         gram = self._states.gram
         root = np.sqrt(self.N_k)
-        eigenvalues = np.linalg.eigvalsh(root[:, None] * gram * root)[::-1]  # equal to those of N gram
+        same = root[:, None] * gram * root  # has the eigenvalues of N gram
+        eigenvalues = np.linalg.eigvalsh(same)[::-1].astype(np.float64)
         second = eigenvalues[1] if self.K > 1 else 0.0
         return {"scalar": 1.0 - second, "eigenvalues": eigenvalues, "matrix": self.N_k * gram}
 
@@ -215,7 +225,7 @@ class MBAR:
 
     def compute_perturbed_free_energies(
         self,
-        u_ln: Any,
+        u_ln: ArrayLike,
         compute_uncertainty: bool = True,
         uncertainty_method: str | None = None,
         warning_cutoff: float = 1e-10,
@@ -242,8 +252,8 @@ class MBAR:
 
     def compute_expectations(
         self,
-        A_n: Any,
-        u_kn: Any = None,
+        A_n: ArrayLike,
+        u_kn: ArrayLike | None = None,
         output: str = "averages",
         state_dependent: bool = False,
         compute_uncertainty: bool = True,
@@ -275,7 +285,7 @@ class MBAR:
         """
         if output not in ("averages", "differences"):
             raise MismatchError(f"output is {output!r}. Give 'averages' or 'differences'.")
-        u_ln = self.u_kn if u_kn is None else self._potentials(u_kn)
+        u_ln = self._potentials(u_kn)
         if state_dependent:
             A = by_state(A_n, self.N_k, "A_n")
             if len(A) != len(u_ln):
@@ -297,8 +307,8 @@ class MBAR:
 
     def compute_multiple_expectations(
         self,
-        A_in: Any,
-        u_n: Any,
+        A_in: ArrayLike,
+        u_n: ArrayLike,
         compute_uncertainty: bool = True,
         compute_covariance: bool = False,
         uncertainty_method: str | None = None,
@@ -338,9 +348,9 @@ class MBAR:
 
     def compute_expectations_inner(
         self,
-        A_n: Any,
-        u_ln: Any,
-        state_map: Any,
+        A_n: ArrayLike,
+        u_ln: ArrayLike,
+        state_map: ArrayLike,
         uncertainty_method: str | None = None,
         warning_cutoff: float = 1e-10,
         return_theta: bool = False,
@@ -367,7 +377,7 @@ class MBAR:
             ``bootstrapped_f``.
         """
         pairs = np.asarray(state_map)
-        u = self.u_kn if u_ln is None else self._potentials(u_ln)
+        u = self._potentials(u_ln)
         if pairs.ndim == 1:
             found = self._inner(None, u[pairs], None, uncertainty_method, errors=return_theta)
         else:
@@ -386,7 +396,7 @@ class MBAR:
 
     def compute_entropy_and_enthalpy(
         self,
-        u_kn: Any = None,
+        u_kn: ArrayLike | None = None,
         uncertainty_method: str | None = None,
         verbose: bool = False,
         warning_cutoff: float = 1e-10,
@@ -406,14 +416,14 @@ class MBAR:
             ``Delta_f``, ``Delta_u``, ``Delta_s``, which are j minus i, and their errors ``dDelta_f``, ``dDelta_u``,
             ``dDelta_s``.
         """
-        u = self.u_kn if u_kn is None else self._potentials(u_kn)
+        u = self._potentials(u_kn)
         found = self._inner(u, u, np.tile(np.arange(len(u)), (2, 1)), uncertainty_method, errors=True)
         named = {"f": (found.f, found.errors_of_f), "u": (found.mu, found.errors_of_differences)}
         named["s"] = found.mu - found.f, found.errors_of_entropies
         results = {f"Delta_{name}": differences(values) for name, (values, _) in named.items()}
         return results | {f"dDelta_{name}": errors for name, (_, errors) in named.items()}
 
-    def compute_covariance_of_sums(self, d_ij: Any, K: int, a: Any) -> Floats:
+    def compute_covariance_of_sums(self, d_ij: ArrayLike, K: int, a: ArrayLike) -> Floats:
         r"""Return the errors of weighted sums of differences, :math:`\sum_k a_k (f_{i + kK} - f_{j + kK})`.
 
         The variance of a contrast c is :math:`-\frac12 c'Vc`, with V the variances of all differences.
@@ -438,9 +448,9 @@ class MBAR:
         own = np.diag(sums)
         return np.sqrt(np.maximum((sums + sums.T - own[:, None] - own) / 2.0, 0.0))
 
-    def _potentials(self, u: Any) -> Floats:
+    def _potentials(self, u: ArrayLike | None) -> Floats:
         """Return potentials of states, of shape (L, n), given in that shape, for one state, or padded by sample."""
-        if u is self.u_kn:
+        if u is None or u is self.u_kn:
             return self.u_kn
         u = np.asarray(u, np.float64)
         padded = u.ndim == 2 and u.shape[1] != self.N
@@ -449,7 +459,7 @@ class MBAR:
         return found
 
     def _inner(
-        self, A: Floats | None, u: Any, pairs: Integers | None, method: str | None, *, errors: bool
+        self, A: Floats | None, u: ArrayLike, pairs: Integers | None, method: str | None, *, errors: bool
     ) -> StateAnswers:
         method = uncertainty(method, self.n_bootstraps)
         refits = self._bootstrap if errors and method == "bootstrap" else None

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
+
+    from vardi._types import Floats
 
 
 @dataclass(frozen=True)
@@ -27,7 +33,7 @@ LETTERS = 20
 """Letters of a name that fit along an axis."""
 
 
-def axes_of(ax: Any, size: tuple[float, float] | None = None) -> tuple[Any, Any]:
+def axes_of(ax: Axes | None, size: tuple[float, float] | None = None) -> tuple[Axes, Figure | SubFigure]:
     """Return the axes that were given, or new ones in a figure of the given inches, and their figure."""
     if ax is None:
         try:
@@ -38,17 +44,17 @@ def axes_of(ax: Any, size: tuple[float, float] | None = None) -> tuple[Any, Any]
     return ax, ax.figure
 
 
-def palette_of(ax: Any) -> Palette:
+def palette_of(ax: Axes) -> Palette:
     """Return colours that are visible on the background of the axes."""
     return DARK if is_dark(ax) else LIGHT
 
 
-def is_dark(ax: Any) -> bool:
+def is_dark(ax: Axes) -> bool:
     """Return whether the background of axes is dark."""
     return brightness(background_of(ax)) < 0.5
 
 
-def background_of(ax: Any) -> tuple[float, ...]:
+def background_of(ax: Axes) -> tuple[float, ...]:
     """Return the colour behind axes: their own, or that of their figure if they are transparent."""
     from matplotlib.colors import to_rgba
 
@@ -56,7 +62,7 @@ def background_of(ax: Any) -> tuple[float, ...]:
     return next((face for face in faces if face[3] > 0), (1.0, 1.0, 1.0, 1.0))
 
 
-def brightness(colour: tuple[float, ...]) -> float:
+def brightness(colour: Sequence[float] | Floats) -> float:
     """Return how bright a colour is, from 0 to 1."""
     return 0.2126 * colour[0] + 0.7152 * colour[1] + 0.0722 * colour[2]
 
@@ -82,7 +88,7 @@ def spread(count: int, inches: float) -> range:
     return range(0, count, -(-count // room) or 1)
 
 
-def inches_of(ax: Any) -> tuple[float, float]:
+def inches_of(ax: Axes) -> tuple[float, float]:
     """Return the width and the height of axes."""
     box = ax.get_window_extent()
     return box.width / ax.figure.dpi, box.height / ax.figure.dpi

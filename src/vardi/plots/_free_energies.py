@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from vardi._types import Floats
 from vardi.plots._axes import axes_of, inches_of, labels, palette_of, shortened, spread
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from vardi._fit.sample import DebiasedSample
     from vardi.mbar import Convergence
 
@@ -39,7 +41,7 @@ class StatesDisplay:
     unit: str = "kT"
 
     @classmethod
-    def from_fit(cls, fit: DebiasedSample, *, kT: float = 1.0, unit: str = "kT", ax: Any = None) -> Self:
+    def from_fit(cls, fit: DebiasedSample, *, kT: float = 1.0, unit: str = "kT", ax: Axes | None = None) -> Self:
         """Compute the steps of a fit and draw them.
 
         Parameters
@@ -56,7 +58,7 @@ class StatesDisplay:
         names = tuple(name for name, rows in fit.sizes.items() if rows)
         return cls(names, tuple(fit.log_ratio(k, l) * kT for k, l in pairwise(names)), unit).plot(ax=ax)
 
-    def plot(self, *, ax: Any = None) -> Self:
+    def plot(self, *, ax: Axes | None = None) -> Self:
         """Draw on the given axes, or on new ones."""
         self.ax_, self.figure_ = axes_of(ax, (10.0, 4.8) if len(self.steps) > 30 else None)
         colours = palette_of(self.ax_)
@@ -95,7 +97,7 @@ class ConvergenceDisplay:
 
     convergence: Convergence
 
-    def plot(self, *, kT: float = 1.0, unit: str = "kT", ax: Any = None) -> Self:
+    def plot(self, *, kT: float = 1.0, unit: str = "kT", ax: Axes | None = None) -> Self:
         """Draw on the given axes, or on new ones; energies are multiplied by kT, which is in the unit."""
         self.ax_, self.figure_ = axes_of(ax)
         found, colours = self.convergence, palette_of(self.ax_)
@@ -106,9 +108,8 @@ class ConvergenceDisplay:
             ("backward", colours.before, "s", found.backward),
         ):
             estimates = tuple(one * kT for one in given)
-            values = [one.value for one in estimates]
-            style = {"color": colour, "marker": marker, "capsize": 3, "label": f"{label}, 95%"}
-            self.ax_.errorbar(found.fractions, values, yerr=_beyond(estimates), **style)
+            values, ends, said = [one.value for one in estimates], _beyond(estimates), f"{label}, 95%"
+            self.ax_.errorbar(found.fractions, values, yerr=ends, color=colour, marker=marker, capsize=3, label=said)
         k, l = found.states
         self.ax_.set(xlabel="part of the frames of each state", ylabel=f"f({l}) - f({k}) ({unit})")
         self.ax_.set_title("Forward and backward in time")

@@ -24,6 +24,9 @@ from vardi.plots._axes import (
 )
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.image import AxesImage
+
     from vardi._fit.sample import DebiasedSample
 
 LABELLED = 8  # samples up to which a heat map has all its numbers written in
@@ -58,14 +61,14 @@ class OverlapDisplay:
     sizes: Floats
 
     @classmethod
-    def from_fit(cls, fit: DebiasedSample, kind: str = "heatmap", *, ax: Any = None) -> Self:
+    def from_fit(cls, fit: DebiasedSample, kind: str = "heatmap", *, ax: Axes | None = None) -> Self:
         """Compute the overlap of a fit and draw it, ``kind`` being "heatmap" or "graph"."""
         diagnostics = fit.diagnostics(columns=())
         sizes = np.array([sample.rows for sample in diagnostics.samples if sample.rows])
         display = cls(diagnostics.verdict.names, diagnostics.overlap, diagnostics.verdict.reach.toarray(), sizes)
         return display.plot(kind, ax=ax)
 
-    def plot(self, kind: str = "heatmap", *, ax: Any = None) -> Self:
+    def plot(self, kind: str = "heatmap", *, ax: Axes | None = None) -> Self:
         """Draw on the given axes, or on new ones."""
         if kind not in ("heatmap", "graph"):
             raise ValueError(f"kind is {kind!r}. Give 'heatmap' or 'graph'.")
@@ -94,7 +97,7 @@ class OverlapDisplay:
         shown = spread(K, min(inches_of(self.ax_)))
         upright = K <= LABELLED and max(len(str(name)) for name in self.names) <= SHORT
         turned = {} if upright else {"rotation": 90} if K > LABELLED else {"rotation": 45, "ha": "right"}
-        small = {} if K <= LABELLED else {"fontsize": 8 if K <= NUMBERED else 7}
+        small: dict[str, Any] = {} if K <= LABELLED else {"fontsize": 8 if K <= NUMBERED else 7}
         self.ax_.set_xticks(shown, labels(self.names, shown), **turned, **small)
         self.ax_.set_yticks(shown, labels(self.names, shown), **small)
         if K <= NUMBERED:
@@ -102,12 +105,12 @@ class OverlapDisplay:
         self.ax_.set(title="Overlap of the samples", xlabel="could have come from", ylabel="rows of")
         self.figure_.colorbar(image, ax=self.ax_, label="mean probability", shrink=0.8)
 
-    def _numbers(self, image: Any) -> None:
+    def _numbers(self, image: AxesImage) -> None:
         """Write the numbers in; if there are many, those that do not round to 0, without the digit before the point."""
-        K = len(self.names)
+        K, shades = len(self.names), image.to_rgba(self.overlap)
         for (k, l), value in np.ndenumerate(self.overlap):
             text = f"{value:.2f}" if K <= LABELLED else f"{value:.2f}".lstrip("0").replace(".00", "")
-            shade = "black" if brightness(image.cmap(image.norm(value))) > 0.5 else "white"
+            shade = "black" if brightness(shades[k, l]) > 0.5 else "white"
             size = None if K <= LABELLED else min(8.0, 130 / K)
             self.ax_.text(l, k, text, ha="center", va="center", color=shade, fontsize=size)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from vardi.errors._refusals import needs_rows
 from vardi.plots._axes import LINE, Palette, axes_of, inches_of, labels, palette_of, shortened, spread
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from vardi._fit.sample import DebiasedSample
 
 
@@ -44,19 +46,19 @@ class WeightsDisplay:
     counts: list[Floats]
 
     @classmethod
-    def from_fit(cls, fit: DebiasedSample, *, ax: Any = None) -> Self:
+    def from_fit(cls, fit: DebiasedSample, *, ax: Axes | None = None) -> Self:
         """Take the weights of a fit and draw them."""
         table = fit.parts.weight_table()
         own = {name: table.source == k for k, (name, rows) in enumerate(fit.sizes.items()) if rows}
         weights, counts = ([part[mine] for mine in own.values()] for part in (table.weights, table.counts))
         return cls(tuple(own), weights, counts).plot(ax=ax)
 
-    def plot(self, *, ax: Any = None) -> Self:
+    def plot(self, *, ax: Axes | None = None) -> Self:
         """Draw on the given axes, or on new ones."""
         self.ax_, self.figure_ = axes_of(ax)
         everything = np.concatenate(self.weights)
         low, high = np.log10(everything.min()), np.log10(everything.max())
-        bins = np.logspace(low - 0.05, high + 0.05, 31)
+        bins = np.logspace(low - 0.05, high + 0.05, 31).tolist()
         named = self._named()
         others = [k for k in range(len(self.names)) if k not in named]
         groups = [[k] for k in named] + ([others] if others else [])
@@ -114,7 +116,7 @@ class CdfDisplay:
     band: Band
 
     @classmethod
-    def from_fit(cls, fit: DebiasedSample, column: str, *, level: float = 0.95, ax: Any = None) -> Self:
+    def from_fit(cls, fit: DebiasedSample, column: str, *, level: float = 0.95, ax: Axes | None = None) -> Self:
         """Compute both distributions of a column and draw them."""
         parts = fit.parts
         asked = parts.column(column, column)
@@ -124,7 +126,7 @@ class CdfDisplay:
         facts = parts.describe([asked])[0]
         return cls(facts.label, *heights(fit, asked, facts), band).plot(ax=ax)
 
-    def plot(self, *, ax: Any = None) -> Self:
+    def plot(self, *, ax: Axes | None = None) -> Self:
         """Draw on the given axes, or on new ones."""
         self.ax_, self.figure_ = axes_of(ax)
         colours, band = palette_of(self.ax_), self.band
@@ -160,11 +162,11 @@ class LoveDisplay:
     diagnostics: Diagnostics
 
     @classmethod
-    def from_fit(cls, fit: DebiasedSample, columns: Any = None, *, ax: Any = None) -> Self:
+    def from_fit(cls, fit: DebiasedSample, columns: Sequence[str] | None = None, *, ax: Axes | None = None) -> Self:
         """Compute the shifts of columns (all numeric ones by default) and draw them."""
         return cls(fit.diagnostics(columns)).plot(ax=ax)
 
-    def plot(self, *, ax: Any = None) -> Self:
+    def plot(self, *, ax: Axes | None = None) -> Self:
         """Draw on the given axes, or on new ones."""
         columns = sorted(self.diagnostics.columns, key=lambda column: abs(column.shift))
         self.ax_, self.figure_ = axes_of(ax, (6.4, min(max(4.8, 1.2 * LINE * len(columns) + 1.5), TALLEST)))
@@ -207,13 +209,13 @@ class SensitivityDisplay:
         samples: Sequence[Name] | None = None,
         kind: Kind = "free",
         threshold: float | None = None,
-        ax: Any = None,
+        ax: Axes | None = None,
     ) -> Self:
         """Compute the sensitivity of a mean and draw it; the options are those of ``fit.sensitivity``."""
         found = fit.sensitivity(values, gammas, samples=samples, kind=kind, threshold=threshold)
         return cls(found).plot(ax=ax)
 
-    def plot(self, *, ax: Any = None) -> Self:
+    def plot(self, *, ax: Axes | None = None) -> Self:
         """Draw on the given axes, or on new ones."""
         self.ax_, self.figure_ = axes_of(ax)
         found, colours = self.sensitivity, palette_of(self.ax_)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vardi._facts.numbers import number
-
-DIGIT = 9.4  # width of a digit of a tick's text, at its size on a phone
 
 
 @dataclass(frozen=True)
@@ -20,8 +17,26 @@ class Tick:
 
 
 @dataclass(frozen=True)
-class Frame:
-    """The size of a chart, and where its axes end."""
+class Scale:
+    """Map values to an axis, through their halves, since a difference of two values may overflow."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        half_span = self.high / 2 - self.low / 2 or 1.0
+        return self.start + (self.end - self.start) * ((value / 2 - self.low / 2) / half_span)
+
+    def ticks(self, digits: int = 1) -> tuple[Tick, ...]:
+        """Return round numbers along the axis."""
+        return tuple(Tick(round(self(at), digits), text) for at, text in ticks(self.low, self.high, 5))
+
+
+@dataclass(frozen=True)
+class Axes:
+    """The size of a chart, where its axes end, the marks of the upright one, and the value at its top."""
 
     width: float
     height: float
@@ -29,26 +44,43 @@ class Frame:
     right: float
     top: float
     bottom: float
+    marks: tuple[tuple[float, str], ...]
+    highest: float
 
     @classmethod
-    def of(cls, width: float, height: float, y_texts: Sequence[str]) -> Frame:
-        """Leave room for the texts and titles of the axes."""
-        left = 32.0 + DIGIT * max(map(len, y_texts))
-        return cls(width, height, left, width - 14.0, 12.0, height - 48.0)
+    def of(
+        cls, highest: float, marks: tuple[tuple[float, str], ...], width: float = 480.0, height: float = 262.0
+    ) -> Axes:
+        """Leave room for the texts of the marks and for the titles of the axes."""
+        left = 32.0 + 9.4 * max(len(text) for _, text in marks)  # the width of a digit on a phone
+        return cls(width, height, left, width - 14.0, 12.0, height - 48.0, marks, max(highest, marks[-1][0]) or 1.0)
 
-    def up(self, part: float) -> float:
-        """Return the y of a fraction of the height."""
-        return round(self.bottom - (self.bottom - self.top) * part, 2)
+    def up(self, value: float) -> float:
+        """Return the y of a value."""
+        return round(self.bottom - (self.bottom - self.top) * (value / self.highest), 2)
+
+    @property
+    def y_ticks(self) -> tuple[Tick, ...]:
+        """The marks of the upright axis in their places."""
+        return tuple(Tick(self.up(at), text) for at, text in self.marks)
 
 
 @dataclass(frozen=True)
-class Chart(Frame):
-    """A chart with the ticks and titles of its axes."""
+class Chart(Axes):
+    """A chart with the ticks of its horizontal axis, and the titles of both."""
 
     x_ticks: tuple[Tick, ...]
-    y_ticks: tuple[Tick, ...]
     x_title: str
     y_title: str
+
+
+def percents(highest: float, most: int) -> tuple[tuple[float, str], ...]:
+    """Return round shares up to the highest, with their texts.
+
+    >>> percents(0.47, 3)
+    ((0.0, '0%'), (0.2, '20%'), (0.4, '40%'))
+    """
+    return tuple((at / 100.0, f"{text}%") for at, text in ticks(0.0, 100.0 * highest, most))
 
 
 def ticks(low: float, high: float, most: int = 6) -> tuple[tuple[float, str], ...]:

@@ -11,27 +11,24 @@ from pathlib import Path
 from typing import Any
 
 from vardi._facts.account import Account, SampleFacts, account
-from vardi._facts.columns import Column, named_variables
+from vardi._facts.columns import Column, Variables, named_variables
 from vardi._facts.distributions import distributions
 from vardi._facts.links import Overlap, overlap_of
 from vardi._facts.numbers import number, pvalue, share
 from vardi._facts.parts import Fit, Given
 from vardi._facts.weights import weights_of
 from vardi.errors import WeakOverlapWarning
-from vardi.errors._texts import count, listed
+from vardi.errors._texts import SHOWN, count, listed
 from vardi.report._content import Group, Report, SampleLine, Standout, StudyFile
 from vardi.report._recipe import recipe_of
 from vardi.report._verdict import advice, gains, headline, next_rows, nothing_to_do, unknowns
-
-FEW = 20  # samples up to which one table lists them all
-GROUP = 12  # at most, samples in a group
 
 
 def compute(
     fit: Fit,
     *,
     title: str | None = None,
-    variables: Any = None,
+    variables: Variables | None = None,
     date: str = "",
     study: str | os.PathLike[str] | None = None,
 ) -> Report:
@@ -64,7 +61,9 @@ def compute(
     named = named_variables(variables)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WeakOverlapWarning)  # the report itself shows it
-        columns, note = fit.parts.choose() if named is None else (_named(fit, named), "")
+        columns, note = (
+            fit.parts.choose() if named is None else (tuple(fit.parts.column(*one) for one in named.items()), "")
+        )
         given = fit.parts.given()
         tasks: list[Callable[[], Any]] = [
             lambda: account(fit, columns, note=note, named=named, slopes=True),
@@ -120,13 +119,9 @@ def _slopes_note(found: Account) -> str:
     return " ".join([*notes, "fit.sensitivity(...) computes it for any of them."] if notes else [])
 
 
-def _named(fit: Fit, named: dict[str, Any]) -> tuple[Column, ...]:
-    return tuple(fit.parts.column(name, values) for name, values in named.items())
-
-
 def standouts(found: Account) -> tuple[Standout, ...]:
     """Return the samples that differ from the others, if there are too many to look at one by one."""
-    if len(found.samples) <= FEW:
+    if len(found.samples) <= SHOWN:
         return ()
     by_sample: dict[SampleFacts, list[str]] = {}
     for sample, why in _standouts(found):
@@ -155,7 +150,7 @@ def _standouts(found: Account) -> Iterator[tuple[SampleFacts, str]]:
 
 def groups(found: Account, overlap: Overlap) -> tuple[Group, ...]:
     """Return all samples in groups of neighbours; those without rows come last."""
-    if len(found.samples) <= FEW:
+    if len(found.samples) <= SHOWN:
         return ()
     named = {str(sample.name): sample for sample in found.samples}
     tests = {row.name: row.pvalue for row in found.check.rows}
@@ -176,6 +171,6 @@ def _line(sample: SampleFacts, tests: dict[str, float], strongest: dict[str, str
     return SampleLine(sample, tests.get(name, math.nan), strongest.get(name, ""))
 
 
-def _size(samples: int) -> int:
+def _size(samples: int, most: int = 12) -> int:
     """Return how many samples a group has, so that all groups have about the same size."""
-    return math.ceil(samples / max(math.ceil(samples / GROUP), 1)) or 1
+    return math.ceil(samples / max(math.ceil(samples / most), 1)) or 1

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 
 from vardi._facts.account import Account, SampleFacts
-from vardi._facts.check import Level
+from vardi._facts.check import Remark
 from vardi._facts.columns import ColumnFacts
 from vardi._facts.distributions import Distribution
 from vardi._facts.fingerprint import Fingerprint
@@ -19,20 +19,10 @@ from vardi._inputs.pool import Name
 
 
 @dataclass(frozen=True)
-class Point:
-    """One sentence of the verdict, and its level."""
-
-    level: Level
-    text: str
-
-
-@dataclass(frozen=True)
-class Headline:
+class Headline(Remark):
     """The verdict in plain words: worst news first."""
 
-    level: Level
-    text: str
-    points: tuple[Point, ...]
+    points: tuple[Remark, ...]
 
 
 @dataclass(frozen=True)

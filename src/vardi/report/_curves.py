@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from vardi._facts.distributions import Distribution
 from vardi._facts.numbers import number, share
-from vardi.report._axes import Chart, Frame, Tick, ticks
-
-HOVERS = 48  # places of a distribution function that have a tooltip
-SIZE = 480.0, 262.0
+from vardi.report._axes import Axes, Chart, Scale, percents
 
 
 @dataclass(frozen=True)
@@ -25,9 +22,18 @@ class Hover:
     after: float
     title: str
 
+    @classmethod
+    def over(
+        cls, axes: Axes, ends: tuple[float, float], at: float, what: str, before: float, after: float, *, band: str
+    ) -> Hover:
+        """Return the strip between two ends, with the shares of pool and population at a place of it."""
+        title = f"{what}: {share(before)} of the pool, {share(after)} of the population{band}"
+        x, width = round(ends[0], 1), round(max(ends[1] - ends[0], 1.0), 1)
+        return cls(x, width, round(at, 1), axes.up(before), axes.up(after), title)
+
 
 @dataclass(frozen=True)
-class Steps(Chart):
+class Curves(Chart):
     """Two distribution functions and a band, or two histograms, as paths."""
 
     before: str
@@ -36,83 +42,57 @@ class Steps(Chart):
     hovers: tuple[Hover, ...]
 
 
-@dataclass(frozen=True)
-class Across:
-    """Map values to the axis of a chart, through their halves, since a difference of two values may overflow."""
-
-    frame: Frame
-    low: float
-    high: float
-
-    def __call__(self, x: float) -> float:
-        half_span = self.high / 2 - self.low / 2 or 1.0
-        return self.frame.left + (self.frame.right - self.frame.left) * ((x / 2 - self.low / 2) / half_span)
-
-    def ticks(self) -> tuple[Tick, ...]:
-        """Return round numbers along the axis."""
-        return tuple(Tick(round(self(at), 1), text) for at, text in ticks(self.low, self.high, 5))
-
-
-def steps(distribution: Distribution) -> Steps:
+def steps(distribution: Distribution) -> Curves:
     """Draw distribution functions as steps."""
-    texts = [f"{25 * k}%" for k in range(5)]
-    frame = Frame.of(*SIZE, texts)
-    across = Across(frame, distribution.x[0], distribution.x[-1])
+    axes = Axes.of(1.0, tuple((k / 4, f"{25 * k}%") for k in range(5)))
+    across = Scale(distribution.x[0], distribution.x[-1], axes.left, axes.right)
     covered = [k for k, end in enumerate(distribution.low) if end is not None]
-    lows = [(across(distribution.x[k]), frame.up(distribution.low[k] or 0.0)) for k in covered]
+    lows = [(across(distribution.x[k]), axes.up(distribution.low[k] or 0.0)) for k in covered]
     highs = [  # each from the next point: in between the function may rise that far
-        (across(distribution.x[k]), frame.up(distribution.high[after] or 0.0))
+        (across(distribution.x[k]), axes.up(distribution.high[after] or 0.0))
         for k, after in zip(covered, [*covered[1:], *covered[-1:]], strict=True)
     ]
     x = [across(value) for value in distribution.x]
-    return Steps(
-        **vars(frame),
+    return Curves(
+        **vars(axes),
         x_ticks=across.ticks(),
-        y_ticks=tuple(Tick(frame.up(k / 4), text) for k, text in enumerate(texts)),
         x_title=distribution.name,
         y_title="share at or below",
-        before=_step_path([*zip(x, map(frame.up, distribution.pooled), strict=True)]),
-        after=_step_path([*zip(x, map(frame.up, distribution.debiased), strict=True)]),
+        before=_step_path([*zip(x, map(axes.up, distribution.pooled), strict=True)]),
+        after=_step_path([*zip(x, map(axes.up, distribution.debiased), strict=True)]),
         band=_band_path(lows, highs),
-        hovers=_hovers(distribution, x, frame),
+        hovers=_hovers(distribution, x, axes),
     )
 
 
-def bins(distribution: Distribution) -> Steps:
+def bins(distribution: Distribution) -> Curves:
     """Draw two histograms: that of the population filled, that of the pool as a line."""
     found = distribution.bins
-    marks = ticks(0.0, 100.0 * max(*found.pooled, *found.debiased), 5)
-    most = max(*found.pooled, *found.debiased, marks[-1][0] / 100.0) or 1.0
-    frame = Frame.of(*SIZE, [f"{text}%" for _, text in marks])
-    across = Across(frame, found.edges[0], found.edges[-1])
+    highest = max(*found.pooled, *found.debiased)
+    axes = Axes.of(highest, percents(highest, 5))
+    across = Scale(found.edges[0], found.edges[-1], axes.left, axes.right)
     x = [across(edge) for edge in found.edges]
-    hovers = []
-    for k, (low, high) in enumerate(itertools.pairwise(found.edges)):
-        before, after = found.pooled[k], found.debiased[k]
-        title = (
-            f"{distribution.name} from {number(low)} to {number(high)}: {share(before)} of the pool, {share(after)} of "
-            "the population"
+    bars = zip(pairwise(x), pairwise(found.edges), found.pooled, found.debiased, strict=True)
+    hovers = tuple(
+        Hover.over(
+            axes, ends, sum(ends) / 2, f"{distribution.name} from {number(low)} to {number(high)}", *shares, band=""
         )
-        middle, width = (x[k] + x[k + 1]) / 2, x[k + 1] - x[k]
-        heights = frame.up(before / most), frame.up(after / most)
-        hovers.append(Hover(round(x[k], 1), round(max(width, 1.0), 1), round(middle, 1), *heights, title))
-    return Steps(
-        **vars(frame),
+        for ends, (low, high), *shares in bars
+    )
+    before, after = (
+        _step_path([(x[0], axes.bottom), *zip(x, map(axes.up, own), strict=False), (x[-1], axes.bottom)])
+        for own in (found.pooled, found.debiased)
+    )
+    return Curves(
+        **vars(axes),
         x_ticks=across.ticks(),
-        y_ticks=tuple(Tick(frame.up(at / 100.0 / most), f"{text}%") for at, text in marks),
         x_title=distribution.name,
         y_title="share of rows",
-        before=_outline(x, [frame.up(part / most) for part in found.pooled], frame.bottom),
-        after=_outline(x, [frame.up(part / most) for part in found.debiased], frame.bottom),
+        before=before,
+        after=after,
         band="",
-        hovers=tuple(hovers),
+        hovers=hovers,
     )
-
-
-def _outline(x: Sequence[float], heights: Sequence[float], bottom: float) -> str:
-    """Return a path around the bars of a histogram."""
-    bars = (f"V{height:.1f}H{right:.1f}" for height, right in zip(heights, x[1:], strict=True))
-    return f"M{x[0]:.1f} {bottom:.1f}{''.join(bars)}V{bottom:.1f}"
 
 
 def _step_path(points: Sequence[tuple[float, float]]) -> str:
@@ -125,25 +105,18 @@ def _step_path(points: Sequence[tuple[float, float]]) -> str:
 def _band_path(lows: Sequence[tuple[float, float]], highs: Sequence[tuple[float, float]]) -> str:
     if len(lows) < 2:
         return ""
-    there = _step_path(highs)
-    back = [f"L{lows[-1][0]:.1f} {lows[-1][1]:.1f}"]
-    back += [f"V{y:.1f}H{x:.1f}" for (x, _), y in zip(lows[-2::-1], (y for _, y in lows[-2::-1]), strict=True)]
-    return there + "".join(back) + "Z"
+    back = [f"L{lows[-1][0]:.1f} {lows[-1][1]:.1f}", *(f"V{y:.1f}H{x:.1f}" for x, y in lows[-2::-1])]
+    return _step_path(highs) + "".join(back) + "Z"
 
 
-def _hovers(distribution: Distribution, x: Sequence[float], frame: Frame) -> tuple[Hover, ...]:
-    chosen = sorted({round(k * (len(x) - 1) / (HOVERS - 1)) for k in range(HOVERS)})
-    ends = [(x[a] + x[b]) / 2 for a, b in itertools.pairwise(chosen)]
-    lefts, rights = [x[chosen[0]], *ends], [*ends, x[chosen[-1]]]
+def _hovers(distribution: Distribution, x: Sequence[float], axes: Axes, most: int = 48) -> tuple[Hover, ...]:
+    """Return strips at no more than so many places."""
+    chosen = sorted({round(k * (len(x) - 1) / (most - 1)) for k in range(most)})
+    ends = [x[chosen[0]], *((x[a] + x[b]) / 2 for a, b in pairwise(chosen)), x[chosen[-1]]]
     hovers = []
-    for k, left, right in zip(chosen, lefts, rights, strict=True):
-        before, after = distribution.pooled[k], distribution.debiased[k]
+    for k, strip in zip(chosen, pairwise(ends), strict=True):
         low, high = distribution.low[k], distribution.high[k]
         band = "" if low is None or high is None else f" (band {share(low)} to {share(high)})"
-        title = (
-            f"{distribution.name} ≤ {number(distribution.x[k])}: {share(before)} of the pool, {share(after)} of the "
-            f"population{band}"
-        )
-        heights = frame.up(before), frame.up(after)
-        hovers.append(Hover(round(left, 1), round(max(right - left, 1.0), 1), round(x[k], 1), *heights, title))
+        what = f"{distribution.name} ≤ {number(distribution.x[k])}"
+        hovers.append(Hover.over(axes, strip, x[k], what, distribution.pooled[k], distribution.debiased[k], band=band))
     return tuple(hovers)

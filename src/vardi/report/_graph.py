@@ -12,15 +12,7 @@ from vardi._facts.links import LinkFacts, Overlap
 from vardi._facts.numbers import number, rows_text, share
 from vardi.errors._texts import count, cut
 
-MOST_NODES = 20
-MOST_EDGES = 60
-WIDTH = 480.0  # of the graph
-ACROSS = 112.0  # radius of the circle of a few samples
-SHADES = 5  # of a heat map
-LABEL = 22  # letters in a label of the heat map
-LETTER = 8.6  # width of a letter of a label
 FEW = 8  # samples up to which their labels have a second line
-LABELLED = 4  # samples up to which every link has its number written on it
 
 
 @dataclass(frozen=True)
@@ -68,10 +60,17 @@ class Graph:
     two_lines: bool
 
 
-def graph(overlap: Overlap) -> Graph:
+def drawn(overlap: Overlap, most_nodes: int = 20) -> tuple[Graph | None, HeatMap | None]:
+    """Return the graph of a few samples, or the heat map of many; neither of many that share all rows."""
+    if len(overlap.names) <= most_nodes:
+        return graph(overlap), None
+    return None, None if overlap.complete else heat_map(overlap)
+
+
+def graph(overlap: Overlap, most_edges: int = 60, width: float = 480.0) -> Graph:
     """Lay the samples out on a line or a circle, with the weakest link marked, also as weak if it is."""
     K = len(overlap.names)
-    width, radius = WIDTH, 0.0 if K == 1 else 140.0 if K == 2 else ACROSS if K <= FEW else 128.0 if K <= 12 else 140.0
+    radius = 0.0 if K == 1 else 140.0 if K == 2 else 112.0 if K <= FEW else 128.0 if K <= 12 else 140.0
     largest = 34.0 if K <= 3 else 24.0 if K <= FEW else 13.0
     turn = math.pi if K == 2 else -math.pi / 2 + (math.pi / K if K > FEW else 0.0)
     angles = [turn + 2 * math.pi * k / K for k in range(K)]
@@ -82,12 +81,15 @@ def graph(overlap: Overlap) -> Graph:
         _node(name, size, place, disc, angle, K, width)
         for name, size, place, disc, angle in zip(overlap.names, overlap.sizes, places, discs, angles, strict=True)
     ]
-    shown = [link for link in overlap.links if link.strength > 0 or link.weakest][:MOST_EDGES]
+    shown = [link for link in overlap.links if link.strength > 0 or link.weakest][:most_edges]
     scale = max((link.strength for link in shown), default=1.0) or 1.0
     if K == 2:  # the largest possible value: two samples from one distribution
         scale = max(scale, overlap.sizes[0] * overlap.sizes[1] / sum(overlap.sizes))
     ends = {name: places[k] for k, name in enumerate(overlap.names)}
-    edges = [_edge(link, ends[str(link.first)], ends[str(link.second)], scale, overlap) for link in reversed(shown)]
+    edges = [
+        _edge(link, ends[str(link.first)], ends[str(link.second)], scale, overlap, radius, width / 2)
+        for link in reversed(shown)
+    ]
     hidden = len(overlap.links) + overlap.more_links - len(shown)
     top = min(min(node.y - node.radius, node.label_y - 16) for node in nodes) - 6
     bottom = max(max(node.y + node.radius, node.label_y + (17 if K <= FEW else 0)) for node in nodes) + 10
@@ -109,22 +111,30 @@ def _node(name: str, size: float, place: tuple[float, float], disc: float, angle
     beside_y = y + (disc + 9 + apart) * math.sin(angle) + (0 if K <= FEW else 4)
     label_y = middle_y if anchor == "middle" else beside_y
     room = width - label_x if anchor == "start" else label_x if anchor == "end" else 180.0
-    return Node(x, y, disc, label_x, label_y, anchor, cut(name, int(room / LETTER)), rows_text(size), title)
+    # a letter is 8.6 wide
+    return Node(x, y, disc, label_x, label_y, anchor, cut(name, int(room / 8.6)), rows_text(size), title)
 
 
 def _edge(
-    link: LinkFacts, start: tuple[float, float], end: tuple[float, float], scale: float, overlap: Overlap
+    link: LinkFacts,
+    start: tuple[float, float],
+    end: tuple[float, float],
+    scale: float,
+    overlap: Overlap,
+    radius: float,
+    middle: float,
 ) -> Edge:
+    """Return a link; of up to four samples every one has its number written on it."""
     K, complete = len(overlap.names), overlap.complete
     marked = link.weakest and (K > 2 or overlap.weak)  # the only link of two samples is trivially the weakest
     width = 1.2 + 7.0 * link.strength / scale
-    label = _edge_label(link, K, complete=complete) if K <= LABELLED or link.weakest else ""
+    label = _edge_label(link, K, complete=complete) if K <= 4 or link.weakest else ""
     part = 0.5
-    if K == LABELLED and math.dist(start, end) > 2 * ACROSS - 1:
+    if K == 4 and math.dist(start, end) > 2 * radius - 1:
         part = 0.36  # diagonals cross in the middle
     x, y = (1 - part) * start[0] + part * end[0], (1 - part) * start[1] + part * end[1]
     if K > FEW:  # lines are short, so their numbers stand beside them
-        x, y = x + 0.17 * (WIDTH / 2 - x), 0.83 * y
+        x, y = x + 0.17 * (middle - x), 0.83 * y
     return Edge(
         *start,
         *end,
@@ -178,8 +188,8 @@ class HeatMap:
     shades: tuple[str, ...]
 
 
-def heat_map(overlap: Overlap) -> HeatMap:
-    """Lay out the shared rows of many samples."""
+def heat_map(overlap: Overlap, shades: int = 5, letters: int = 22) -> HeatMap:
+    """Lay out the shared rows of many samples, with so many letters in a label."""
     m, group = len(overlap.shares), overlap.group
     last = len(overlap.names) - 1
     names = [
@@ -188,19 +198,19 @@ def heat_map(overlap: Overlap) -> HeatMap:
         else f"{overlap.names[k * group]} to {overlap.names[min((k + 1) * group - 1, last)]}"
         for k in range(m)
     ]
-    labels = tuple(cut(name, LABEL) for name in names)
+    labels = tuple(cut(name, letters) for name in names)
     left = top = 30.0 + 6.0 * max(map(len, labels))
     size = (1000.0 - left - 8.0) / m
     inner = size - min(0.8, 0.1 * size)
     cells = tuple(
         Cell(
             f"M{left + l * size:.1f} {top + k * size:.1f}h{inner:.1f}v{inner:.1f}h-{inner:.1f}z",
-            min(int(SHADES * value), SHADES - 1),
+            min(int(shades * value), shades - 1),
             f"{names[k]} allows {share(value)} of the rows of {names[l]}",
         )
         for k, line in enumerate(overlap.shares)
         for l, value in enumerate(line)
         if value > 0
     )
-    shades = tuple(f"{100 * k // SHADES}–{100 * (k + 1) // SHADES}%" for k in range(SHADES))
-    return HeatMap(1000.0, round(top + m * size + 8.0, 1), size, left, top, cells, labels, group, shades)
+    steps = tuple(f"{100 * k // shades}–{100 * (k + 1) // shades}%" for k in range(shades))
+    return HeatMap(1000.0, round(top + m * size + 8.0, 1), size, left, top, cells, labels, group, steps)

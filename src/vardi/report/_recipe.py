@@ -7,9 +7,9 @@ import shlex
 from collections.abc import Sequence
 from importlib.metadata import version
 from itertools import groupby
-from typing import Any
 
 from vardi._facts.account import Account
+from vardi._facts.columns import Variables
 from vardi._facts.numbers import rows_text
 from vardi._facts.parts import Given
 from vardi.biases import Bias, ExpressionBias, FunctionFamily, ParametricBias
@@ -27,24 +27,24 @@ CITATIONS = (
 )
 
 
-def recipe_of(given: Given, found: Account, title: str | None, variables: Any, study: StudyFile | None) -> Recipe:
+def recipe_of(
+    given: Given, found: Account, title: str | None, variables: Variables | None, study: StudyFile | None
+) -> Recipe:
     """Return how to repeat the fit: the command for a study, otherwise a Python snippet."""
+    command = "" if study is None else f"vardi fit {shlex.quote(study.name)} -o weights.parquet --report report.html"
     software = f"vardi {version('vardi')}, a Python package for biased samples. The software."
     return Recipe(
-        code=_code(given, found, title, variables) if study is None else _command(study),
+        code=command or _code(given, found, title, variables),
         versions=(*((name, version(name)) for name in PACKAGES), ("Python", platform.python_version())),
         citations=(*CITATIONS, software),
     )
 
 
-def _command(study: StudyFile) -> str:
-    return f"vardi fit {shlex.quote(study.name)} -o weights.parquet --report report.html"
-
-
-def _code(given: Given, found: Account, title: str | None, variables: Any) -> str:
+def _code(given: Given, found: Account, title: str | None, variables: Variables | None) -> str:
     options = [f"title={title!r}"] if title is not None else []
     if variables is not None:
-        options.append(f"variables={list(variables)!r}" if _are_texts(variables) else "variables=...")
+        are_texts = isinstance(variables, list | tuple) and all(isinstance(name, str) for name in variables)
+        options.append(f"variables={list(variables)!r}" if are_texts else "variables=...")
     arguments = ", ".join(["'report.html'", *options])
     tail = [f"fit.report({arguments})"]
     samples, names = found.samples, [sample.name for sample in found.samples]
@@ -90,10 +90,6 @@ def _known(found: Account) -> list[str]:
             shares = ", ".join(f"{line.margin[1]!r}: {value}" for line, value in values if line.margin is not None)
             written.append(f"    {margin!r}: {{{shares}}},")
     return ["known = {", *_capped(written), "}"]
-
-
-def _are_texts(variables: Any) -> bool:
-    return isinstance(variables, list | tuple) and all(isinstance(name, str) for name in variables)
 
 
 def _has_text(bias: Bias) -> bool:

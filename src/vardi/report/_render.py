@@ -18,8 +18,6 @@ from vardi.errors import OutputError, _texts
 from vardi.report import _bars, _curves, _graph
 from vardi.report._content import Report
 
-FACTORS = (1.1, 1.5)  # by which the biases are assumed to be wrong
-
 
 def require_html(path: str | os.PathLike[str]) -> None:
     """Refuse a name whose suffix is not that of an HTML file."""
@@ -43,22 +41,23 @@ def to_html(report: Report) -> str:
     True
     """
     style, script = _asset("report.css"), _asset("report.js")
-    many = len(report.overlap.names) > _graph.MOST_NODES
+    graph, heat_map = _graph.drawn(report.overlap)
+    factors = (1.1, 1.5)  # by which the biases are assumed to be wrong
     return str(
         _template().render(
             report=report,
             style=style,
             script=script,
             policy=_policy(style, script),
-            graph=None if many else _graph.graph(report.overlap),
-            heat_map=_graph.heat_map(report.overlap) if many and not report.overlap.complete else None,
+            graph=graph,
+            heat_map=heat_map,
             pairs=_bars.pairs(report.samples),
             shares=_bars.shares(report.groups) if report.groups else None,
             dumbbells=_bars.dumbbells(report.means),
             categories=tuple((name, own, _bars.category_pairs(own)) for name, own in report.categories.items()),
             curves=tuple((one, _curves.bins(one), _curves.steps(one)) for one in report.distributions),
-            reaches=_bars.reaches(report.sensitive, FACTORS) if report.sensitive else None,
-            factors=FACTORS,
+            reaches=_bars.reaches(report.sensitive, factors) if report.sensitive else None,
+            factors=factors,
             histogram=_bars.histogram(report.weights),
             refused=REFUSED,
             doubted=DOUBTED,

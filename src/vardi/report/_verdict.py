@@ -11,19 +11,16 @@ from vardi._estimate.intervals import DOUBTED, HEAVY
 from vardi._estimate.known_check import KnownCheck
 from vardi._estimate.reliability import Trust
 from vardi._facts.account import Account, SampleFacts
-from vardi._facts.check import Check, Level
+from vardi._facts.check import Check, Level, Remark
 from vardi._facts.columns import ColumnFacts
 from vardi._facts.links import Overlap
 from vardi._facts.numbers import number, rows_text, share, with_error
 from vardi._inputs.pool import Name
 from vardi._solve.identify import Verdict
 from vardi.errors._texts import count, show
-from vardi.report._content import Advice, Headline, NextRow, Point
+from vardi.report._content import Advice, Headline, NextRow
 
 ORDER: tuple[Level, ...] = ("bad", "doubt", "good", "fact")
-MOVED = 0.1  # standard deviations from which a change of a mean is worth a sentence
-TENTH = 0.1  # of the pool: how many more rows are considered
-MOST_NEXT = 20
 
 
 def headline(found: Account) -> Headline:
@@ -35,7 +32,7 @@ def headline(found: Account) -> Headline:
         *_known(found.known_check),
         *_estimated(found.parameters),
         _comparison(found.verdict, found.trust),
-        Point(check.level, f"{check.text} {check.detail}" if check.level in ("bad", "doubt") else check.text),
+        Remark(check.level, f"{check.text} {check.detail}" if check.level in ("bad", "doubt") else check.text),
         *_changes(found.variables),
         _worth(found.rows, found.effective),
     ]
@@ -43,9 +40,9 @@ def headline(found: Account) -> Headline:
     return Headline(found.conclusion.level, found.conclusion.text, tuple(points))
 
 
-def _estimated(parameters: Mapping[Name, Mapping[str, Estimate]]) -> list[Point]:
+def _estimated(parameters: Mapping[Name, Mapping[str, Estimate]]) -> list[Remark]:
     return [
-        Point(
+        Remark(
             "fact",
             f"The bias of '{name}' has parameters, estimated with the normalisers: "
             + ", ".join(f"{parameter} {with_error(found.value, found.stderr)}" for parameter, found in own.items())
@@ -55,52 +52,52 @@ def _estimated(parameters: Mapping[Name, Mapping[str, Estimate]]) -> list[Point]
     ]
 
 
-def _worth(rows: float, effective: float) -> Point:
+def _worth(rows: float, effective: float) -> Remark:
     worth = count(round(effective))
     if rows == 1:
-        return Point("fact", "There is one row, and its weight is 1.")
+        return Remark("fact", "There is one row, and its weight is 1.")
     if effective < 0.99 * rows:
         one = "one equal one" if worth == "1" else f"{worth} equal ones"
-        return Point("fact", f"The weights are uneven: {rows_text(rows)} are worth about {one}.")
-    return Point("fact", f"The weights are nearly even: {rows_text(rows)} are worth about {worth}.")
+        return Remark("fact", f"The weights are uneven: {rows_text(rows)} are worth about {one}.")
+    return Remark("fact", f"The weights are nearly even: {rows_text(rows)} are worth about {worth}.")
 
 
-def _comparison(verdict: Verdict, trust: Trust) -> Point:
+def _comparison(verdict: Verdict, trust: Trust) -> Remark:
     if not math.isfinite(trust.bridging) or len(verdict.names) > 2:  # for more than two, the message names the cut
-        return Point("good", verdict.message)
-    return Point("good", f"{verdict.message} About {count(round(trust.bridging, 1))} rows bridge them.")
+        return Remark("good", verdict.message)
+    return Remark("good", f"{verdict.message} About {count(round(trust.bridging, 1))} rows bridge them.")
 
 
-def _doubts(trust: Trust) -> list[Point]:
+def _doubts(trust: Trust) -> list[Remark]:
     level: Level = "doubt" if trust.errors_hold else "bad"
-    return [Point(level, message) for message in trust.messages]
+    return [Remark(level, message) for message in trust.messages]
 
 
-def _left_out(samples: Sequence[SampleFacts]) -> Iterator[Point]:
+def _left_out(samples: Sequence[SampleFacts]) -> Iterator[Remark]:
     names = [sample.name for sample in samples if sample.left_out]
     if names:
         left_out = f"Left out: {show(names)}, which cannot be compared with the others."
-        yield Point("doubt", f"{left_out} The population is the one that the remaining samples reach.")
+        yield Remark("doubt", f"{left_out} The population is the one that the remaining samples reach.")
 
 
-def _known(known: KnownCheck | None) -> Iterator[Point]:
+def _known(known: KnownCheck | None) -> Iterator[Remark]:
     if known is not None:
-        yield Point("bad" if known.contradicted else "fact", f"Known values were used. {known.verdict}")
+        yield Remark("bad" if known.contradicted else "fact", f"Known values were used. {known.verdict}")
 
 
-def _changes(variables: Sequence[ColumnFacts]) -> Iterator[Point]:
-    """Name the variable that moved most, preferably one that the biases read."""
+def _changes(variables: Sequence[ColumnFacts], least: float = 0.1) -> Iterator[Remark]:
+    """Name the variable that moved most, if it did by this many standard deviations."""
     most = max(variables, key=lambda variable: abs(variable.shift), default=None)
     if most is None:
         return
-    if abs(most.shift) < MOVED:
-        yield Point("fact", f"No mean moves by {MOVED:g} standard deviations or more from pool to population.")
+    if abs(most.shift) < least:
+        yield Remark("fact", f"No mean moves by {least:g} standard deviations or more from pool to population.")
         return
     what = f"The share of {most.label}" if most.is_share else f"The mean of {most.label}"
     after = with_error(most.debiased, most.stderr, percent=most.is_share)
     before = share(most.pooled) if most.is_share else number(most.pooled)
     moves = f"a shift of {abs(most.shift):.2f} standard deviations"
-    yield Point("fact", f"{what} is {after} in the population, while the pooled rows alone give {before} ({moves}).")
+    yield Remark("fact", f"{what} is {after} in the population, while the pooled rows alone give {before} ({moves}).")
 
 
 def unknowns(check: Check, *, estimated: bool, depends: str) -> tuple[str, ...]:
@@ -126,18 +123,18 @@ def unknowns(check: Check, *, estimated: bool, depends: str) -> tuple[str, ...]:
     )
 
 
-def next_rows(found: Account) -> tuple[NextRow, ...]:
-    r"""Return for each variable where more rows help most.
+def next_rows(found: Account, part: float = 0.1, most: int = 20) -> tuple[NextRow, ...]:
+    r"""Return for each of the first variables where more rows, a part of those in the pool, help most.
 
     The variance is a sum over samples, :math:`V = \sum_k V_k` with :math:`V_k \propto 1 / n_k`: with m more rows of
     sample k it is at most :math:`V - V_k m / (n_k + m)`. This does not hold for means from only some samples.
     """
-    used, more = found.sampled, max(round(TENTH * found.rows), 1)
+    used, more = found.sampled, max(round(part * found.rows), 1)
     following = []
-    for variable in found.variables[:MOST_NEXT]:
+    for variable in found.variables[:most]:
         if math.isnan(variable.stderr) or not variable.carried or variable.among:
             continue
-        saved = [part * more / (sample.rows + more) for part, sample in zip(variable.carried, used, strict=True)]
+        saved = [own * more / (sample.rows + more) for own, sample in zip(variable.carried, used, strict=True)]
         best = max(range(len(used)), key=saved.__getitem__)
         then = variable.stderr * math.sqrt(max(1.0 - saved[best], 0.0))
         following.append(NextRow(variable.name, used[best].name, float(more), variable.stderr, then))
@@ -167,10 +164,7 @@ def _contradicted(found: Account) -> Iterator[Advice]:
     """Yield what to look into if samples contradict their biases or known values."""
     if found.check.level in ("bad", "doubt"):
         worst = found.check.rows[0].name if found.check.rows else ""
-        yield Advice(
-            f"How the rows of '{worst}' were really drawn: its declared bias fits worst.",
-            found.check.text,
-        )
+        yield Advice(f"How the rows of '{worst}' were really drawn: its declared bias fits worst.", found.check.text)
     if found.known_check is not None and found.known_check.contradicted:
         yield Advice("Where the known values come from: the samples contradict them.", found.known_check.verdict)
 

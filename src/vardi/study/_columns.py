@@ -7,12 +7,13 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from math import fsum, inf, isfinite
-from typing import Any
+from typing import Any, TypeGuard
 
 import narwhals as nw
 
 from vardi._inputs.engine.part import COUNTS, LABEL, ROW
 from vardi._inputs.frames.names import misread_names
+from vardi._inputs.given import KnownValue
 from vardi._inputs.known import ROUNDING
 from vardi.biases import (
     Bias,
@@ -29,6 +30,7 @@ from vardi.biases._expressions.cells import Cells
 from vardi.biases._expressions.compile import NarwhalsTarget, compile_node
 from vardi.biases._expressions.nodes import Column, Node, is_condition
 from vardi.errors import ExpressionError, InvalidBiasError, MismatchError, suggest
+from vardi.errors._texts import first_of
 from vardi.study._data import Data, Engine
 from vardi.study._engines import first_text, require_header, require_rows, schema
 from vardi.study._locate import Key, Problems
@@ -46,7 +48,22 @@ class Columns:
         self.problems = problems
         self.engine = engine
         self.schemas: dict[Data, nw.Schema] = {}
-        self._look_into(places, engine)
+        for data, key in places.items():
+            if engine == "polars" and data.format == "duckdb":
+                continue
+            with self.problems.noting((*key, "data")):
+                require_header(data)
+                require_rows(data, engine)
+                found = schema(data, engine)
+                self.schemas[data] = found
+                if not found:
+                    self.problems.add((*key, "data"), f"{data} has no columns.")
+                self._require_names(key, data, engine)
+                for ours in (ROW, COUNTS, LABEL):
+                    if ours in found:
+                        self.problems.add(
+                            (*key, "data"), f"The column {ours!r} of {data} has a name that vardi reserves. Rename it."
+                        )
 
     def require_biases(self, biases: Biases) -> None:
         """Note biases that do not parse or that read missing columns."""
@@ -73,15 +90,14 @@ class Columns:
             for what, column in (("source", label), ("counts", data.counts), ("id", data.id)):
                 key = (*places[data], what)
                 if column is not None and column not in found:
-                    listed = ", ".join(list(found)[:20]) + (", ..." if len(found) > 20 else "")
-                    near = suggest(column, found)
-                    self.problems.add(key, f"{data} has no column {column!r}.{near} It has: {listed}.")
+                    said = f"{data} has no column {column!r}.{suggest(column, found)} It has: {first_of(found)}."
+                    self.problems.add(key, said)
                 elif column is not None and what == "counts" and not found[column].is_numeric():
                     self.problems.add(
                         key, f"The counts {column!r} of {data} are {_kind_text(found[column])}, not numbers."
                     )
 
-    def variables(self, document: dict[str, Any]) -> tuple[str, ...]:
+    def variables(self, document: dict[str, object]) -> tuple[str, ...]:
         """Return the variables to report."""
         given = document.get("variables", [])
         key = ("variables",)
@@ -94,9 +110,9 @@ class Columns:
             self.problems.add(key, "A variable is listed twice.")
         return tuple(given)
 
-    def depends(self, document: dict[str, Any], samples: Sequence[str]) -> dict[str, Any]:
+    def depends(self, document: dict[str, object], samples: Sequence[str]) -> dict[str, object]:
         """Return how rows depend on one another, or note missing columns and invalid sizes."""
-        found: dict[str, Any] = {}
+        found: dict[str, object] = {}
         for what in DEPENDS:
             column = document.get(what)
             if column is None:
@@ -122,7 +138,7 @@ class Columns:
                 self.problems.add(key, f"population must be how many units a sample was drawn from, not {shown(size)}.")
         return found | {"population": sizes}
 
-    def known(self, document: dict[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
+    def known(self, document: dict[str, object], names: Mapping[str, object]) -> dict[str, KnownValue]:
         """Return what is known of the population."""
         given = document.get("known", {})
         if not isinstance(given, dict):
@@ -130,25 +146,6 @@ class Columns:
             self.problems.add(("known",), message)
             return {}
         return {name: self._known(("known", name), name, value, names) for name, value in given.items()}
-
-    def _look_into(self, places: dict[Data, Key], engine: Engine) -> None:
-        """Read the names and types of the columns."""
-        for data, key in places.items():
-            if engine == "polars" and data.format == "duckdb":
-                continue
-            with self.problems.noting((*key, "data")):
-                require_header(data)
-                require_rows(data, engine)
-                found = schema(data, engine)
-                self.schemas[data] = found
-                if not found:
-                    self.problems.add((*key, "data"), f"{data} has no columns.")
-                self._require_names(key, data, engine)
-                for ours in (ROW, COUNTS, LABEL):
-                    if ours in found:
-                        self.problems.add(
-                            (*key, "data"), f"The column {ours!r} of {data} has a name that vardi reserves. Rename it."
-                        )
 
     def _require_names(self, key: Key, data: Data, engine: Engine) -> None:
         """Note columns whose names an engine would read as a pattern or a path."""
@@ -208,9 +205,8 @@ class Columns:
             return
         names = dict.fromkeys(name for found in self.schemas.values() for name in found)
         if len(lacking) == len(self.schemas):
-            listed = ", ".join(list(names)[:20]) + (", ..." if len(names) > 20 else "")
             quoted = f" Put a text to compare with in quotes: {column!r}." if is_compared else ""
-            hint = f"which no file has.{quoted or suggest(column, names)} The columns are: {listed}."
+            hint = f"which no file has.{quoted or suggest(column, names)} The columns are: {first_of(names)}."
         else:
             near = suggest(column, self.schemas[lacking[0]])
             hint = f"which {lacking[0]} lacks.{near} Every sample must have it."
@@ -220,7 +216,7 @@ class Columns:
 
     def _require_number(self, key: Key, name: str) -> None:
         """Note a variable that has no mean. Its columns need not be in every sample."""
-        kinds = [found[name] for found in self.schemas.values() if name in found]
+        kinds = self._kinds(name)
         if not kinds:
             bias = self._parsed(key, f"The variable {name!r}", name)
             if isinstance(bias, ParametricBias):
@@ -237,6 +233,10 @@ class Columns:
             remedy = f"Only numbers have a mean: write a condition, such as {ticked(name)} == 'a value'."
             what = f"The variable {name!r} holds {_kind_text(wrong[0])}"
             self.problems.add(key, f"{what}. {remedy}{self._said_of_texts([name])}")
+
+    def _kinds(self, name: str) -> list[nw.dtypes.DType]:
+        """Return the types of a column in the data that have it."""
+        return [found[name] for found in self.schemas.values() if name in found]
 
     def _require_somewhere(self, key: Key, what: str, bias: Bias) -> None:
         """Note columns that no single sample has together; in samples that do, note comparisons of different kinds."""
@@ -281,7 +281,7 @@ class Columns:
             f"The column {name!r} of {data} is read as text, since it holds {value!r}, which is not a number. {remedy}"
         )
 
-    def _known(self, key: Key, name: str, value: Any, names: Mapping[str, Any]) -> Any:
+    def _known(self, key: Key, name: str, value: Any, names: Mapping[str, object]) -> Any:
         """Return one known value, or one margin with its keys converted to the type of the column."""
         what = f"The known value of {name!r}"
         if isinstance(value, dict):
@@ -310,7 +310,7 @@ class Columns:
 
     def _function(self, key: Key, what: str, name: str) -> ExpressionBias | None:
         """Return the function whose mean is known, or note what is wrong with it."""
-        kinds = [found[name] for found in self.schemas.values() if name in found]
+        kinds = self._kinds(name)
         if kinds and len(kinds) == len(self.schemas):
             wrong = [kind for kind in kinds if not (kind.is_numeric() or kind == nw.Boolean)]
             if wrong:
@@ -324,7 +324,7 @@ class Columns:
             return None
         return bias if self._require_columns(key, what, bias) else None
 
-    def _margin(self, key: Key, name: str, value: dict[str, Any]) -> dict[Any, Any]:
+    def _margin(self, key: Key, name: str, value: Mapping[str, Any]) -> dict[str | float, float | list[float]]:
         what = f"The margin of {name!r}"
         if not value or not all(_is_value(share) and 0 <= _first(share) <= 1 for share in value.values()):
             self.problems.add(key, f"{what} must be a table of the column's values, each with {A_SHARE}.")
@@ -334,7 +334,7 @@ class Columns:
             remedy = "Give the shares of all its values, which sum to 1; write the share of one value as a condition."
             self.problems.add(key, f"The shares of {name!r} sum to {total:.6g}. {remedy}")
         self._require_column(key, what, name)
-        kinds = [found[name] for found in self.schemas.values() if name in found]
+        kinds = self._kinds(name)
         return {_as_kind(text, kinds): share for text, share in value.items()}
 
 
@@ -359,7 +359,7 @@ def _nodes(bias: Bias) -> tuple[Node, ...]:
     return (bias.node,) if isinstance(bias, ExpressionBias) else ()  # columns of fitted biases may hold text
 
 
-def _as_kind(text: str, kinds: Sequence[Any]) -> Any:
+def _as_kind(text: str, kinds: Sequence[nw.dtypes.DType]) -> str | float:
     """Return a TOML key, which is a string, as a value of its column."""
     if kinds and kinds[0] == nw.Boolean and text.lower() in ("true", "false"):
         return text.lower() == "true"
@@ -371,14 +371,14 @@ def _as_kind(text: str, kinds: Sequence[Any]) -> Any:
     return text
 
 
-def _is_value(value: Any) -> bool:
+def _is_value(value: Any) -> TypeGuard[float | list[float]]:
     """Return whether a TOML value is a number, or a list of a number and its standard error."""
     pair = value if isinstance(value, list) and len(value) == 2 else [value, 0]
     numbers = all(isinstance(part, int | float) and not isinstance(part, bool) for part in pair)
     return numbers and all(abs(part) < inf for part in pair) and bool(pair[1] >= 0)
 
 
-def _first(value: Any) -> float:
+def _first(value: float | list[float]) -> float:
     return float(value[0] if isinstance(value, list) else value)
 
 
@@ -386,7 +386,7 @@ def _toml_key(name: str) -> str:
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
 
 
-def _kind_text(kind: Any) -> str:
+def _kind_text(kind: nw.dtypes.DType) -> str:
     """Return what a column holds, in plain words."""
     return "text" if kind == nw.String else "dates" if kind in (nw.Date, nw.Datetime) else f"values of type {kind}"
 

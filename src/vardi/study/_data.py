@@ -10,6 +10,7 @@ from typing import Literal
 
 from vardi._machine.memory import available_memory
 from vardi.errors import suggest
+from vardi.errors._texts import first_of
 
 Format = Literal["csv", "parquet", "jsonl", "duckdb"]
 Engine = Literal["memory", "polars", "duckdb"]
@@ -126,8 +127,7 @@ def data_files(folder: Path) -> list[Path]:
 
 def listed_files(folder: Path) -> str:
     """Return the names of a folder's data files, or the first of many; an empty string if there are none."""
-    names = [path.name for path in data_files(folder)]
-    return ", ".join(names[:MOST_LISTED]) + (", ..." if len(names) > MOST_LISTED else "")
+    return first_of((path.name for path in data_files(folder)), MOST_LISTED)
 
 
 def suggest_file(path: Path, others: Iterable[Path]) -> str:

@@ -8,13 +8,21 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import narwhals as nw
 
 from vardi._inputs.engine.part import COUNTS, LABEL, ROW
 from vardi.errors import StudyError, suggest
+from vardi.errors._texts import first_of
 from vardi.study._data import Data, Engine
+
+if TYPE_CHECKING:
+    import polars as pl
+    from duckdb import DuckDBPyConnection, DuckDBPyRelation
+
+Lazy: TypeAlias = "pl.LazyFrame | DuckDBPyRelation"
 
 FIRST_ROWS = 100_000
 """Rows of a text file from which a lazy engine infers the types of the columns."""
@@ -45,7 +53,7 @@ _REASONS = {
 }
 
 
-def package(name: str) -> Any:
+def package(name: str) -> ModuleType:
     """Import an optional package, or raise an error that names the extra to install."""
     try:
         return import_module(name)
@@ -94,15 +102,15 @@ def schema(data: Data, engine: Engine) -> nw.Schema:
         return nw.Schema(frame.collect_schema())
 
 
-def in_memory(data: Data, label: str | None) -> Any:
+def in_memory(data: Data, label: str | None) -> pl.DataFrame:
     """Return the rows as a Polars frame."""
     with reading(data):
-        frame = _without_intervals(_relation(data)).pl() if data.format == "duckdb" else _scan(data, None).collect()
+        frame = without_intervals(_relation(data)).pl() if data.format == "duckdb" else _scan(data, None).collect()
     pl = package("polars")
     return frame if label is None else frame.with_columns(pl.col(label).cast(pl.String))
 
 
-def left_in_place(data: Data, engine: Engine, label: str | None, *, apart: bool, counted: bool) -> Any:
+def left_in_place(data: Data, engine: Engine, label: str | None, *, apart: bool, counted: bool) -> Lazy:
     """Return the rows as a lazy frame, with their positions and, if samples have counts, their counts.
 
     Labels become strings: in their column, or in another one if the study also reads that column as it is.
@@ -235,7 +243,7 @@ def _has_blank_line(path: Path) -> bool:
     return False
 
 
-def _without_intervals(relation: Any) -> Any:
+def without_intervals(relation: DuckDBPyRelation) -> DuckDBPyRelation:
     """Return a relation in which columns of types that Polars lacks are cast to text."""
     columns = []
     for name, kind in zip(relation.columns, relation.types, strict=True):
@@ -245,13 +253,13 @@ def _without_intervals(relation: Any) -> Any:
     return relation.project(", ".join(columns))
 
 
-def _lazy(data: Data, engine: Engine) -> Any:
+def _lazy(data: Data, engine: Engine) -> Lazy:
     if engine == "duckdb" or data.format == "duckdb":
         return _relation(data)
     return _scan(data, None if engine == "memory" else FIRST_ROWS)
 
 
-def _scan(data: Data, first_rows: int | None, *, as_texts: bool = False) -> Any:
+def _scan(data: Data, first_rows: int | None, *, as_texts: bool = False) -> pl.LazyFrame:
     pl = package("polars")
     scans = []
     for path in data.files:
@@ -268,7 +276,7 @@ def _scan(data: Data, first_rows: int | None, *, as_texts: bool = False) -> Any:
     return scans[0] if len(scans) == 1 else pl.concat(scans, how="diagonal_relaxed")
 
 
-def _relation(data: Data, *, as_texts: bool = False) -> Any:
+def _relation(data: Data, *, as_texts: bool = False) -> DuckDBPyRelation:
     """Return a relation on a connection that can read these files and nothing else."""
     if data.format == "duckdb":
         connection = _database(data)
@@ -288,7 +296,7 @@ def _relation(data: Data, *, as_texts: bool = False) -> Any:
     return connection.read_json(files, format="newline_delimited", union_by_name=True)
 
 
-def _read_csv(connection: Any, data: Data, listed: str, *, as_texts: bool) -> Any:
+def _read_csv(connection: DuckDBPyConnection, data: Data, listed: str, *, as_texts: bool) -> DuckDBPyRelation:
     for path in data.files:
         if not path.stat().st_size:
             raise StudyError(f"{path.name} cannot be read as csv: it is empty.")
@@ -308,7 +316,7 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _database(data: Data) -> Any:
+def _database(data: Data) -> DuckDBPyConnection:
     duckdb = package("duckdb")
     config = {**_CLOSED, "enable_external_access": "false", "lock_configuration": "true"}
     return duckdb.connect(str(data.files[0]), read_only=True, config=config)
@@ -327,5 +335,4 @@ def require_table(data: Data) -> str | None:
         if name == data.table:
             remedy = "vardi reads only tables of the schema 'main': create a view of it there."
             return f"The table {name!r} of {file} is in the schema {place!r}. {remedy}"
-    listed = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-    return f"{file} has no table {data.table!r}.{suggest(data.table, names)} It has: {listed or 'none'}."
+    return f"{file} has no table {data.table!r}.{suggest(data.table, names)} It has: {first_of(names) or 'none'}."

@@ -6,19 +6,20 @@ import re
 import tomllib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from typing import Any
+from itertools import takewhile
 
 from vardi.errors import StudyError, suggest
 
 Key = tuple[str, ...]
-_STRINGS = re.compile(
+_TOKEN = re.compile(  # a string, a comment, or what begins or ends a list, a table or a line
     r'"""(?:[^\\]|\\.)*?"{3,5}(?!")'
     r"|'''.*?'{3,5}(?!')"
     r'|"(?:[^"\\\n]|\\.)*"'
-    r"|'[^'\n]*'",
+    r"|'[^'\n]*'"
+    r"|#[^\n]*|[\[\]{}\n]",
     re.DOTALL,
 )
-_PART = re.compile(r"\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'|[^\s.=\[\]\"'#]+")
+_PART = re.compile(r"\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'|[^\s.=\[\]\"'#]+|[=\]]")  # of a key, or the sign that ends it
 
 
 def key_lines(text: str) -> dict[Key, int]:
@@ -33,18 +34,15 @@ def key_lines(text: str) -> dict[Key, int]:
     """
     lines: dict[Key, int] = {}
     table: Key = ()
-    line, position = 1, 0
-    while position < len(text):
-        end = _statement_end(text, position)
-        statement = text[position:end]
+    line = 1
+    for statement in _statements(text):
         start = statement.lstrip()
-        if start.startswith("["):
-            table = _path(start.lstrip("[ \t"), "]")
-            _note(lines, table, line)
-        elif start and not start.startswith("#"):
-            _note(lines, (*table, *_path(start, "=")), line)
+        if start and not start.startswith("#"):
+            key = _path(start) if start.startswith("[") else (*table, *_path(start))
+            table = key if start.startswith("[") else table
+            for length in range(1, len(key) + 1):
+                lines.setdefault(key[:length], line)
         line += statement.count("\n") + 1
-        position = end + 1
     return lines
 
 
@@ -55,41 +53,21 @@ def line_of(lines: dict[Key, int], key: Key) -> int | None:
     return lines.get(key)
 
 
-def _note(lines: dict[Key, int], key: Key, line: int) -> None:
-    for length in range(1, len(key) + 1):
-        lines.setdefault(key[:length], line)
+def _statements(text: str) -> Iterator[str]:
+    """Yield the statements of a document: they end at a line end outside strings, brackets and comments."""
+    start = depth = 0
+    for token in _TOKEN.finditer(text):
+        depth += (token[0] in "[{") - (token[0] in "]}")
+        if token[0] == "\n" and depth <= 0:
+            yield text[start : token.start()]
+            start, depth = token.end(), 0
+    yield text[start:]
 
 
-def _statement_end(text: str, position: int) -> int:
-    """Return where the statement ends: at a line end outside strings, brackets and comments."""
-    depth = 0
-    while position < len(text):
-        letter = text[position]
-        if letter in "\"'" and (string := _STRINGS.match(text, position)):
-            position = string.end()
-            continue
-        if letter == "#":
-            line_end = text.find("\n", position)
-            position = len(text) if line_end < 0 else line_end
-            continue
-        depth += (letter in "[{") - (letter in "]}")
-        if letter == "\n" and depth <= 0:
-            return position
-        position += 1
-    return position
-
-
-def _path(text: str, end: str) -> Key:
-    """Return the parts of a dotted key, up to a given character."""
-    parts, position = [], 0
-    while position < len(text) and text[position] != end:
-        part = _PART.match(text, position)
-        if part is None:
-            position += 1
-            continue
-        parts.append(_unquoted(part.group()))
-        position = part.end()
-    return tuple(parts)
+def _path(statement: str) -> Key:
+    """Return the parts of the dotted key that a statement begins with."""
+    parts = takewhile(lambda part: part not in ("=", "]"), (found[0] for found in _PART.finditer(statement)))
+    return tuple(map(_unquoted, parts))
 
 
 def _unquoted(part: str) -> str:
@@ -114,7 +92,7 @@ class Problems:
         if problem not in self._found:
             self._found.append(problem)
 
-    def unknown_keys(self, place: Key, table: dict[str, Any], allowed: Collection[str]) -> None:
+    def unknown_keys(self, place: Key, table: dict[str, object], allowed: Collection[str]) -> None:
         """Note the unknown keys of a table."""
         where = f"[{'.'.join(place)}]" if place else "a study"
         for key in table:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import narwhals as nw
 
@@ -122,7 +121,7 @@ def plan(study: Study) -> Plan:
     return Plan(study.engine, len(study.data), rows, tuple(queries))
 
 
-def _function(key: str, given: Any, columns: nw.Schema) -> Bias:
+def _function(key: str, given: object, columns: nw.Schema) -> Bias:
     """Return what a known value reads of the rows: of a margin, conditions."""
     if isinstance(given, Mapping):
         return isin(key, given)

@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ import numpy as np
 
 from vardi._fit.debias import debias, identify_with_notes
 from vardi._inputs.engine.part import COUNTS, LABEL, ROW
-from vardi._inputs.frames import as_frame, concat
+from vardi._inputs.given import Counts, Known, Labels, Samples
 from vardi._inputs.shared_units import warn_of
 from vardi.biases import as_bias
 from vardi.errors import ExpressionError, InvalidBiasError, MissingValuesError, SharedUnitsWarning, number_of_rows
@@ -23,6 +22,8 @@ from vardi.study._data import Data, Engine
 from vardi.study._engines import in_memory, left_in_place, package
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from vardi._fit.sample import DebiasedSample
     from vardi._solve.identify import Verdict
 
@@ -62,21 +63,17 @@ class Study:
     label: str | None = None
     variables: tuple[str, ...] = ()
     engine: Engine = "memory"
-    known: Mapping[str, Any] = field(default_factory=dict)
+    known: Known = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     depends: Mapping[str, Any] = field(default_factory=dict)
 
     def open(self) -> OpenStudy:
         """Open the data: read them into memory, or prepare queries and leave them in place."""
-        counted = any(one.counts is not None for one in self.data)
         apart = self._reads_label()
         if self.engine == "memory":
-            frames = tuple(in_memory(one, None if apart else self.label) for one in self.data)
-        else:
-            frames = tuple(
-                left_in_place(one, self.engine, self.label, apart=apart, counted=counted) for one in self.data
-            )
-        return OpenStudy(self, frames)
+            return OpenStudy(self, tuple(in_memory(one, None if apart else self.label) for one in self.data))
+        options = {"apart": apart, "counted": any(one.counts is not None for one in self.data)}
+        return OpenStudy(self, tuple(left_in_place(one, self.engine, self.label, **options) for one in self.data))
 
     def _reads_label(self) -> bool:
         """Return whether a bias, a variable or a known value reads the label column, with its original values."""
@@ -113,38 +110,36 @@ class OpenStudy:
         return self.study.engine != "memory"
 
     @property
-    def samples(self) -> Any:
+    def samples(self) -> Samples:
         """The samples as `vardi.debias` takes them."""
         if self.study.label is not None:
             return self.frames[0]
         return {data.name: frame for data, frame in zip(self.study.data, self.frames, strict=True)}
 
     @property
-    def source(self) -> Any:
+    def source(self) -> Labels | None:
         """The labels of a pool as `vardi.debias` takes them: a column, or strings if that column is not text."""
         label = self.study.label
         if label is None:
             return None
-        kinds = nw.from_native(self.frames[0]).collect_schema()
+        kinds = self.schemas()[0]
         if self.is_lazy or kinds[label] == nw.String:
             return LABEL if LABEL in kinds else label
         return nw.from_native(self.frames[0], eager_only=True)[label].cast(nw.String).to_native()
 
     @property
-    def _label_text(self) -> Any:
+    def label_text(self) -> nw.Expr:
         """The name of each row's sample, as an expression; only for a pool."""
-        column = LABEL if LABEL in nw.from_native(self.frames[0]).collect_schema() else self.study.label
+        column = LABEL if LABEL in self.schemas()[0] else self.study.label
         return nw.col(str(column)).cast(nw.String)
 
-    @cached_property
-    def pool(self) -> Any:
-        """All rows in one Polars frame, in the order of the study; only for rows in memory."""
-        return concat([as_frame(frame) for frame in self.frames]).native
+    def schemas(self) -> list[nw.Schema]:
+        """Return the columns of each frame with their types."""
+        return [nw.Schema(nw.from_native(frame).collect_schema()) for frame in self.frames]
 
     def columns(self) -> list[list[str]]:
         """Return the user's own columns of each frame."""
-        names = [nw.from_native(frame).collect_schema().names() for frame in self.frames]
-        return [[name for name in own if name not in (ROW, COUNTS, LABEL)] for own in names]
+        return [[name for name in own if name not in (ROW, COUNTS, LABEL)] for own in self.schemas()]
 
     def verdict(self) -> Verdict:
         """Return whether the samples can be compared with one another, before any solve."""
@@ -177,7 +172,7 @@ class OpenStudy:
         pl = package("polars")
         pieces = []
         for data, frame in zip(self.study.data, self.frames, strict=True):
-            label = nw.lit(data.name) if self.study.label is None else self._label_text
+            label = nw.lit(data.name) if self.study.label is None else self.label_text
             asked = (
                 nw.from_native(frame)
                 .lazy()
@@ -194,7 +189,7 @@ class OpenStudy:
             said = "1 id is" if count == 1 else f"{count} ids are"
             warn_of(first, second, count, f"{said} in {first!r} and in {second!r}.")
 
-    def _counts(self) -> Any:
+    def _counts(self) -> Counts | None:
         """Return counts as `vardi.debias` takes them, or refuse missing counts."""
         if not any(data.counts for data in self.study.data):
             return None
@@ -211,7 +206,7 @@ class OpenStudy:
         }
 
 
-def _are_numberings(ids: Any) -> bool:
+def _are_numberings(ids: pl.DataFrame) -> bool:
     """Return whether ids only number the rows of each sample, so that samples share them anyway."""
     pl = package("polars")
     numbers = ids.with_columns(pl.col("id").cast(pl.Int64, strict=False))
@@ -233,7 +228,7 @@ def _columns_of(text: str | float) -> tuple[str, ...]:
     return (str(text),)
 
 
-def _require_counts(data: Data, counts: str, frame: Any) -> None:
+def _require_counts(data: Data, counts: str, frame: nw.LazyFrame[Any]) -> None:
     missing = int(frame.select(nw.col(counts).is_null().cast(nw.Int64).sum().alias("n")).collect().item() or 0)
     if missing:
         raise MissingValuesError(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from vardi.errors import suggest
 from vardi.study._data import ENGINES, FORMATS, Data, RefusedPath, find_files, identity, is_pattern
@@ -23,13 +22,13 @@ Biases = dict[str, tuple[Key, str | float]]
 class Declared:
     """One document. Every step notes problems and continues with the rest."""
 
-    def __init__(self, document: dict[str, Any], path: Path, problems: Problems) -> None:
+    def __init__(self, document: dict[str, object], path: Path, problems: Problems) -> None:
         self.document, self.path, self.problems = document, path, problems
         problems.unknown_keys((), document, KEYS)
 
     def title(self) -> str:
         """Return the title, or the name of the file if there is none."""
-        return printable(self._value((), self.document, "title", str, "a string") or self.path.stem)
+        return printable(self._value((), self.document, "title", "a string") or self.path.stem)
 
     def samples(self) -> tuple[dict[Data, Key], str | None, Biases]:
         """Return the data with their places, the label column of a pool, and the biases with theirs."""
@@ -45,34 +44,26 @@ class Declared:
             message = "There are no samples. Give each a table [sources.NAME] with data and bias."
             self.problems.add(("sources",), message)
         places: dict[Data, Key] = {}
-        biases: Biases = {}
         for name, table in tables.items():
-            key = ("sources", name)
-            self.problems.unknown_keys(key, table, SOURCE_KEYS)
-            data = self._data(key, table, name)
+            self.problems.unknown_keys(("sources", name), table, SOURCE_KEYS)
+            data = self._data(("sources", name), table, name)
             if data is not None:
-                places[data] = key
-            bias = self._bias((*key, "bias"), table.get("bias"), name)
-            if bias is not None:
-                biases[name] = ((*key, "bias"), bias)
-        return places, None, biases
+                places[data] = ("sources", name)
+        biases: dict[Key, object] = {("sources", name, "bias"): table.get("bias") for name, table in tables.items()}
+        return places, None, self._biases(biases)
 
-    def states(self, taken: Mapping[str, Any]) -> Biases:
+    def states(self, taken: Mapping[str, object]) -> Biases:
         """Return the biases of states that no sample was drawn from."""
-        states: Biases = {}
-        for name, table in self._tables("states").items():
-            key = ("states", name)
-            self.problems.unknown_keys(key, table, ("bias",))
+        tables = self._tables("states")
+        for name, table in tables.items():
+            self.problems.unknown_keys(("states", name), table, ("bias",))
             if name in taken:
-                self.problems.add(key, f"{name!r} is already a sample. A state has no sample: rename it.")
-            bias = self._bias((*key, "bias"), table.get("bias"), name)
-            if bias is not None:
-                states[name] = ((*key, "bias"), bias)
-        return states
+                self.problems.add(("states", name), f"{name!r} is already a sample. A state has no sample: rename it.")
+        return self._biases({("states", name, "bias"): table.get("bias") for name, table in tables.items()})
 
     def engine(self, places: dict[Data, Key]) -> str:
         """Return the engine that the study asks for, or "auto"."""
-        asked = self._value((), self.document, "engine", str, "a string") or "auto"
+        asked = self._value((), self.document, "engine", "a string") or "auto"
         if asked not in ENGINES:
             message = f"There is no engine {asked!r}.{suggest(asked, ENGINES)} There are {', '.join(ENGINES)}."
             self.problems.add(("engine",), message)
@@ -103,7 +94,7 @@ class Declared:
             self.problems.add(("pool",), "pool must be a table: [pool], then data = ... and source = ...")
             return {}, None, {}
         self.problems.unknown_keys(("pool",), table, POOL_KEYS)
-        label = self._value(("pool",), table, "source", str, "the name of a column")
+        label = self._value(("pool",), table, "source", "the name of a column")
         if "source" not in table:
             message = "[pool] has no source: name the column that holds the sample of each row, source = ..."
             self.problems.add(("pool",), message)
@@ -113,14 +104,10 @@ class Declared:
             message = "A [pool] needs [biases] with a line for each sample: NAME = ..."
             self.problems.add(("biases",) if "biases" in self.document else ("pool",), message)
             given = {}
-        biases: Biases = {}
-        for name, text in given.items():
-            bias = self._bias(("biases", name), text, name)
-            if bias is not None:
-                biases[name] = (("biases", name), bias)
+        biases = self._biases({("biases", name): text for name, text in given.items()})
         return ({} if data is None else {data: ("pool",)}), label, biases
 
-    def _tables(self, key: str) -> dict[str, dict[str, Any]]:
+    def _tables(self, key: str) -> dict[str, dict[str, object]]:
         found = self.document.get(key, {})
         if not isinstance(found, dict):
             self.problems.add((key,), f"{key} must be a table of tables: [{key}.NAME], then its keys.")
@@ -133,24 +120,28 @@ class Declared:
                 self.problems.add((key, name), message)
         return {name: table for name, table in found.items() if isinstance(table, dict)}
 
-    def _value(self, key: Key, table: dict[str, Any], name: str, kind: type, wanted: str) -> Any:
+    def _value(self, key: Key, table: dict[str, object], name: str, wanted: str) -> str | None:
         value = table.get(name)
-        if value is None or (isinstance(value, kind) and value != ""):
+        if value is None or (isinstance(value, str) and value != ""):
             return value
         self.problems.add((*key, name), f"{name} must be {wanted}, not {shown(value)}.")
         return None
 
-    def _bias(self, key: Key, value: Any, name: str) -> str | float | None:
-        if value is None:
-            message = f"{name!r} has no bias. Say how its rows were drawn; bias = 1 means at random."
-            self.problems.add(key, message)
-            return None
-        if isinstance(value, str) or (isinstance(value, int | float) and not isinstance(value, bool)):
-            return value
-        self.problems.add(key, f"The bias of {name!r} must be an expression in quotes or a number, not {shown(value)}.")
-        return None
+    def _biases(self, given: Mapping[Key, object]) -> Biases:
+        """Return the valid ones of some biases, which are given by their places; the second part is the name."""
+        biases: Biases = {}
+        for key, value in given.items():
+            if value is None:
+                message = f"{key[1]!r} has no bias. Say how its rows were drawn; bias = 1 means at random."
+                self.problems.add(key, message)
+            elif isinstance(value, str | int | float) and not isinstance(value, bool):
+                biases[key[1]] = (key, value)
+            else:
+                message = f"The bias of {key[1]!r} must be an expression in quotes or a number, not {shown(value)}."
+                self.problems.add(key, message)
+        return biases
 
-    def _data(self, key: Key, table: dict[str, Any], name: str | None) -> Data | None:
+    def _data(self, key: Key, table: dict[str, object], name: str | None) -> Data | None:
         """Return where the rows are, or None after noting what is wrong."""
         before = len(self.problems)
         given = table.get("data")
@@ -169,15 +160,15 @@ class Declared:
             except RefusedPath as refusal:
                 self.problems.add((*key, "data"), str(refusal))
         self._require_once((*key, "data"), own, files)
-        columns = {what: self._value(key, table, what, str, "the name of a column") for what in ("counts", "id")}
-        tabled = self._value(key, table, "table", str, "the name of a table")
+        columns = {what: self._value(key, table, what, "the name of a column") for what in ("counts", "id")}
+        tabled = self._value(key, table, "table", "the name of a table")
         formats = sorted({FORMATS[file.suffix.lower()] for file in files})
         if len(formats) > 1:
             message = f"The files of {own} are of several kinds ({', '.join(formats)}). Use one kind for each source."
             self.problems.add((*key, "data"), message)
         if not files or len(self.problems) > before:
             return None
-        data = Data(name, tuple(files), formats[0], tabled, **columns)
+        data = Data(name, tuple(files), formats[0], tabled, columns["counts"], columns["id"])
         return data if self._is_table_right(key, data) else None
 
     def _require_once(self, key: Key, own: str, files: list[Path]) -> None:
@@ -206,7 +197,7 @@ class Declared:
         return problem is None
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """Return a value in plain words."""
     kinds = {bool: "true or false", dict: "a table", list: "a list", str: "a string"}
     text = repr(value)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import narwhals as nw
+
+from vardi._inputs.engine.asking import LazyFrame
 
 How: TypeAlias = Literal["sum", "min", "max", "count", "n_unique", "len"]
 
@@ -43,9 +45,7 @@ class Aggregate:
 LENGTH = Aggregate("", "len")
 
 
-def query(
-    frame: nw.LazyFrame[Any], keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | None = None
-) -> nw.LazyFrame[Any]:
+def query(frame: LazyFrame, keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | None = None) -> LazyFrame:
     """Return a query of aggregates by keys, or over all rows if there are none; of so many groups at most.
 
     Within groups expressions are made columns first, because pandas aggregates only columns.

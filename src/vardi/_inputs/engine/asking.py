@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
+import narwhals as nw
 import numpy as np
 
 from vardi.errors import EngineError, VardiError
 
-if TYPE_CHECKING:
-    import narwhals as nw
+#: Rows in an engine, which may be of any library.
+LazyFrame: TypeAlias = nw.LazyFrame[Any]
+#: What it answers.
+DataFrame: TypeAlias = nw.DataFrame[Any]
 
 
-def collected(frame: nw.LazyFrame[Any], sample: str | None = None) -> nw.DataFrame[Any]:
+def collected(frame: LazyFrame, sample: str | None = None) -> DataFrame:
     """Compute a lazy frame of a few rows, with the engine that the user has chosen for it."""
     with answering(sample):
         return frame.collect()
 
 
-def schema_of(frame: nw.LazyFrame[Any], sample: str | None = None) -> nw.Schema:
+def schema_of(frame: LazyFrame, sample: str | None = None) -> nw.Schema:
     """Return names and types of the columns of a lazy frame."""
     with answering(sample):
         return frame.collect_schema()

@@ -5,102 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
 
 import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._inputs.engine.part import PREFIX
+from vardi._inputs.engine.asking import LazyFrame
+from vardi._inputs.engine.part import PREFIX, Groups
 from vardi.biases._expressions.compile import NarwhalsTarget
 from vardi.biases._expressions.nodes import Column, Comparison, Constant, Node
 from vardi.biases._expressions.targets import Kind, literal
 
-#: A truth value of each row, or one that all rows have.
-Bit: TypeAlias = nw.Expr | bool
-#: Label of each group, and whether each truth value holds there.
-Read: TypeAlias = tuple[list[Any], list[NDArray[np.bool_]]]
-CODE = "__vardi_code_{}"
+CODE, BIT = f"{PREFIX}code_{{}}", f"{PREFIX}bit_{{}}"
 BITS = 30  # truth values in one integer
-BIT = f"{PREFIX}bit_{{}}"
 NARROW = 7  # bits of the positive integers of 8
 SIDES = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
-
-
-class Codes(Protocol):
-    """Keys that tell the label of a row and which truth values hold on it."""
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The columns to group by."""
-
-    def add(self, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-        """Add the columns to a frame."""
-
-    def read(self, answer: nw.DataFrame[Any]) -> Read | None:
-        """Return what the keys of groups tell; None if a key is missing."""
-
-
-class PackedBits:
-    """Integers made by narwhals, in any engine, beside the label.
-
-    Parameters
-    ----------
-    label : str or None
-        Column of labels, if there is one.
-    bits : sequence of expression or bool
-        The truth values; null counts as false.
-    """
-
-    def __init__(self, label: str | None, bits: Sequence[Bit]) -> None:
-        self._label, self._bits = label, bits
-        self._packs = [range(start, min(start + BITS, len(bits))) for start in range(0, len(bits), BITS)]
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        return (*([] if self._label is None else [self._label]), *(CODE.format(j) for j in range(len(self._packs))))
-
-    def add(self, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-        codes = {CODE.format(j): _code([self._bits[place] for place in pack]) for j, pack in enumerate(self._packs)}
-        return frame.with_columns(**codes) if codes else frame
-
-    def read(self, answer: nw.DataFrame[Any]) -> Read | None:
-        found = []
-        for j, pack in enumerate(self._packs):
-            code = answer.get_column(CODE.format(j)).to_numpy().astype(np.int64)
-            found += [(code >> (place - pack.start)) % 2 == 1 for place in pack]
-        return labels_in(answer, self._label), found
-
-
-def labels_in(answer: nw.DataFrame[Any], label: str | None) -> list[Any]:
-    """Return the label of each group; None if there is no column of labels."""
-    return [None] * len(answer) if label is None else answer.get_column(label).to_list()
-
-
-def _code(bits: Sequence[Bit]) -> nw.Expr:
-    """Return truth values as one integer, the first being the lowest bit; null counts as false."""
-    code = nw.lit(sum(2**place for place, bit in enumerate(bits) if bit is True), nw.Int32)
-    for place, bit in enumerate(bits):
-        if not isinstance(bit, bool):
-            code = code + nw.when(bit).then(nw.lit(2**place, nw.Int32)).otherwise(nw.lit(0, nw.Int32))
-    return code
-
-
-def is_duckdb(frame: nw.LazyFrame[Any]) -> bool:
-    """Return whether a frame is a relation of DuckDB."""
-    return frame.implementation.is_duckdb()
-
-
-def with_sql(frame: nw.LazyFrame[Any], columns: Mapping[str, str]) -> nw.LazyFrame[Any]:
-    """Add columns that are written in SQL to a relation."""
-    written = ", ".join(["*", *(f"{sql} AS {quoted(name)}" for name, sql in columns.items())])
-    changed: nw.LazyFrame[Any] = nw.from_native(frame.to_native().project(written))
-    return changed
-
-
-def quoted(name: str) -> str:
-    """Return the name of a column in SQL."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,61 +62,73 @@ def as_sign(node: Node, target: NarwhalsTarget) -> Sign | None:
     return Sign(literal(number) - column, operator == ">")
 
 
-class SignBits:
-    """One narrow integer for label and truth values, or a wider one beside the label.
+@dataclass(frozen=True, eq=False)
+class Codes:
+    """Truth values as integers.
 
-    Parameters
+    Attributes
     ----------
-    label : str or None
-        Column of labels, if there is one.
-    labels : sequence
-        The labels it may have.
-    bits : sequence of Sign, expression or bool
+    bits : sequence of Sign or expression
         The truth values.
+    in_sql : bool
+        Whether DuckDB is asked in its own SQL, without branches; the integer is null if a truth value is. In other
+        engines null counts as false.
     """
 
-    def __init__(self, label: str | None, labels: Sequence[Any], bits: Sequence[Bit | Sign]) -> None:
-        self._label, self._labels, self._bits = label, labels, bits
-        self._varying = [place for place, bit in enumerate(bits) if not isinstance(bit, bool)]
-        texts = label is not None and all(isinstance(one, str) for one in labels)
-        low = len(labels).bit_length() if texts else 0
-        self._low = low if low + len(self._varying) <= NARROW else 0  # bits of the label's place among the labels
-        self._kind = "TINYINT" if self._low + len(self._varying) <= NARROW else "INTEGER"
-
-    @staticmethod
-    def hold(bits: Sequence[Bit | Sign]) -> bool:
-        """Return whether there are few enough truth values."""
-        return len(bits) <= BITS
+    bits: Sequence[Sign | nw.Expr]
+    in_sql: bool = False
 
     @property
     def keys(self) -> tuple[str, ...]:
-        return (*([] if self._low or self._label is None else [self._label]), CODE.format(0))
+        """The columns to group by."""
+        return tuple(CODE.format(start) for start in range(0, len(self.bits), BITS))
 
-    def add(self, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-        columns: dict[str, nw.Expr] = {}
-        terms: list[str] = []
-        if self._low:
-            listed = ", ".join("'" + one.replace("'", "''") + "'" for one in self._labels)
-            terms.append(f"list_position([{listed}], {quoted(str(self._label))})::{self._kind}")
-        for j, place in enumerate(self._varying):
-            bit = self._bits[place]
-            assert not isinstance(bit, bool)
-            columns[BIT.format(place)] = bit.difference if isinstance(bit, Sign) else bit
+    def add(self, frame: LazyFrame) -> LazyFrame:
+        """Add the integers to a frame."""
+        packs = {start: range(start, min(start + BITS, len(self.bits))) for start in range(0, len(self.bits), BITS)}
+        if not self.in_sql:
+            return frame.with_columns(**{CODE.format(start): self._expression(pack) for start, pack in packs.items()})
+        columns = [bit.difference if isinstance(bit, Sign) else bit for bit in self.bits]
+        frame = frame.with_columns(**{BIT.format(place): column for place, column in enumerate(columns)})
+        return with_sql(frame, {CODE.format(start): self._sql(pack) for start, pack in packs.items()})
+
+    def read(self, groups: Groups) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return which truth values hold in each group, of shape (groups, bits), and whether one of them is null."""
+        held, unknown = np.zeros((len(groups), len(self.bits)), bool), np.zeros(len(groups), bool)
+        for place, bit in enumerate(self.bits):
+            code = groups.numbers(CODE.format(place - place % BITS))
+            unknown |= np.isnan(code)
+            is_set = (np.nan_to_num(code).astype(np.int64) >> (place % BITS)) % 2 == 1
+            held[:, place] = is_set == bit.holds if isinstance(bit, Sign) else is_set
+        return held, unknown
+
+    def _expression(self, pack: range) -> nw.Expr:
+        """Return truth values as one integer, the first being the lowest bit."""
+        code: nw.Expr = nw.lit(0, nw.Int32)
+        for place in pack:
+            bit, value = self.bits[place], nw.lit(2 ** (place - pack.start), nw.Int32)
+            assert not isinstance(bit, Sign)
+            code = code + nw.when(bit).then(value).otherwise(nw.lit(0, nw.Int32))
+        return code
+
+    def _sql(self, pack: range) -> str:
+        """Return the same in SQL."""
+        kind = "TINYINT" if len(pack) <= NARROW else "INTEGER"
+        terms = []
+        for place in pack:
             name = quoted(BIT.format(place))
-            truth = f"signbit({name})" if isinstance(bit, Sign) else name
-            terms.append(f"(-({truth}::{self._kind}) & {2 ** (self._low + j)}::{self._kind})")  # -1 has all bits
-        return with_sql(frame.with_columns(**columns), {CODE.format(0): " | ".join(terms) or f"0::{self._kind}"})
+            truth = f"signbit({name})" if isinstance(self.bits[place], Sign) else name
+            terms.append(f"(-({truth}::{kind}) & {2 ** (place - pack.start)}::{kind})")  # -1 has all bits
+        return " | ".join(terms)
 
-    def read(self, answer: nw.DataFrame[Any]) -> Read | None:
-        code = answer.get_column(CODE.format(0))
-        if code.null_count():  # a label that is not listed, or a truth value that is not known
-            return None
-        keys = code.to_numpy().astype(np.int64)
-        found = [np.full(len(keys), bit is True) for bit in self._bits]
-        for j, place in enumerate(self._varying):
-            bit = self._bits[place]
-            found[place] = ((keys >> (self._low + j)) % 2 == 1) ^ (isinstance(bit, Sign) and not bit.holds)
-        if not self._low:
-            return labels_in(answer, self._label), found
-        places = keys % 2**self._low - 1
-        return None if (places < 0).any() else ([self._labels[place] for place in places.tolist()], found)
+
+def with_sql(frame: LazyFrame, columns: Mapping[str, str]) -> LazyFrame:
+    """Add columns that are written in SQL to a relation."""
+    written = ", ".join(["*", *(f"{sql} AS {quoted(name)}" for name, sql in columns.items())])
+    changed: LazyFrame = nw.from_native(frame.to_native().project(written))
+    return changed
+
+
+def quoted(name: str) -> str:
+    """Return the name of a column in SQL."""
+    return '"' + name.replace('"', '""') + '"'

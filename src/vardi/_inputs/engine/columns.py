@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 
 import narwhals as nw
 
@@ -17,7 +18,7 @@ from vardi.biases._expressions.cells import Cells
 from vardi.biases._expressions.compile import Compiled, NarwhalsTarget, compile_node
 from vardi.biases._expressions.nodes import Call, Constant
 from vardi.biases._learned import LearnedBias
-from vardi.errors import InvalidBiasError, MissingValuesError, NeedsRowsError
+from vardi.errors import InvalidBiasError, MismatchError, MissingValuesError, NeedsRowsError
 from vardi.errors._refusals import needs_rows
 
 
@@ -63,27 +64,19 @@ class Declared:
     @cached_property
     def features(self) -> dict[int, tuple[str, ...]]:
         """The columns that the parameters of each bias, except the intercept, multiply."""
-        found, start = {}, 0
-        for k, bias in enumerate(self.biases):
-            if isinstance(bias, ParametricBias):
-                end = start + len(features_of(bias, self.names[k]))
-                found[k] = tuple(FEATURE.format(j) for j in range(start, end))
-                start = end
-        return found
+        place = count()
+        return {
+            k: tuple(FEATURE.format(next(place)) for _ in features_of(bias, self.names[k]))
+            for k, bias in enumerate(self.biases)
+            if isinstance(bias, ParametricBias)
+        }
 
     @cached_property
     def constants(self) -> dict[int, float]:
         """The biases without parameters that are the same number on all rows."""
-        values = {k: constant_of(bias) for k, bias in enumerate(self.biases)}
-        return {k: value for k, value in values.items() if value is not None}
-
-    def ranged(self, *, alone: bool) -> frozenset[str]:
-        """Return the columns whose range matters, besides features and functions.
-
-        These are the biases whose mean is known and, if there is a single sample, its own bias, which may be constant.
-        """
-        known = {OMEGA.format(function) for function in self.functions if isinstance(function, int)}
-        return frozenset(known | {OMEGA.format(k) for k in range(len(self.biases) if alone else 0)})
+        nodes = {k: bias.node for k, bias in enumerate(self.biases) if isinstance(bias, ExpressionBias)}
+        constants = {k: node.value for k, node in nodes.items() if isinstance(node, Constant)}
+        return {k: float(value) for k, value in constants.items() if not isinstance(value, str)}
 
     @property
     def function_columns(self) -> tuple[str, ...]:
@@ -96,11 +89,17 @@ class Declared:
     @property
     def moving(self) -> dict[int, int]:
         """Functions that are a bias with parameters, with the position of that bias."""
-        return {
-            j: function
-            for j, function in enumerate(self.functions)
-            if isinstance(function, int) and function in self.features
-        }
+        states = {j: function for j, function in enumerate(self.functions) if isinstance(function, int)}
+        return {j: k for j, k in states.items() if k in self.features}
+
+
+def as_column(what: str, given: object) -> str:
+    """Return the name of a column that was given as an argument; raise if it is something else."""
+    if not isinstance(given, str):
+        raise MismatchError(
+            f"{what} was given as {type(given).__name__}, but the rows are lazy frames. Name the column that holds it."
+        )
+    return given
 
 
 def features_of(bias: ParametricBias, sample: str) -> tuple[ExpressionBias, ...]:
@@ -121,69 +120,48 @@ def features_of(bias: ParametricBias, sample: str) -> tuple[ExpressionBias, ...]
     return tuple(ExpressionBias(term) for term in family.terms)
 
 
-def constant_of(bias: Bias) -> float | None:
-    """Return the number that a bias is on all rows; None if it reads them."""
-    node = bias.node if isinstance(bias, ExpressionBias) else None
-    return float(node.value) if isinstance(node, Constant) and not isinstance(node.value, str) else None
-
-
-def compiled_bias(bias: ExpressionBias, target: NarwhalsTarget, missing: Sequence[str] | Mapping[str, int]) -> Compiled:
-    """Return a bias compiled for an engine; only columns named in ``missing`` may have missing values."""
-    return compile_node(bias.node, target, missing)
-
-
 def as_floats(compiled: Compiled) -> nw.Expr:
     """Return a compiled expression as a column of numbers."""
     return nw.lit(compiled.value) if isinstance(compiled.value, float) else compiled.value.cast(nw.Float64)
 
 
-def expression(
-    part: Part, bias: Bias, target: NarwhalsTarget, missing: Mapping[str, int], name: object = None
-) -> nw.Expr:
-    """Return a bias or another expression for an engine; raise if it is unknown on some rows."""
-    return expressions(part, [bias], target, missing, name)[0]
-
-
 def expressions(
     part: Part,
-    biases: Sequence[Bias],
+    biases: Sequence[ExpressionBias],
     target: NarwhalsTarget,
     missing: Mapping[str, int],
-    name: object = None,
+    name: str | None = None,
     *,
     called: str = "bias",
 ) -> list[nw.Expr]:
     """Return expressions for an engine; raise for the first that is unknown on some rows, by one query for all."""
-    compiled = [compiled_bias(bias, target, missing) for bias in biases if isinstance(bias, ExpressionBias)]
-    assert len(compiled) == len(biases)
+    compiled = [compile_node(bias.node, target, missing) for bias in biases]
     doubtful = {
-        j: (~one.known).cast(nw.Int64)
-        for j, one in enumerate(compiled)
+        bias: (~one.known).cast(nw.Int64)
+        for bias, one in zip(biases, compiled, strict=True)
         if one.known is not None and not isinstance(one.value, float)
     }
-    for j, unknown in zip(doubtful, part.sums(list(doubtful.values())), strict=True):
+    for bias, unknown in zip(doubtful, part.sums(list(doubtful.values())), strict=True):
         if unknown:
-            bias = biases[j]
-            assert isinstance(bias, ExpressionBias)
             raise _unknown(bias, name, int(unknown), missing, called)
     return [as_floats(one) for one in compiled]
 
 
 def _unknown(
-    bias: ExpressionBias, sample: object, unknown: int, missing: Mapping[str, int], called: str
+    bias: ExpressionBias, sample: str | None, unknown: int, missing: Mapping[str, int], called: str
 ) -> MissingValuesError | InvalidBiasError:
     """Return the error for an expression without a value on some rows."""
-    read = {column: count for column, count in missing.items() if not column.startswith(PREFIX)}
+    read = {column: number for column, number in missing.items() if not column.startswith(PREFIX)}
     if isinstance(bias, ColumnBias):
         own = {column: read[column] for column in bias.columns if column in read}
-        return unknown_expression(bias, unknown, own, None if sample is None else str(sample))
+        return unknown_expression(bias, unknown, own, sample)
     return unknown_value(bias, sample, unknown, read, called=called)
 
 
 def missing_values(part: Part, target: NarwhalsTarget, columns: Sequence[str]) -> dict[str, int]:
     """Return those of some columns that have missing values, with their number."""
     counts = part.sums([target.is_missing(column).cast(nw.Int64) for column in columns])
-    return {column: int(count) for column, count in zip(columns, counts, strict=True) if count}
+    return {column: int(number) for column, number in zip(columns, counts, strict=True) if number}
 
 
 def _computable(part: Bias, bias: Bias, name: str) -> Bias:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import narwhals as nw
 import numpy as np
 
 from vardi._inputs.dependence import (
+    declared,
     in_words,
     missing_labels,
     no_column,
@@ -19,9 +20,11 @@ from vardi._inputs.dependence import (
     warn_of_few_clusters,
 )
 from vardi._inputs.engine.aggregates import LENGTH, Aggregate
-from vardi._inputs.engine.part import PREFIX, Change, Part
+from vardi._inputs.engine.columns import as_column
+from vardi._inputs.engine.part import PREFIX, Change, Part, sums_by_sample
 from vardi._inputs.engine.queries import with_place
 from vardi._types import Floats
+from vardi.biases._expressions.targets import NarwhalsTarget
 from vardi.errors import MismatchError, TooLargeError
 
 if TYPE_CHECKING:
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 MAX_UNITS = 1_000_000  # most units whose sums are held in memory
 SERIES_APART = 2**32  # distance between the numbers of batches of two series
 UNIT, CELL, PLACE = f"{PREFIX}unit", f"{PREFIX}cell", f"{PREFIX}in_time"
+ROWS, DISTINCT, MISSING = f"{PREFIX}rows", f"{PREFIX}distinct_{{}}", f"{PREFIX}missing_{{}}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,15 +93,15 @@ class EngineDependence:
         if self.clusters or series is None:
             return lambda frame: frame.with_columns(**columns)
         by = [] if part.label is None else [part.label]
-        columns[UNIT] = (nw.col(PLACE) // _lengths(part, rows_a_value)).cast(nw.Int64)
+        columns[UNIT] = (nw.col(PLACE) // part.of_sample(rows_a_value)).cast(nw.Int64)
         return lambda frame: with_place(frame, PLACE, series, by).with_columns(**columns)
 
 
-def as_engine_dependence(pool: LazyPool, clusters: Any, series: Any, strata: Any, population: Any) -> EngineDependence:
+def as_engine_dependence(
+    pool: LazyPool, clusters: object, series: object, strata: object, population: object
+) -> EngineDependence:
     """Return how rows in an engine depend on one another, after a check by one query for each frame."""
-    series = None if series is False else series
-    given = {"clusters": clusters, "series": series, "strata": strata, "population": population}
-    named = {what: value if isinstance(value, str) else "" for what, value in given.items() if value is not None}
+    given, named = declared(clusters, series, strata, population)
     if not named:
         return EngineDependence.none(len(pool.names))
     refuse_together(named, counted=any(part.counted for part in pool.parts))
@@ -109,30 +113,19 @@ def as_engine_dependence(pool: LazyPool, clusters: Any, series: Any, strata: Any
     columns = {what: _column(what, given[what]) for what in named if what != "population"}
     for what, column in columns.items():
         _require_column(pool.parts, what, column)
-    found = EngineDependence(
-        columns.get("clusters"),
-        columns.get("series"),
-        columns.get("strata"),
-        remaining_of(pool.names, pool.sizes, population),
-        named,
-    )
+    remaining = remaining_of(pool.names, pool.sizes, population)
     if columns:
         _look(pool, columns)
-    return found
+    return EngineDependence(columns.get("clusters"), columns.get("series"), columns.get("strata"), remaining, named)
 
 
-def _column(what: str, given: Any) -> str:
-    if isinstance(given, str):
-        return given
-    remedy = (
-        "An engine keeps no order of rows: name the column that orders them."
-        if given is True
-        else "Name the column that holds it."
-    )
-    raise MismatchError(
-        f"{what} was given as {given if given is True else type(given).__name__}, but the rows are lazy frames. "
-        f"{remedy}"
-    )
+def _column(what: str, given: object) -> str:
+    if given is True:
+        raise MismatchError(
+            f"{what} was given as True, but the rows are lazy frames. An engine keeps no order of rows: name the "
+            "column that orders them."
+        )
+    return as_column(what, given)
 
 
 def _require_column(parts: Sequence[Part], what: str, column: str) -> None:
@@ -147,54 +140,33 @@ def _require_column(parts: Sequence[Part], what: str, column: str) -> None:
 
 def _look(pool: LazyPool, columns: Mapping[str, str]) -> None:
     """Refuse missing labels, too many clusters and tied times, by one query for each frame."""
-    K = len(pool.names)
-    counts = {what: np.zeros(K) for what in columns}
-    rows, missing = np.zeros(K), dict.fromkeys(columns, 0)
-    for part in pool.parts:
-        asked = {"rows": LENGTH}
-        for place, column in enumerate(columns.values()):
-            asked |= {f"u{place}": Aggregate(column, "n_unique"), f"m{place}": Aggregate(_missing(part, column))}
-        for code, row in part.by_sample(asked):
-            rows[code] += row["rows"]
-            for place, what in enumerate(columns):
-                counts[what][code] += row[f"u{place}"]
-                missing[what] += int(row[f"m{place}"])
-    for what, count in missing.items():
-        if count:
-            raise missing_labels(count, what)
+
+    def asked(part: Part) -> dict[str, Aggregate]:
+        target, terms = NarwhalsTarget(part.schema), {ROWS: LENGTH}
+        for what, column in columns.items():
+            terms[DISTINCT.format(what)] = Aggregate(column, "n_unique")
+            terms[MISSING.format(what)] = Aggregate(target.is_missing(column).cast(nw.Int64))
+        return terms
+
+    found = sums_by_sample(pool.parts, len(pool.names), asked)
+    for what in columns:
+        if missing := int(found[MISSING.format(what)].sum()):
+            raise missing_labels(missing, what)
     if "series" in columns:
-        for k in np.flatnonzero(counts["series"] < rows).tolist():
-            raise tied_times(int(rows[k] - counts["series"][k]), pool.names[k], np.nan)
+        tied = found[ROWS] - found[DISTINCT.format("series")]
+        for k in np.flatnonzero(tied > 0).tolist():
+            raise tied_times(int(tied[k]), pool.names[k], np.nan)
     if "clusters" in columns:
-        if counts["clusters"].sum() > MAX_UNITS:
-            raise too_many_clusters(columns["clusters"], int(counts["clusters"].sum()))
-        found = counts["clusters"].astype(np.int64)
-        warn_of_few_clusters(pool.names, found, pool.sizes, columns["clusters"])
+        clusters = found[DISTINCT.format("clusters")].astype(np.int64)
+        if clusters.sum() > MAX_UNITS:
+            raise _too_many_clusters(columns["clusters"], int(clusters.sum()))
+        warn_of_few_clusters(pool.names, clusters, pool.sizes, columns["clusters"])
 
 
-def too_many_clusters(column: str, found: int) -> TooLargeError:
+def _too_many_clusters(column: str, found: int) -> TooLargeError:
     """Return the error for clusters whose sums would not fit in memory."""
     return TooLargeError(
         f"{column!r} has {found:,} clusters, and a sum for each would have to be held at once. Leave clusters= out if "
         "rows do not depend on one another; otherwise use a column of larger clusters.",
         bytes=8 * found,
     )
-
-
-def _missing(part: Part, column: str) -> nw.Expr:
-    """Return 1 where a column has no value, else 0."""
-    value = nw.col(column)
-    gone = value.is_null() | value.is_nan() if part.schema[column].is_float() else value.is_null()
-    return gone.cast(nw.Int64)
-
-
-def _lengths(part: Part, rows_a_value: Sequence[int]) -> nw.Expr | int:
-    """Return how many rows make up a value of the series that a row belongs to."""
-    of = {label: rows_a_value[code] for label, code in part.codes.items()}
-    if part.label is None:
-        return of[None]
-    length = nw.lit(1)
-    for label, rows in of.items():
-        if rows > 1:
-            length = nw.when(nw.col(part.label) == label).then(nw.lit(rows)).otherwise(length)
-    return length

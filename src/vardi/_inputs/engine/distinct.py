@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any
 
-import narwhals as nw
 import numpy as np
-from numpy.typing import NDArray
 
-from vardi._inputs.engine.part import COUNT, Change, Part
-from vardi._inputs.engine.queries import aggregated
+from vardi._inputs.engine.part import COUNT, Change, Groups, Part
 from vardi._types import Floats, Integers
 
 
@@ -38,53 +35,55 @@ class DistinctRows:
         return len(self.source)
 
     @classmethod
-    def in_order(cls, matrix: Floats, source: Integers, counts: Floats) -> DistinctRows:
+    def none(cls, c: int) -> DistinctRows:
+        """Return no rows of c columns."""
+        return cls(np.empty((0, c)), np.empty(0, np.int64), np.empty(0))
+
+    def with_rows(self, rows: Groups, columns: Sequence[str]) -> DistinctRows:
+        """Return the rows with others of a part; without a count, each of these stands for itself."""
+        counts = rows.numbers(COUNT) if COUNT in rows.table.columns else np.ones(len(rows))
+        return DistinctRows(
+            np.concatenate([self.matrix, rows.matrix(columns)]),
+            np.concatenate([self.source, rows.source]),
+            np.concatenate([self.counts, counts]),
+        )
+
+    def of_rows(self, rows: Integers) -> DistinctRows:
+        """Return some of the rows."""
+        return DistinctRows(self.matrix[rows], self.source[rows], self.counts[rows])
+
+    def in_order(self) -> DistinctRows:
         """Return the rows that count, sorted: engines return groups in any order."""
-        kept = np.flatnonzero(counts > 0)
-        order = kept[np.lexsort((*matrix[kept].T, source[kept]))]
-        return cls(matrix[order], source[order], counts[order])
+        kept = np.flatnonzero(self.counts > 0)
+        return self.of_rows(kept[np.lexsort((*self.matrix[kept].T, self.source[kept]))])
 
 
 def distinct_rows(
     parts: Sequence[Part],
     columns: Sequence[str],
     limit: int,
-    chosen: Callable[[Part], Change | None] | None = None,
+    chosen: Callable[[Part], Change | None] = lambda part: None,
 ) -> DistinctRows | None:
     """Collapse equal rows by one GROUP BY for each part; None if there are more than the limit.
 
     ``chosen`` returns a filter of the rows of a part, or None for all of them.
     """
-    matrices, sources, counts = [], [], []
+    found = DistinctRows.none(len(columns))
     for part in parts:
-        found = part.ask(partial(_grouped, part, columns, limit, None if chosen is None else chosen(part)))
-        if len(found) > limit:
+        groups = part.groups({COUNT: part.rows}, chosen(part), key=columns, most=limit + 1)
+        if len(groups) > limit:
             return None
-        matrices.append(matrix_of(found, columns))
-        labels = [None] * len(found) if part.label is None else found.get_column(part.label).to_list()
-        sources.append(np.array([part.codes[label] for label in labels], np.int64))
-        counts.append(found.get_column(COUNT).to_numpy().astype(np.float64))
-    return DistinctRows.in_order(np.concatenate(matrices), np.concatenate(sources), np.concatenate(counts))
+        found = found.with_rows(groups, columns)
+    return found.in_order()
 
 
-def first_rows(part: Part, label: Any, columns: Sequence[str], rows: int) -> NDArray[np.float64]:
-    """Return columns of the first rows of a sample."""
-
-    def first(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-        mine = frame if part.label is None else frame.filter(nw.col(part.label) == label)
-        return mine.select(*columns).head(rows)
-
-    return matrix_of(part.ask(first), columns)
-
-
-def matrix_of(found: nw.DataFrame[Any], columns: Sequence[str]) -> Floats:
-    """Return columns of an answer side by side."""
-    return np.column_stack([found.get_column(name).to_numpy() for name in columns]).astype(np.float64)
-
-
-def _grouped(
-    part: Part, columns: Sequence[str], limit: int, chosen: Change | None, frame: nw.LazyFrame[Any]
-) -> nw.LazyFrame[Any]:
-    keys = [*columns] if part.label is None else [part.label, *columns]
-    left = frame if chosen is None else chosen(frame)
-    return aggregated(left, keys, {COUNT: part.rows}, limit + 1)
+def rows_by_value(parts: Sequence[Part], column: str, most: int | None = None) -> Counter[Any] | None:
+    """Return how many rows have each value of a column, by one query for each part; None if these are too many."""
+    found: Counter[Any] = Counter()
+    for part in parts:
+        whole = replace(part, label=None)  # of any sample
+        rows = whole.groups({COUNT: part.rows}, key=column, most=None if most is None else most + 1).table
+        found.update(dict(zip(rows.get_column(column).to_list(), rows.get_column(COUNT).to_list(), strict=True)))
+        if most is not None and len(found) > most:
+            return None
+    return found

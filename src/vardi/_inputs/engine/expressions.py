@@ -7,7 +7,7 @@ copied to columns with nulls, as rows in memory are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial, reduce
@@ -17,7 +17,7 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from vardi._inputs.engine.asking import collected, schema_of
+from vardi._inputs.engine.asking import DataFrame, LazyFrame, collected, schema_of
 from vardi._inputs.engine.part import PREFIX, Change
 from vardi._inputs.engine.queries import with_own
 from vardi._inputs.frames.library_expressions import (
@@ -69,7 +69,7 @@ def is_computable(bias: Bias) -> bool:
 
 
 def on_frame(
-    frame: nw.LazyFrame[Any], biases: Sequence[Bias], sample: str | None, what: str = "bias"
+    frame: LazyFrame, biases: Sequence[Bias], sample: str | None, what: str = "bias"
 ) -> tuple[list[Change], tuple[ExpressionBias, ...]]:
     """Return changes that add expressions of Polars and narwhals to a frame as columns, and the biases that read these.
 
@@ -93,17 +93,18 @@ def on_frame(
     changes: list[Change] = []
     found = []
     for k, bias in enumerate(biases):
-        names: dict[Bias, str] = {}
+        factors: list[Bias] = list(_factors(bias))
         read: list[str] = []
-        for factor in _factors(bias):
+        for j, factor in enumerate(factors):
             if isinstance(factor, FrameExpressionBias):
-                names[factor] = GIVEN.format(what, f"{k}_{len(names)}")
-                change, columns = source.put(factor, names[factor])
+                name = GIVEN.format(what, f"{k}_{j}")
+                change, columns = source.put(factor, name)
                 changes.append(change)
                 read += columns
-        parts = [ExpressionBias(Column(names[one])) if one in names else one for one in _factors(bias)]
-        whole: Any = reduce(mul, parts)
-        found.append(ColumnBias(whole.node, bias, tuple(read)) if names else whole)
+                factors[j] = ExpressionBias(Column(name))
+        whole = reduce(mul, factors)
+        assert isinstance(whole, ExpressionBias)
+        found.append(whole if whole is bias else ColumnBias(whole.node, bias, tuple(read)))
     return changes, tuple(found)
 
 
@@ -115,9 +116,9 @@ def _factors(bias: Bias) -> tuple[Bias, ...]:
 class _Source:
     """A frame as the user gave it, its columns and its first rows."""
 
-    frame: nw.LazyFrame[Any]
+    frame: LazyFrame
     schema: nw.Schema
-    few: nw.DataFrame[Any]
+    few: DataFrame
     sample: str | None
 
     def put(self, bias: FrameExpressionBias, name: str) -> tuple[Change, tuple[str, ...]]:
@@ -131,7 +132,7 @@ class _Source:
                 sample=sample or "",
             )
         try:
-            dtypes = _selected(frame, bias).collect_schema()
+            dtypes = _changed(bias, frame, lambda rows: rows.select(bias.expression)).collect_schema()
         except Exception as error:
             raise not_computed(bias, error, list(self.schema), sample) from error
         require_one_column(bias, dtypes, sample)
@@ -143,9 +144,10 @@ class _Source:
             require_by_row(bias, self.few, np.asarray(alone.cast(nw.Float64).to_numpy(), np.float64), sample)
         if frame.implementation.is_dask():
             return partial(with_own, partial(with_nulls, bias, name, read), read), read
-        return (lambda rows: self._known(_with_column(rows, bias, name), name, read)), read
+        column = bias.expression.alias(name)
+        return (lambda rows: self._known(_changed(bias, rows, lambda own: own.with_columns(column)), name, read)), read
 
-    def _known(self, rows: nw.LazyFrame[Any], name: str, read: Sequence[str]) -> nw.LazyFrame[Any]:
+    def _known(self, rows: LazyFrame, name: str, read: Sequence[str]) -> LazyFrame:
         """Return rows whose column is null wherever it reads a missing value that the engine does not propagate."""
         if rows.implementation.is_pandas_like():
             target = NarwhalsTarget(self.schema)
@@ -156,13 +158,6 @@ class _Source:
         return rows.with_columns(nw.when(~reduce(or_, lost)).then(nw.col(name)).alias(name)) if lost else rows
 
 
-def _selected(frame: nw.LazyFrame[Any], bias: FrameExpressionBias) -> nw.LazyFrame[Any]:
-    if bias.library == "Polars":
-        return nw.from_native(frame.to_native().select(bias.expression)).lazy()
-    return frame.select(bias.expression)
-
-
-def _with_column(rows: nw.LazyFrame[Any], bias: FrameExpressionBias, name: str) -> nw.LazyFrame[Any]:
-    if bias.library == "Polars":
-        return nw.from_native(rows.to_native().with_columns(bias.expression.alias(name))).lazy()
-    return rows.with_columns(bias.expression.alias(name))
+def _changed(bias: FrameExpressionBias, rows: LazyFrame, change: Callable[[Any], Any]) -> LazyFrame:
+    """Return rows with a change made in the library of an expression."""
+    return nw.from_native(change(rows.to_native())).lazy() if bias.library == "Polars" else change(rows)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -10,13 +11,13 @@ import narwhals as nw
 import numpy as np
 
 from vardi._inputs.engine.aggregates import LENGTH, Aggregate
-from vardi._inputs.engine.asking import answering, collected, schema_of
+from vardi._inputs.engine.asking import DataFrame, LazyFrame, answering, collected, schema_of
 from vardi._inputs.engine.queries import aggregated
-from vardi._types import Floats
+from vardi._types import Floats, Integers
 from vardi.errors import MismatchError
 
 #: Adds columns to a frame, for the terms of a query to read.
-Change: TypeAlias = Callable[[nw.LazyFrame[Any]], nw.LazyFrame[Any]]
+Change: TypeAlias = Callable[[LazyFrame], LazyFrame]
 
 PREFIX = "__vardi_"
 OMEGA = "__vardi_omega_{}"
@@ -56,22 +57,22 @@ class Part:
         this list, so that columns added through one can be combined with those added through another.
     """
 
-    frame: nw.LazyFrame[Any]
+    frame: LazyFrame
     label: str | None
-    codes: dict[Any, int]
+    codes: dict[Hashable, int]
     counted: bool
-    whole: nw.LazyFrame[Any] | None = None
+    whole: LazyFrame | None = None
     belongs: nw.Expr | None = None
     name: str | None = None
     put: list[Change] = field(default_factory=list)
 
     @property
-    def rows_as_asked(self) -> nw.LazyFrame[Any]:
+    def rows_as_asked(self) -> LazyFrame:
         """The frame with all columns that were added to it."""
         with answering(self.name):
             return _changed(self.frame, self.put)
 
-    def ask(self, build: Change) -> nw.DataFrame[Any]:
+    def ask(self, build: Change) -> DataFrame:
         """Return the answer to a query of the rows: the only way that anything leaves the engine."""
         with answering(self.name):  # DuckDB raises while a query is built
             return collected(build(_changed(self.frame, self.put)), self.name)
@@ -93,6 +94,15 @@ class Part:
         """How many rows a row stands for, as an expression."""
         return nw.col(COUNT) if self.counted else nw.lit(1.0)
 
+    def of_sample(self, numbers: Sequence[float]) -> nw.Expr:
+        """Return, from a number for each sample, that of each row's own, as an expression."""
+        *others, (_, last) = [(label, numbers[code]) for label, code in self.codes.items()]
+        found: nw.Expr = nw.lit(last)
+        for label, number in others:
+            if number != last:
+                found = nw.when(nw.col(str(self.label)) == label).then(nw.lit(number)).otherwise(found)
+        return found
+
     def of_samples(self, codes: Collection[int]) -> Part:
         """Return the part with the rows of some samples only; it must have rows of at least one of them."""
         labels = {label: code for label, code in self.codes.items() if code in codes}
@@ -102,8 +112,7 @@ class Part:
         chosen = nw.col(self.label).is_in(list(labels))
         belongs = chosen if self.belongs is None else chosen & self.belongs
         whole = self.frame if self.whole is None else self.whole
-        with answering(self.name):
-            return replace(self, frame=self.frame.filter(chosen), codes=labels, whole=whole, belongs=belongs)
+        return replace(self.map(where(chosen)), codes=labels, whole=whole, belongs=belongs)
 
     def times_count(self, term: nw.Expr) -> nw.Expr:
         """Return a term times the count of its row."""
@@ -132,15 +141,24 @@ class Part:
         occurs in many sums is better added as a column by the changes, which are made first, in order: engines compute
         it once, and queries stay short.
         """
-        keys = [*([] if self.label is None else [self.label]), *([key] if isinstance(key, str) else key)]
-        rows = self.ask(lambda frame: aggregated(_changed(frame, changes), keys, asked)).rows(named=True)
-        return [(self.codes[None if self.label is None else row[self.label]], row) for row in rows]
+        found = self.groups(asked, *changes, key=key)
+        return list(zip(found.source.tolist(), found.table.rows(named=True), strict=True))
 
-    def by_key(
-        self, asked: Mapping[str, Aggregate], *changes: Change | None, key: Sequence[str], most: int | None = None
-    ) -> list[dict[str, Any]]:
-        """Query aggregates by columns that changes may add, whatever the sample; of so many groups at most."""
-        return self.ask(lambda frame: aggregated(_changed(frame, changes), key, asked, most)).rows(named=True)
+    def groups(
+        self,
+        asked: Mapping[str, Aggregate],
+        *changes: Change | None,
+        key: str | Sequence[str] = (),
+        most: int | None = None,
+    ) -> Groups:
+        """Query aggregates by sample and key, as `by_sample` does, of so many groups at most."""
+        keys = [*filter(None, [self.label]), *([key] if isinstance(key, str) else key)]
+        return Groups(self.ask(lambda frame: aggregated(_changed(frame, changes), keys, asked, most)), self)
+
+    def first(self, columns: Sequence[str], rows: int, *changes: Change | None) -> Groups:
+        """Query columns of the first rows."""
+        columns = [*columns, *filter(None, [self.label])]
+        return Groups(self.ask(lambda frame: _changed(frame, changes).select(*columns).head(rows)), self)
 
     @property
     def code(self) -> int | None:
@@ -175,7 +193,58 @@ class Part:
         return self.ask(lambda frame: aggregated(_changed(frame, changes), (), asked)).rows(named=True)[0]
 
 
-def _changed(frame: nw.LazyFrame[Any], changes: Sequence[Change | None]) -> nw.LazyFrame[Any]:
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Groups of the rows of a part, or some of these rows, as an engine has returned them.
+
+    Attributes
+    ----------
+    table : nw.DataFrame
+        Their columns.
+    part : Part
+        What they are of.
+    """
+
+    table: DataFrame
+    part: Part
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    @property
+    def labels(self) -> list[Hashable]:
+        """The label of each; None if there is no column of labels."""
+        label = self.part.label
+        return [None] * len(self) if label is None else self.table.get_column(label).to_list()
+
+    @property
+    def source(self) -> Integers:
+        """The position of the sample of each."""
+        return np.array([self.part.codes[label] for label in self.labels], np.int64)
+
+    def numbers(self, name: str) -> Floats:
+        """Return a column of numbers, NaN for null."""
+        return np.asarray(self.table.get_column(name).cast(nw.Float64).to_numpy(), np.float64)
+
+    def matrix(self, names: Sequence[str]) -> Floats:
+        """Return columns of numbers side by side."""
+        return np.column_stack([self.numbers(name) for name in names])
+
+
+def sums_by_sample(
+    parts: Sequence[Part], K: int, asked: Callable[[Part], Mapping[str, Aggregate]]
+) -> dict[str, Floats]:
+    """Query aggregates of each part by sample, and add them up: K numbers for each."""
+    sums: dict[str, Floats] = defaultdict(lambda: np.zeros(K))
+    for part in parts:
+        groups = part.groups(terms := asked(part))
+        for name in terms:
+            numbers = groups.numbers(name)
+            sums[name][groups.source] += np.where(np.isnan(numbers), 0.0, numbers)  # the sum of no rows may be null
+    return sums
+
+
+def _changed(frame: LazyFrame, changes: Sequence[Change | None]) -> LazyFrame:
     for change in changes:
         frame = frame if change is None else change(frame)
     return frame
@@ -184,3 +253,8 @@ def _changed(frame: nw.LazyFrame[Any], changes: Sequence[Change | None]) -> nw.L
 def with_columns(columns: dict[str, nw.Expr]) -> Change | None:
     """Return the change that adds columns to a frame; None if there are none."""
     return (lambda frame: frame.with_columns(**columns)) if columns else None
+
+
+def where(condition: nw.Expr) -> Change:
+    """Return the change that leaves the rows that meet a condition."""
+    return lambda frame: frame.filter(condition)

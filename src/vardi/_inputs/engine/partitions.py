@@ -14,9 +14,11 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
+from numpy.typing import NDArray
 
 from vardi._inputs.engine.aggregates import LENGTH, Aggregate, How, query
-from vardi._types import Floats, Integers
+from vardi._inputs.engine.asking import DataFrame, LazyFrame
+from vardi._types import Floats
 
 AT_ONCE = 64  # aggregates of a query: pandas warns of results with more than a hundred columns
 TOGETHER = 16  # partial answers that one task puts together
@@ -39,7 +41,7 @@ class Step:
         Whether the other columns are still there afterwards.
     """
 
-    change: Callable[[nw.LazyFrame[Any]], nw.LazyFrame[Any]]
+    change: Callable[[LazyFrame], LazyFrame]
     reads: str | None
     keeps: bool = True
 
@@ -94,7 +96,8 @@ class PartitionedFrame:
 
     def with_interval(self, name: str, x: nw.Expr, edges: Floats) -> PartitionedFrame:
         """Return the frame with how many of increasing edges x is above, by a search rather than an expression."""
-        return self.with_columns(**{name: x}).then(Step(partial(_placed, name, edges), shown(name)))
+        with_x = self.with_columns(**{name: x.cast(nw.Float64)})
+        return with_x.then(Step(partial(_placed, name, name, edges), shown(name)))
 
     def with_rank(self, name: str, column: str) -> PartitionedFrame:
         """Return the frame with the place of each row's value among the distinct values of a column, from 0 on.
@@ -102,7 +105,7 @@ class PartitionedFrame:
         The distinct values are brought into memory: they name clusters, whose sums are held there, too.
         """
         values = np.sort(self.select(column).unique().collect().get_column(column).to_numpy())
-        return self.then(Step(partial(_ranked, name, column, values), shown(column)))
+        return self.then(Step(partial(_placed, name, column, values), shown(column)))
 
     # across rows: what Dask has a way of its own for
 
@@ -146,7 +149,7 @@ class PartitionedFrame:
             return self._native
         return self._projected().map_partitions(partial(_after, self._steps), meta=self._empty)
 
-    def collect(self) -> nw.DataFrame[Any]:
+    def collect(self) -> DataFrame:
         """Compute the rows."""
         return nw.from_native(self.to_native().compute(), eager_only=True)
 
@@ -154,9 +157,9 @@ class PartitionedFrame:
         self, keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | None = None
     ) -> PartitionedAnswer:
         """Return a query of aggregates by keys, or over all rows if there are none; of so many groups at most."""
-        return PartitionedAnswer(self, tuple(keys), dict(asked), most)
+        return PartitionedAnswer(self, keys, asked, most)
 
-    def answer(self, keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | None) -> nw.DataFrame[Any]:
+    def answer(self, keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | None) -> DataFrame:
         """Compute aggregates that can be put together from those of partitions."""
         from dask.delayed import delayed
 
@@ -190,35 +193,36 @@ class PartitionedFrame:
         return self._native[needed or columns[:1]] if len(needed) < len(columns) else self._native
 
 
+@dataclass(frozen=True, eq=False)
 class PartitionedAnswer:
     """A query of aggregates, which is computed when it is collected.
 
-    Parameters
+    Attributes
     ----------
     frame : PartitionedFrame
         The rows.
-    keys : tuple of str
+    keys : sequence of str
         By which columns.
-    asked : dict of str to Aggregate
+    asked : mapping from str to Aggregate
         What.
     most : int or None
         How many groups at most.
     """
 
-    def __init__(
-        self, frame: PartitionedFrame, keys: tuple[str, ...], asked: dict[str, Aggregate], most: int | None
-    ) -> None:
-        self._frame, self._keys, self._asked, self._most = frame, keys, asked, most
+    frame: PartitionedFrame
+    keys: Sequence[str]
+    asked: Mapping[str, Aggregate]
+    most: int | None
 
-    def collect(self) -> nw.DataFrame[Any]:
+    def collect(self) -> DataFrame:
         """Compute the aggregates; numbers of distinct values are those of rows without duplicates."""
-        keys, asked = self._keys, self._asked
+        keys, asked = self.keys, self.asked
         rest = {name: one for name, one in asked.items() if one.how != "n_unique"}
-        found = [self._frame.answer(keys, rest, self._most)] if rest else []
+        found = [self.frame.answer(keys, rest, self.most)] if rest else []
         for name, one in asked.items():
             if one.how == "n_unique":
-                values = self._frame.select(*keys, one.expression.alias(DISTINCT)).unique()
-                found.append(values.answer(keys, {name: LENGTH}, self._most))
+                values = self.frame.select(*keys, one.expression.alias(DISTINCT)).unique()
+                found.append(values.answer(keys, {name: LENGTH}, self.most))
         if len(found) == 1:
             return found[0]
         if not keys:
@@ -247,7 +251,7 @@ def _answer(
 def _aggregates(rows: Any, keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | None) -> Any:
     """Return the aggregates of a frame of pandas."""
     names = list(asked)
-    pieces: list[nw.DataFrame[Any]] = []
+    pieces: list[DataFrame] = []
     with np.errstate(all="ignore"):
         for start in range(0, len(names), AT_ONCE):
             some = {name: asked[name] for name in names[start : start + AT_ONCE]}
@@ -265,26 +269,18 @@ def _together(keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | N
     return _aggregates(nw.concat(found).to_native(), keys, merged, most)
 
 
-def _lazy(rows: Any) -> nw.LazyFrame[Any]:
+def _lazy(rows: Any) -> LazyFrame:
     return nw.from_native(rows, eager_only=True).lazy()
 
 
-def _placed(name: str, edges: Floats, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+def _placed(name: str, column: str, among: NDArray[Any], frame: LazyFrame) -> LazyFrame:
+    """Add how many of some increasing values are below that of a column."""
     rows = frame.collect()
-    return _numbered(rows, name, np.searchsorted(edges, rows.get_column(name).to_numpy().astype(np.float64)))
+    places = np.searchsorted(among, rows.get_column(column).to_numpy())
+    return _lazy(rows.to_native().assign(**{name: places}))
 
 
-def _ranked(name: str, column: str, values: Any, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-    rows = frame.collect()
-    return _numbered(rows, name, np.searchsorted(values, rows.get_column(column).to_numpy()))
-
-
-def _numbered(rows: nw.DataFrame[Any], name: str, places: Integers) -> nw.LazyFrame[Any]:
-    native = rows.to_native()
-    return _lazy(native.assign(**{name: places}))
-
-
-def _same(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+def _same(frame: LazyFrame) -> LazyFrame:
     return frame
 
 

@@ -8,37 +8,36 @@ from typing import Any, cast
 import narwhals as nw
 
 from vardi._inputs.engine.aggregates import Aggregate, query
-from vardi._inputs.engine.partitions import PartitionedFrame, Step, shown
+from vardi._inputs.engine.asking import LazyFrame
+from vardi._inputs.engine.partitions import PartitionedAnswer, PartitionedFrame, Step, shown
 from vardi._types import Floats
 from vardi.biases._expressions.targets import literal
 
 
-def as_lazy(native: Any) -> nw.LazyFrame[Any]:
+def as_lazy(native: Any) -> LazyFrame:
     """Return a frame of any library as a lazy one."""
-    frame: nw.LazyFrame[Any] = nw.from_native(native).lazy()
+    frame: LazyFrame = nw.from_native(native).lazy()
     if frame.implementation.is_dask():  # it has the methods that are used here, and no others
-        return cast("nw.LazyFrame[Any]", PartitionedFrame(frame.to_native(), narrow=True))
+        return _lazy(PartitionedFrame(frame.to_native(), narrow=True))
     return frame
 
 
 def aggregated(
-    frame: nw.LazyFrame[Any], keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | None = None
-) -> nw.LazyFrame[Any]:
+    frame: LazyFrame, keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | None = None
+) -> LazyFrame:
     """Return a query of aggregates by keys, or over all rows if there are none; of so many groups at most."""
     own = _partitioned(frame)
     return query(frame, keys, asked, most) if own is None else _lazy(own.aggregated(keys, asked, most))
 
 
-def with_own(
-    change: Callable[[nw.LazyFrame[Any]], nw.LazyFrame[Any]], read: Sequence[str], frame: nw.LazyFrame[Any]
-) -> nw.LazyFrame[Any]:
+def with_own(change: Callable[[LazyFrame], LazyFrame], read: Sequence[str], frame: LazyFrame) -> LazyFrame:
     """Return a frame of Dask with a change made to its partitions, as pandas: it reads some columns, or any if none."""
     own = _partitioned(frame)
     assert own is not None
     return _lazy(own.then(Step(change, shown(*read) if read else None)))
 
 
-def with_interval(frame: nw.LazyFrame[Any], name: str, x: nw.Expr, edges: Floats) -> nw.LazyFrame[Any]:
+def with_interval(frame: LazyFrame, name: str, x: nw.Expr, edges: Floats) -> LazyFrame:
     """Add how many of increasing edges x is above."""
     own = _partitioned(frame)
     return (
@@ -59,7 +58,7 @@ def _interval(x: nw.Expr, edges: Floats) -> nw.Expr:
     return between(0, len(edges))
 
 
-def with_place(frame: nw.LazyFrame[Any], name: str, column: str, by: Sequence[str]) -> nw.LazyFrame[Any]:
+def with_place(frame: LazyFrame, name: str, column: str, by: Sequence[str]) -> LazyFrame:
     """Add the number of rows that come before each row in the order of a column, among those with equal labels."""
     own = _partitioned(frame)
     if own is None:
@@ -67,7 +66,7 @@ def with_place(frame: nw.LazyFrame[Any], name: str, column: str, by: Sequence[st
     return _lazy(own.with_row_index(name, order_by=column, by=by))
 
 
-def with_rank(frame: nw.LazyFrame[Any], name: str, column: str) -> nw.LazyFrame[Any]:
+def with_rank(frame: LazyFrame, name: str, column: str) -> LazyFrame:
     """Add the place of each row's value among the distinct values of a column, from 0 on."""
     own = _partitioned(frame)
     if own is None:
@@ -75,16 +74,16 @@ def with_rank(frame: nw.LazyFrame[Any], name: str, column: str) -> nw.LazyFrame[
     return _lazy(own.with_rank(name, column))
 
 
-def stacked(frames: Sequence[nw.LazyFrame[Any]]) -> nw.LazyFrame[Any]:
+def stacked(frames: Sequence[LazyFrame]) -> LazyFrame:
     """Return the rows of several frames of one engine as one frame."""
     if not any(isinstance(frame, PartitionedFrame) for frame in frames):
         return nw.concat(frames)
     return as_lazy(nw.concat([nw.from_native(frame.to_native()).lazy() for frame in frames]))
 
 
-def _partitioned(frame: Any) -> PartitionedFrame | None:
+def _partitioned(frame: object) -> PartitionedFrame | None:
     return frame if isinstance(frame, PartitionedFrame) else None
 
 
-def _lazy(own: Any) -> nw.LazyFrame[Any]:
-    return cast("nw.LazyFrame[Any]", own)
+def _lazy(own: PartitionedFrame | PartitionedAnswer) -> LazyFrame:
+    return cast("LazyFrame", own)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 import vardi._narwhals as nw
 from vardi._inputs.frames.frame import Frame, NarwhalsFrame, NumpyFrame, as_frame
 from vardi.errors import MismatchError
+
+if TYPE_CHECKING:
+    from narwhals.dtypes import DType
 
 
 def concat(frames: Sequence[Frame]) -> Frame:
@@ -58,7 +61,7 @@ def _concat_numpy(arrays: list[np.ndarray]) -> Frame:
 
 def _concat_narwhals(frames: list[NarwhalsFrame]) -> Frame:
     schemas = [frame._schema for frame in frames]
-    dtypes: dict[str, set[Any]] = {}
+    dtypes: dict[str, set[DType]] = {}
     for schema in schemas:
         for name, dtype in schema.items():
             dtypes.setdefault(name, set()).add(dtype)
@@ -85,7 +88,7 @@ def _concat_narwhals(frames: list[NarwhalsFrame]) -> Frame:
     return as_frame(pool.to_native())
 
 
-def _require_64_bits(name: str, dtypes: set[Any], frames: Sequence[NarwhalsFrame]) -> None:
+def _require_64_bits(name: str, dtypes: set[DType], frames: Sequence[NarwhalsFrame]) -> None:
     """Refuse whole numbers that would overflow when a column is converted to one dtype."""
     for frame in frames:
         if frame._schema.get(name) in (nw.UInt64, nw.Int128, nw.UInt128):
@@ -99,14 +102,14 @@ def _require_64_bits(name: str, dtypes: set[Any], frames: Sequence[NarwhalsFrame
                 )
 
 
-def _common(name: str, dtypes: set[Any]) -> Any:
+def _common(name: str, dtypes: set[DType]) -> DType:
     if len(dtypes) == 1:
         return next(iter(dtypes))
     if all(dtype.is_integer() for dtype in dtypes):
-        return nw.Int64
+        return nw.Int64()
     if all(dtype.is_numeric() or dtype == nw.Boolean for dtype in dtypes):
-        return nw.Float64
+        return nw.Float64()
     if all(dtype in (nw.String, nw.Categorical, nw.Enum) for dtype in dtypes):
-        return nw.String
+        return nw.String()
     found = sorted(map(str, dtypes))
     raise MismatchError(f"Column '{name}' is {' in one sample and '.join(found)} in another. Convert it to one dtype.")

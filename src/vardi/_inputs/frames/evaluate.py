@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -11,18 +11,15 @@ import vardi._narwhals as nw
 from vardi.biases import ExpressionBias
 from vardi.biases._expressions.compile import Compiled, NarwhalsTarget, NumpyTarget, Target, compile_node
 from vardi.biases._expressions.nodes import Column, to_text
-from vardi.errors import InvalidBiasError, MissingValuesError
-from vardi.errors._refusals import unknown_bias
+from vardi.errors import InvalidBiasError, MissingValuesError, number_of_rows
+from vardi.errors._texts import LISTED
+
+Eager: TypeAlias = "nw.DataFrame[Any]"
+"""An eager frame of any library."""
 
 
-class Engine(Protocol):
-    """Rows that can compute what was compiled for their target."""
-
-    @property
-    def target(self) -> Target:
-        """The target that expressions are compiled for."""
-
-    def __len__(self) -> int: ...
+class Engine(Target, Protocol):
+    """A target that holds rows, and can compute what was compiled for it."""
 
     def missing(self, names: Sequence[str]) -> dict[str, int]:
         """Return those of some columns that have missing values, with their number."""
@@ -31,20 +28,13 @@ class Engine(Protocol):
         """Return compiled values as arrays; a value that is the same for all rows may have length one."""
 
 
-class NumpyEngine:
+class Arrays(NumpyTarget):
     """Columns as arrays."""
-
-    def __init__(self, arrays: Mapping[str, np.ndarray], length: int) -> None:
-        self.target = NumpyTarget(arrays)
-        self._length = length
-
-    def __len__(self) -> int:
-        return self._length
 
     def missing(self, names: Sequence[str]) -> dict[str, int]:
         """Return those of some columns that have missing values, with their number."""
-        nullable = [name for name in names if self.target.arrays[name].dtype.kind in "fOmM"]
-        counts = {name: int(np.count_nonzero(self.target.is_missing(name))) for name in nullable}
+        nullable = [name for name in names if self.arrays[name].dtype.kind in "fOmM"]
+        counts = {name: int(np.count_nonzero(self.is_missing(name))) for name in nullable}
         return {name: count for name, count in counts.items() if count}
 
     def compute(self, values: Sequence[Any]) -> list[np.ndarray]:
@@ -52,22 +42,18 @@ class NumpyEngine:
         return [np.asarray(value) for value in values]
 
 
-class NarwhalsEngine:
+class EagerFrame(NarwhalsTarget):
     """An eager frame of any library."""
 
-    def __init__(self, data: nw.DataFrame[Any], schema: nw.Schema) -> None:
-        self.target = NarwhalsTarget(schema)
+    def __init__(self, data: Eager) -> None:
+        super().__init__(data.schema)
         self._data = data
-
-    def __len__(self) -> int:
-        return len(self._data)
 
     def missing(self, names: Sequence[str]) -> dict[str, int]:
         """Return those of some columns that have missing values, with their number."""
-        masks = [self.target.is_missing(name).sum().alias(name) for name in names]
-        if not masks:
+        if not names:
             return {}
-        counted = self._data.select(*masks)
+        counted = self._data.select(*(self.is_missing(name).sum().alias(name) for name in names))
         counts = {name: counted.get_column(name).to_list()[0] for name in names}  # row() returns PyArrow scalars
         return {name: int(count) for name, count in counts.items() if count}
 
@@ -80,9 +66,9 @@ class NarwhalsEngine:
 
 
 def evaluate(
-    biases: Sequence[ExpressionBias], engine: Engine, sample: str | None, called: str = "bias"
+    biases: Sequence[ExpressionBias], engine: Engine, length: int, sample: str | None, called: str = "bias"
 ) -> list[np.ndarray]:
-    """Return the values of expressions: bool for conditions, otherwise float64.
+    """Return the values of expressions on some rows of an engine: bool for conditions, otherwise float64.
 
     Raises
     ------
@@ -92,14 +78,16 @@ def evaluate(
         If a condition compares NaN, such as the logarithm of a negative number.
     """
     missing = engine.missing(tuple(dict.fromkeys(name for bias in biases for name in bias.columns)))
-    compiled = [compile_node(bias.node, engine.target, missing) for bias in biases]
+    compiled = [compile_node(bias.node, engine, missing) for bias in biases]
     values = [part.value for part in compiled if not isinstance(part.value, float)]
     masks = [part.known for part in compiled if part.known is not None]
     computed = iter(engine.compute([*values, *masks]))
-    arrays = [_fill(part, computed, len(engine)) for part in compiled]
+    arrays = [_fill(part, computed, length) for part in compiled]
     for bias, part in zip(biases, compiled, strict=True):
         if part.known is not None:
-            _require_known(bias, np.broadcast_to(next(computed), len(engine)), missing, sample, called)
+            unknown = np.flatnonzero(~np.broadcast_to(next(computed), length).astype(bool)).tolist()
+            if unknown:
+                raise unknown_value(bias, sample, len(unknown), missing, unknown, called=called)
     return arrays
 
 
@@ -107,15 +95,6 @@ def _fill(part: Compiled, computed: Iterator[np.ndarray], length: int) -> np.nda
     value = part.value if isinstance(part.value, float) else next(computed)
     array: np.ndarray = np.asarray(value, dtype=np.bool if part.is_condition else np.float64)
     return array if array.shape == (length,) else np.full(length, array.item())
-
-
-def _require_known(
-    bias: ExpressionBias, known: np.ndarray, missing: dict[str, int], sample: str | None, called: str
-) -> None:
-    unknown = np.flatnonzero(~known.astype(bool))
-    if not len(unknown):
-        return
-    raise unknown_value(bias, sample, len(unknown), missing, unknown.tolist(), called=called)
 
 
 def unknown_value(
@@ -127,7 +106,37 @@ def unknown_value(
     *,
     called: str = "bias",
 ) -> MissingValuesError | InvalidBiasError:
-    """Return the error for an expression without a value on some rows: values are missing, or it compares NaN."""
-    columns = {name: missing[name] for name in bias.columns if name in missing}
-    example = to_text(Column(next(iter(columns)))) if columns else ""
-    return unknown_bias(bias, sample, unknown, columns, example, rows, called=called)
+    """Return the error for an expression without a value on some rows: values are missing, or it compares NaN.
+
+    Parameters
+    ----------
+    bias : ExpressionBias
+        The expression.
+    sample : str or None
+        The sample of these rows; None if all samples are in one frame.
+    unknown : int
+        The number of rows without a value.
+    missing : mapping of str to int
+        The columns that have missing values, with their number; if it reads none of them, it compares NaN.
+    rows : sequence of int
+        Positions of these rows, if they have any.
+    called : str
+        What it is: a bias, or an expression whose mean was asked for.
+    """
+    read = {name: missing[name] for name in bias.columns if name in missing}
+    of_sample = "" if sample is None else f" on rows of sample {str(sample)!r}"
+    if not read:
+        first = f" (the first is row {rows[0]})" if len(rows) else ""
+        return InvalidBiasError(
+            f"The {called} {bias}{of_sample} compares NaN on {number_of_rows(unknown)}{first}: a logarithm, root, "
+            "power or quotient has no value there. Exclude such rows with a condition.",
+            sample="" if sample is None else str(sample),
+            rows=rows[:LISTED],
+        )
+    columns = ", ".join(f"{name!r} ({count})" for name, count in read.items())
+    return MissingValuesError(
+        f"The {called} {bias}{of_sample} is unknown on {number_of_rows(unknown)}, since there are missing values in "
+        f"{columns}. A missing value is neither true nor false. Fill or drop these rows, or handle them in the "
+        f"expression, e.g. {to_text(Column(next(iter(read))))} is not missing and ...",
+        columns=read,
+    )

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 import vardi._narwhals as nw
-from vardi._inputs.frames.evaluate import Engine, NarwhalsEngine, NumpyEngine, evaluate
-from vardi._inputs.frames.library_expressions import as_narwhals, evaluate_expression
+from vardi._inputs.frames.evaluate import Arrays, Eager, EagerFrame, Engine, evaluate
+from vardi._inputs.frames.library_expressions import Series, as_narwhals, evaluate_expression
 from vardi._inputs.frames.names import require_read_as_names
 from vardi._types import Integers
 from vardi.biases import Bias, ExpressionBias, FrameExpressionBias, FunctionBias, ProductBias, ValuesBias
@@ -26,7 +27,7 @@ MAX_NUMPY_ROWS = 10_000
 ACCEPTED = "a NumPy array, or a frame of pandas, Polars, PyArrow or another library that narwhals supports"
 
 
-def as_frame(rows: Any) -> Frame:
+def as_frame(rows: object) -> Frame:
     """Return rows behind one interface.
 
     Parameters
@@ -54,7 +55,7 @@ def as_frame(rows: Any) -> Frame:
     except TypeError:
         data = None
     except nw.exceptions.DuplicateError:
-        raise _same_name(list(getattr(rows, "column_names", rows.columns))) from None
+        raise _same_name(list(getattr(rows, "column_names", getattr(rows, "columns", ())))) from None
     if isinstance(data, nw.DataFrame | nw.Series):
         return NarwhalsFrame(rows, data)
     if isinstance(data, nw.LazyFrame):
@@ -90,7 +91,7 @@ class Frame(ABC):
         """Return one column as an array."""
 
     @abstractmethod
-    def take(self, indices: Any) -> Any:
+    def take(self, indices: ArrayLike) -> Any:
         """Return the rows at some positions, in the library and the form that the user gave."""
 
     @abstractmethod
@@ -102,10 +103,10 @@ class Frame(ABC):
         """Return columns of values, one for each row, as a frame of the user's library that is aligned to the rows."""
 
     @abstractmethod
-    def drop(self, name: str) -> Frame:
-        """Return the frame without one column."""
+    def drop(self, *names: str) -> Frame:
+        """Return the frame without some columns."""
 
-    def coded(self, name: str) -> tuple[Integers, list[Any]]:
+    def coded(self, name: str) -> tuple[Integers, list[Hashable]]:
         """Return a column as codes in order of first appearance, and the distinct values."""
         return coded(self.column(name))
 
@@ -115,31 +116,22 @@ class Frame(ABC):
 
     def values_at(self, name: str, rows: Integers) -> np.ndarray:
         """Return the values of a column on some rows."""
-        values: np.ndarray = self.column(name)[rows]
-        return values
+        return self.column(name)[rows]
 
-    def distinct(self, name: str) -> list[Any]:
+    def distinct(self, name: str) -> list[Hashable]:
         """Return the distinct values of a column."""
-        values = self.column(name)
-        return list(dict.fromkeys(values.tolist()))
+        return list(dict.fromkeys(self.column(name).tolist()))
 
-    def categories(self, name: str) -> list[Any] | None:
+    def categories(self, name: str) -> list[Hashable] | None:
         """Return the values of a categorical column in their order; None for any other column."""
         return None
-
-    def without(self, names: Sequence[str]) -> Frame:
-        """Return the frame without some columns."""
-        frame: Frame = self
-        for name in names:
-            frame = frame.drop(name)
-        return frame
 
     @abstractmethod
     def _engine(self, names: Sequence[str]) -> Engine:
         """Return an engine that computes expressions of some columns."""
 
     @abstractmethod
-    def _eager(self, library: str) -> nw.DataFrame[Any]:
+    def _eager(self, library: str) -> Eager:
         """Return the rows as a frame on which expressions of a library can be computed."""
 
     def evaluate(self, biases: Sequence[Bias], sample: str | None = None, called: str = "bias") -> list[np.ndarray]:
@@ -165,9 +157,9 @@ class Frame(ABC):
         names = tuple(dict.fromkeys(name for bias in expressions for name in bias.columns))
         require_columns(names, self.columns)
         with np.errstate(all="ignore"):  # NaN and infinity are found when the values are checked
-            arrays = evaluate(expressions, self._engine(names), sample, called)
+            arrays = evaluate(expressions, self._engine(names), len(self), sample, called)
         known = dict(zip(expressions, arrays, strict=True))
-        return [self._multiply([self._factor(part, known, sample) for part in parts]) for parts in factors]
+        return [product([self._factor(part, known, sample) for part in parts]) for parts in factors]
 
     def _factor(self, bias: Bias, known: Mapping[ExpressionBias, np.ndarray], sample: str | None) -> np.ndarray:
         if isinstance(bias, ExpressionBias):
@@ -185,13 +177,6 @@ class Frame(ABC):
                 sample=sample or "",
             )
         raise InvalidBiasError(f"A {type(bias).__name__} cannot be evaluated on rows.", sample=sample or "")
-
-    @staticmethod
-    def _multiply(factors: Sequence[np.ndarray]) -> np.ndarray:
-        if len(factors) == 1:
-            return factors[0]
-        product: np.ndarray = np.prod([factor.astype(np.float64) for factor in factors], axis=0)
-        return product
 
     def _function(self, bias: FunctionBias, sample: str | None) -> np.ndarray:
         of_sample = f" on rows of sample '{sample}'" if sample is not None else ""
@@ -229,6 +214,13 @@ class Frame(ABC):
         return numbers
 
 
+def product(factors: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the product of columns; a single one as it is."""
+    if len(factors) == 1:
+        return factors[0]
+    return np.asarray(np.prod([factor.astype(np.float64) for factor in factors], axis=0))
+
+
 class NumpyFrame(Frame):
     """Rows of a NumPy array."""
 
@@ -257,9 +249,8 @@ class NumpyFrame(Frame):
         require_columns((name,), self._arrays)
         return self._arrays[name]
 
-    def take(self, indices: Any) -> np.ndarray:
-        rows: np.ndarray = self.native[np.asarray(indices)]
-        return rows
+    def take(self, indices: ArrayLike) -> np.ndarray:
+        return self.native[np.asarray(indices)]
 
     def series(self, values: np.ndarray, name: str) -> np.ndarray:
         return read_only(np.asarray(values))
@@ -267,23 +258,24 @@ class NumpyFrame(Frame):
     def table(self, values: np.ndarray, names: Sequence[str]) -> np.ndarray:
         return read_only(values)
 
-    def drop(self, name: str) -> Frame:
-        require_columns((name,), self._arrays)
+    def drop(self, *names: str) -> Frame:
+        require_columns(names, self._arrays)
         if self.native.dtype.names:
-            return NumpyFrame(self.native[[field for field in self.columns if field != name]])
-        return NumpyFrame(np.delete(np.atleast_2d(self.native.T).T, self.columns.index(name), axis=1))
+            return NumpyFrame(self.native[[field for field in self.columns if field not in names]])
+        places = [self.columns.index(name) for name in names]
+        return NumpyFrame(np.delete(np.atleast_2d(self.native.T).T, places, axis=1))
 
     def _engine(self, names: Sequence[str]) -> Engine:
-        return NumpyEngine(self._arrays, len(self))
+        return Arrays(self._arrays)
 
-    def _eager(self, library: str) -> nw.DataFrame[Any]:
+    def _eager(self, library: str) -> Eager:
         return as_narwhals(self._arrays, library)
 
 
 class NarwhalsFrame(Frame):
     """Rows of an eager frame, or of one series."""
 
-    def __init__(self, native: Any, data: nw.DataFrame[Any] | nw.Series[Any]) -> None:
+    def __init__(self, native: Any, data: Eager | Series) -> None:
         self.native = native
         self._is_series = isinstance(data, nw.Series)
         if isinstance(data, nw.Series):
@@ -304,15 +296,9 @@ class NarwhalsFrame(Frame):
 
     def column(self, name: str) -> np.ndarray:
         require_columns((name,), self.columns)
-        column = _in_64_bits(self._data.get_column(name))
-        array = column.to_numpy()
-        if array.ndim == 1:
-            return array
-        values = np.empty(len(column), dtype=object)  # a structure or an array in each row is one value
-        values[:] = column.to_list()
-        return values
+        return _as_array(self._data.get_column(name))
 
-    def coded(self, name: str) -> tuple[Integers, list[Any]]:
+    def coded(self, name: str) -> tuple[Integers, list[Hashable]]:
         require_columns((name,), self.columns)
         column = self._data.get_column(name)
         if column.dtype != nw.String:
@@ -330,15 +316,15 @@ class NarwhalsFrame(Frame):
         return bool(self._schema[name] == nw.String)
 
     def values_at(self, name: str, rows: Integers) -> np.ndarray:
-        if not self.is_text(name):  # an array of numbers is a view
+        if self._schema[name].is_numeric():  # an array of numbers is a view
             return super().values_at(name, rows)
-        return self._data.get_column(name)[rows].to_numpy()
+        return _as_array(self._data.get_column(name)[rows])
 
-    def distinct(self, name: str) -> list[Any]:
+    def distinct(self, name: str) -> list[Hashable]:
         require_columns((name,), self.columns)
         return self._data.get_column(name).unique().to_list()
 
-    def categories(self, name: str) -> list[Any] | None:
+    def categories(self, name: str) -> list[Hashable] | None:
         dtype = self._schema[name]
         if isinstance(dtype, nw.Enum):
             return list(dtype.categories)
@@ -346,34 +332,31 @@ class NarwhalsFrame(Frame):
             return list(self._data.get_column(name).to_native().cat.categories)
         return None
 
-    def take(self, indices: Any) -> Any:
-        rows: Any = nw.from_native(self.native, allow_series=True)
+    def take(self, indices: ArrayLike) -> Any:
+        rows = nw.from_native(self.native, allow_series=True)
         return rows[np.asarray(indices)].to_native()
 
     def series(self, values: np.ndarray, name: str) -> Any:
-        series = nw.new_series(name, np.asarray(values), backend=self._data.implementation).to_native()
-        if index_of(self.native) is not None:
-            series.index = self.native.index
-        return series
+        return self._aligned(nw.new_series(name, np.asarray(values), backend=self._data.implementation).to_native())
 
     def table(self, values: np.ndarray, names: Sequence[str]) -> Any:
-        frame = nw.from_numpy(values, list(names), backend=self._data.implementation).to_native()
-        if index_of(self.native) is not None:
-            frame.index = self.native.index
-        return frame
+        return self._aligned(nw.from_numpy(values, list(names), backend=self._data.implementation).to_native())
 
-    def drop(self, name: str) -> Frame:
-        require_columns((name,), self.columns)
-        return as_frame(self._data.drop(name).to_native())
+    def _aligned(self, made: Any) -> Any:
+        if index_of(self.native) is not None:
+            made.index = self.native.index
+        return made
+
+    def drop(self, *names: str) -> Frame:
+        require_columns(names, self.columns)
+        return as_frame(self._data.drop(*names).to_native())
 
     def _engine(self, names: Sequence[str]) -> Engine:
         arrays = {name: self._plain(name) for name in names}
         plain = {name: array for name, array in arrays.items() if array is not None}
-        if len(plain) == len(arrays):
-            return NumpyEngine(plain, len(self))
-        return NarwhalsEngine(self._data, self._schema)
+        return Arrays(plain) if len(plain) == len(arrays) else EagerFrame(self._data)
 
-    def _eager(self, library: str) -> nw.DataFrame[Any]:
+    def _eager(self, library: str) -> Eager:
         return self._data
 
     def _plain(self, name: str) -> np.ndarray | None:
@@ -389,14 +372,25 @@ class NarwhalsFrame(Frame):
         return None
 
 
-def _in_64_bits(column: nw.Series[Any]) -> nw.Series[Any]:
+def _as_array(column: Series) -> np.ndarray:
+    """Return a column as an array, in which a structure or an array in each row is one value."""
+    column = _in_64_bits(column)
+    array = column.to_numpy()
+    if array.ndim == 1:
+        return array
+    values = np.empty(len(column), dtype=object)
+    values[:] = column.to_list()
+    return values
+
+
+def _in_64_bits(column: Series) -> Series:
     """Return 128-bit integers, which NumPy lacks, as floats; any other column as it is."""
     return column.cast(nw.Float64) if column.dtype in (nw.Int128, nw.UInt128) else column
 
 
-def _with_text_names(data: nw.DataFrame[Any]) -> nw.DataFrame[Any]:
+def _with_text_names(data: Eager) -> Eager:
     """Return the frame with texts as column names; pandas allows numbers too."""
-    names: list[Any] = data.columns
+    names: Sequence[object] = data.columns
     if all(isinstance(name, str) for name in names):
         return data
     texts = [str(name) for name in names]
@@ -405,7 +399,7 @@ def _with_text_names(data: nw.DataFrame[Any]) -> nw.DataFrame[Any]:
     return nw.from_native(data.to_native().set_axis(texts, axis=1), eager_only=True)
 
 
-def _same_name(names: Sequence[Any]) -> MismatchError:
+def _same_name(names: Sequence[object]) -> MismatchError:
     texts = [str(name) for name in names]
     twice = sorted({name for name in texts if texts.count(name) > 1})
     return MismatchError(
@@ -413,13 +407,13 @@ def _same_name(names: Sequence[Any]) -> MismatchError:
     )
 
 
-def _is_reordered(series: Any, rows: Any) -> bool:
+def _is_reordered(series: object, rows: object) -> bool:
     """Return whether a function of the rows returned a series whose index is that of other rows."""
     index, own = index_of(series), index_of(rows)
     return index is not None and own is not None and belongs_elsewhere(index, own)
 
 
-def any_lazy(samples: Any) -> bool:
+def any_lazy(samples: object) -> bool:
     """Return whether any of the samples is a lazy frame of an engine."""
     if isinstance(samples, Mapping):
         samples = list(samples.values())
@@ -427,7 +421,7 @@ def any_lazy(samples: Any) -> bool:
     return any(_is_lazy(one) for one in rows)
 
 
-def _is_lazy(rows: Any) -> bool:
+def _is_lazy(rows: object) -> bool:
     if isinstance(rows, np.ndarray):
         return False
     try:

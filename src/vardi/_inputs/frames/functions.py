@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
-from numpy.typing import NDArray
+import numpy as np
 
 from vardi._inputs.frames.frame import Frame
 from vardi.biases import Bias, FrameExpressionBias, as_bias, where
@@ -18,7 +18,7 @@ Function: TypeAlias = "str | nw.Expr"
 """A column, an expression as text, or a narwhals or Polars expression."""
 
 
-def is_function(values: Any) -> TypeGuard[Function]:
+def is_function(values: object) -> TypeGuard[Function]:
     """Return whether values are given by a text or an expression, not as an array."""
     return isinstance(values, str) or library_of(values) is not None
 
@@ -35,7 +35,7 @@ def bias_of(function: Function, columns: Collection[str]) -> Bias:
     return as_bias(function)
 
 
-def evaluated(function: Function, frame: Frame, sample: str | None = None) -> NDArray[Any]:
+def evaluated(function: Function, frame: Frame, sample: str | None = None) -> np.ndarray:
     """Return the values of a function on the rows of a frame."""
     if isinstance(function, str) and function in frame.columns and frame.column(function).dtype.kind in "fiub":
         return frame.column(function)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vardi._inputs.frames.concat import library_of
 from vardi._inputs.frames.frame import Frame, NarwhalsFrame
@@ -58,11 +56,11 @@ class JoinedColumns:
             return self._frames
         return () if self._whole is None else (self._whole,)
 
-    def pieces(self, name: str) -> list[NDArray[Any]]:
+    def pieces(self, name: str) -> list[np.ndarray]:
         """Return a column in the pieces in which it is held."""
         return [frame.column(name) for frame in self._held]
 
-    def column(self, name: str) -> NDArray[Any]:
+    def column(self, name: str) -> np.ndarray:
         """Return a column on all rows."""
         pieces = self.pieces(name)
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
@@ -71,16 +69,16 @@ class JoinedColumns:
         """Return whether a column is declared as one of texts, so that it takes no reading to know it."""
         return all(frame.is_text(name) for frame in self._held)
 
-    def values_at(self, name: str, rows: Integers) -> list[NDArray[Any]]:
+    def values_at(self, name: str, rows: Integers) -> list[np.ndarray]:
         """Return the values of a column on some rows, in the pieces in which it is held."""
         ends = np.cumsum([len(frame) for frame in self._held])
         owners = np.searchsorted(ends, rows, "right")
         starts = ends - [len(frame) for frame in self._held]
         return [self._held[k].values_at(name, rows[owners == k] - starts[k]) for k in np.unique(owners).tolist()]
 
-    def coded(self, name: str) -> tuple[Integers, list[Any]]:
+    def coded(self, name: str) -> tuple[Integers, list[Hashable]]:
         """Return a column as numbers, and the different values that these stand for; TypeError where some are none."""
-        position: dict[Any, int] = {}
+        position: dict[Hashable, int] = {}
         pieces = []
         for frame in self._held:
             codes, values = frame.coded(name)

@@ -12,22 +12,25 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import or_
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 import vardi._narwhals as nw
+from vardi._inputs.frames.evaluate import Eager, EagerFrame
 from vardi.biases import Bias, FrameExpressionBias
-from vardi.biases._expressions.targets import NarwhalsTarget
 from vardi.biases._values import is_missing
 from vardi.errors import InvalidBiasError, MismatchError, MissingValuesError, number_of_rows
 
+Series: TypeAlias = "nw.Series[Any]"
+Lazy: TypeAlias = "nw.LazyFrame[Any]"
+Rows: TypeAlias = "Eager | Lazy"
 EagerLibrary = Literal["polars", "pandas", "pyarrow"]
 EAGER: tuple[EagerLibrary, ...] = ("polars", "pandas", "pyarrow")
 
 
-def evaluate_expression(bias: FrameExpressionBias, rows: nw.DataFrame[Any], sample: str | None) -> np.ndarray:
+def evaluate_expression(bias: FrameExpressionBias, rows: Eager, sample: str | None) -> np.ndarray:
     """Return the values of an expression: bool for a condition, otherwise float64.
 
     Raises
@@ -50,7 +53,7 @@ def evaluate_expression(bias: FrameExpressionBias, rows: nw.DataFrame[Any], samp
             f"The expression {bias}{_of(sample)} gives {number_of_rows(len(result))} for {n}. Give one that has a "
             "value for each row."
         )
-    missing = _missing(data, read)
+    missing = EagerFrame(data).missing(read)
     if missing and data.implementation.is_pandas():
         data = _nullable(data)
         result = computed(bias, data, sample)
@@ -64,7 +67,7 @@ def evaluate_expression(bias: FrameExpressionBias, rows: nw.DataFrame[Any], samp
     return values if len(values) == n else np.full(n, values[0])
 
 
-def computed(bias: FrameExpressionBias, rows: nw.DataFrame[Any], sample: str | None) -> nw.Series[Any]:
+def computed(bias: FrameExpressionBias, rows: Eager, sample: str | None) -> Series:
     """Return the result of an expression; raise if it is not a column of numbers or truth values."""
     try:
         with np.errstate(all="ignore"):
@@ -116,7 +119,7 @@ def unknown_expression(bias: Bias, count: int, missing: Mapping[str, int], sampl
     )
 
 
-def columns_read(bias: FrameExpressionBias, rows: nw.DataFrame[Any] | nw.LazyFrame[Any]) -> tuple[str, ...]:
+def columns_read(bias: FrameExpressionBias, rows: Rows) -> tuple[str, ...]:
     """Return the columns without which an expression cannot be computed, in the order of the frame.
 
     Polars lists them. For narwhals, halves of the columns of an empty frame are left out in turn; a pattern of columns,
@@ -129,7 +132,7 @@ def columns_read(bias: FrameExpressionBias, rows: nw.DataFrame[Any] | nw.LazyFra
     return tuple(_needed(bias, empty, names, names)) if _works(bias, empty, names) else ()
 
 
-def _needed(bias: FrameExpressionBias, empty: Any, names: Sequence[str], among: Sequence[str]) -> list[str]:
+def _needed(bias: FrameExpressionBias, empty: Rows, names: Sequence[str], among: Sequence[str]) -> list[str]:
     if not among or _works(bias, empty, [name for name in names if name not in among]):
         return []
     if len(among) == 1:
@@ -138,7 +141,7 @@ def _needed(bias: FrameExpressionBias, empty: Any, names: Sequence[str], among: 
     return [*_needed(bias, empty, names, among[:half]), *_needed(bias, empty, names, among[half:])]
 
 
-def _works(bias: FrameExpressionBias, empty: Any, names: Sequence[str]) -> bool:
+def _works(bias: FrameExpressionBias, empty: Rows, names: Sequence[str]) -> bool:
     """Return whether an expression of narwhals can be computed on a frame that has only these columns."""
     if not names:
         return False
@@ -149,9 +152,7 @@ def _works(bias: FrameExpressionBias, empty: Any, names: Sequence[str]) -> bool:
     return True
 
 
-def require_by_row(
-    bias: FrameExpressionBias, rows: nw.DataFrame[Any], values: NDArray[np.float64], sample: str | None
-) -> None:
+def require_by_row(bias: FrameExpressionBias, rows: Eager, values: NDArray[np.float64], sample: str | None) -> None:
     """Refuse an expression whose value on a row depends on other rows: a bias is a function of the row.
 
     It is computed once more on single rows: those with the least and the greatest value, the first and the last.
@@ -172,7 +173,7 @@ def require_by_row(
             )
 
 
-def _of_library(bias: FrameExpressionBias, rows: nw.DataFrame[Any], sample: str | None) -> nw.DataFrame[Any]:
+def _of_library(bias: FrameExpressionBias, rows: Eager, sample: str | None) -> Eager:
     """Return rows as a frame of Polars if the expression is one of Polars; NaN of pandas becomes null."""
     if bias.library != "Polars" or rows.implementation.is_polars():
         return rows
@@ -182,17 +183,7 @@ def _of_library(bias: FrameExpressionBias, rows: nw.DataFrame[Any], sample: str 
         raise not_computed(bias, error, rows.columns, sample) from error
 
 
-def _missing(rows: nw.DataFrame[Any], read: Sequence[str]) -> dict[str, int]:
-    """Return those of some columns that have missing values, with their number."""
-    if not read:
-        return {}
-    target = NarwhalsTarget(rows.schema)
-    counted = rows.select(*(target.is_missing(name).sum().alias(name) for name in read))
-    counts = {name: int(counted.get_column(name).to_list()[0]) for name in read}
-    return {name: count for name, count in counts.items() if count}
-
-
-def _nullable(rows: nw.DataFrame[Any]) -> nw.DataFrame[Any]:
+def _nullable(rows: Eager) -> Eager:
     """Return pandas columns of numbers and texts in dtypes with nulls, which comparisons propagate."""
     native = rows.to_native()
     kinds = {name: "Float64" for name, dtype in rows.schema.items() if dtype.is_float()}
@@ -201,7 +192,7 @@ def _nullable(rows: nw.DataFrame[Any]) -> nw.DataFrame[Any]:
     return nw.from_native(native.astype(changed), eager_only=True)
 
 
-def with_nulls(bias: FrameExpressionBias, name: str, read: Sequence[str], rows: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+def with_nulls(bias: FrameExpressionBias, name: str, read: Sequence[str], rows: Lazy) -> Lazy:
     """Return rows of pandas with an expression as a column, which is null where it is unknown."""
     frame = rows.collect()
     data = _nullable(frame.select(*read) if read else frame)
@@ -213,12 +204,12 @@ def with_nulls(bias: FrameExpressionBias, name: str, read: Sequence[str], rows: 
     return frame.with_columns(found.get_column(name)).lazy()
 
 
-def _has_nulls(dtype: Any) -> bool:
+def _has_nulls(dtype: object) -> bool:
     """Return whether a dtype of pandas uses NA for missing values, rather than NaN or NaT."""
     return type(getattr(dtype, "na_value", None)).__name__ == "NAType"
 
 
-def _lost(rows: nw.DataFrame[Any], missing: Mapping[str, int]) -> NDArray[np.bool_]:
+def _lost(rows: Eager, missing: Mapping[str, int]) -> NDArray[np.bool_]:
     """Return where a column has a missing value that the library does not propagate."""
     lost = np.zeros(len(rows), bool)
     for name in missing:
@@ -231,11 +222,11 @@ def _lost(rows: nw.DataFrame[Any], missing: Mapping[str, int]) -> NDArray[np.boo
     return lost
 
 
-def _is_true(column: nw.Series[Any]) -> NDArray[np.bool_]:
+def _is_true(column: Series) -> NDArray[np.bool_]:
     return np.asarray(column.fill_null(False).to_numpy(), bool)
 
 
-def as_narwhals(arrays: Mapping[str, np.ndarray], library: str) -> nw.DataFrame[Any]:
+def as_narwhals(arrays: Mapping[str, np.ndarray], library: str) -> Eager:
     """Return arrays as a frame on which expressions can be computed: Polars for its own, else any installed library.
 
     NaN, which marks missing values in arrays, becomes null.

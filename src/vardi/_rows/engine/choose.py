@@ -12,7 +12,7 @@ from vardi._inputs.engine.pool import most_cells
 from vardi._rows.dense import Dense
 from vardi._rows.engine.joint import EngineRows
 from vardi._rows.engine.model import EngineModel
-from vardi._rows.engine.subsample import thinned
+from vardi._rows.engine.subsample import subsample
 from vardi._rows.engine.united import united
 from vardi._rows.joint import Joint
 from vardi._types import Floats
@@ -27,12 +27,13 @@ def few_rows(pool: LazyPool) -> tuple[DistinctRows, bool]:
     """Return all distinct rows of a pool, or a small part of its rows; and whether these are all of them."""
     if pool.distinct is not None:
         return pool.distinct, True
-    columns, sub = list(pool.declared.columns), thinned(pool)
-    if WORTHWHILE * sub.distinct <= pool.lengths.sum() and sub.distinct <= (limit := most_cells(len(columns))):
+    rows, distinct = subsample(pool)
+    columns = list(pool.declared.columns)
+    if WORTHWHILE * distinct <= pool.lengths.sum() and distinct <= (limit := most_cells(len(columns))):
         collapsed = distinct_rows(pool.parts, columns, limit)
         if collapsed is not None:
             return collapsed, True
-    return sub.rows, False
+    return rows, False
 
 
 def in_memory(pool: LazyPool, found: DistinctRows, *, is_all: bool) -> Dense:
@@ -55,10 +56,9 @@ def joint_rows(
     is_all : bool
         Whether these are all distinct rows.
     """
-    columns, known = list(pool.declared.columns), model.known
-    features = [columns.index(name) for names in pool.declared.features.values() for name in names]
+    features = pool.places(name for names in pool.declared.features.values() for name in names)
     families = model.families_on(found.matrix[:, features])
-    joint = Joint(few, families, replace(known, values=functions_on(pool, found)))
+    joint = Joint(few, families, replace(model.known, values=functions_on(pool, found)))
     if is_all:
         return joint
     if len(model.coordinates) > model.coordinates.samples:  # otherwise the rows with their biases alone are summed
@@ -68,5 +68,4 @@ def joint_rows(
 
 def functions_on(pool: LazyPool, rows: DistinctRows) -> Floats:
     """Return the functions with known means on some rows, of shape (n, M); for a bias its known factor."""
-    columns = list(pool.declared.columns)
-    return rows.matrix[:, [columns.index(name) for name in pool.declared.function_columns]]
+    return rows.matrix[:, pool.places(pool.declared.function_columns)]

@@ -11,7 +11,6 @@ import numpy as np
 
 from vardi._inputs.engine.aggregates import LENGTH, Aggregate
 from vardi._inputs.engine.asking import answering, collected
-from vardi._inputs.engine.distinct import matrix_of
 from vardi._inputs.engine.part import PREFIX, Change, Part, with_columns
 from vardi._inputs.engine.queries import aggregated, stacked, with_interval
 from vardi._machine.memory import require_memory
@@ -250,15 +249,11 @@ class EngineDistribution:
         if self.inside is not None:  # rows of other domains go beyond the last edge
             columns[BIN] = nw.when(self.inside).then(nw.col(BIN)).otherwise(nw.lit(len(edges), nw.Int32))
 
-        def query(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-            keys = [BIN, *([] if part.label is None else [part.label])]
-            placed = with_interval(self.at.point(frame), BIN, self._asked(part), edges)
-            return aggregated(placed.with_columns(**columns), keys, {name: Aggregate(name) for name in terms})
+        def placed(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+            return with_interval(self.at.point(frame), BIN, self._asked(part), edges).with_columns(**columns)
 
-        found = part.ask(query)
-        labels = [None] * len(found) if part.label is None else found.get_column(part.label).to_list()
-        codes = np.array([part.codes[label] for label in labels], np.int64)
-        return found.get_column(BIN).to_numpy().astype(np.int64), codes, matrix_of(found, list(terms))
+        found = part.groups({name: Aggregate(name) for name in terms}, placed, key=BIN)
+        return found.numbers(BIN).astype(np.int64), found.source, found.matrix(list(terms))
 
     def _mass(self, part: Part) -> nw.Expr:
         return part.times_count(self.at.point.weight) if self.weighted else part.count

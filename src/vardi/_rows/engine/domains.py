@@ -111,7 +111,9 @@ def _sums_by_key(rows: Queries, columns: Sequence[str], question: Question[Float
     """Return the sum over the rows with each combination of values, for at most one domain more than allowed."""
     labels = labels_in(columns)
     keys, sums = rows.grouped(lambda block: (block.columns(labels), question(block)), most=MOST_DOMAINS)
-    return {key if len(columns) > 1 else (key,): float(total) for key, total in zip(keys, sums.sum(axis=1), strict=True)}
+    return {
+        key if len(columns) > 1 else (key,): float(total) for key, total in zip(keys, sums.sum(axis=1), strict=True)
+    }
 
 
 def labels_in(columns: Sequence[str]) -> tuple[EngineFunction, ...]:

@@ -6,13 +6,11 @@ clocks with rates pi, that of row i rings first with probability pi_i, and so on
 
 from __future__ import annotations
 
-from typing import Any
-
 import narwhals as nw
 import numpy as np
 
 from vardi._inputs.engine.aggregates import LENGTH
-from vardi._inputs.engine.asking import answering
+from vardi._inputs.engine.asking import LazyFrame, answering
 from vardi._inputs.engine.part import PREFIX, Change, Part
 from vardi._rows.engine.distribution import first_reaching
 from vardi._rows.engine.hashing import hashed, uniform
@@ -23,7 +21,7 @@ from vardi.errors import MismatchError
 KEY = f"{PREFIX}key"
 
 
-def drawn_rows(at: EngineMoments, n: int, seed: int | None, identity: str | None = None) -> dict[int | None, Any]:
+def drawn_rows(at: EngineMoments, n: int, seed: int | None, identity: str | None = None) -> dict[int | None, object]:
     """Return n rows drawn by weight and without replacement, as lazy frames with the user's columns.
 
     Parameters
@@ -47,43 +45,28 @@ def drawn_rows(at: EngineMoments, n: int, seed: int | None, identity: str | None
         raise MismatchError(
             f"{n} rows cannot be drawn without replacement from {rows}. Draw fewer, or with replacement."
         )
-    keys = [with_key(at, part, place, seed, identity) for place, part in enumerate(at.parts)]
-    if len(at.parts) == 1:
-        return {_code(at.parts[0]): _ordered(at.parts[0], keys[0], n)}
-    last = _threshold(at, keys, n)
-    return {_code(part): _below(part, key, last) for part, key in zip(at.parts, keys, strict=True)}
+    keyed = [part.map(with_key(at, part, place, seed, identity)) for place, part in enumerate(at.parts)]
+    if len(keyed) == 1:
+        return {_code(keyed[0]): _ordered(keyed[0], lambda frame: frame.sort(KEY).head(n))}
+    last = first_reaching(keyed, lambda part: nw.col(KEY), lambda part: nw.lit(1.0), np.array([float(n)]))
+    below = nw.col(KEY) <= literal(float(last[0]))
+    return {_code(part): _ordered(part, lambda frame: frame.filter(below).sort(KEY)) for part in keyed}
 
 
 def with_key(at: EngineMoments, part: Part, place: int, seed: int | None, identity: str | None) -> Change:
     """Return the step that adds E / pi, by which rows are ordered, to a part."""
     halves = hashed(part, place, seed, identity, "Drawing rows")
 
-    def change(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    def change(frame: LazyFrame) -> LazyFrame:
         pi = part.times_count(at.point.weight)
         return halves(at.point(frame)).with_columns(**{KEY: (uniform().log() * -1.0) / pi})
 
     return change
 
 
-def _threshold(at: EngineMoments, keys: list[Change], n: int) -> float:
-    """Return the n-th smallest key of all parts."""
-    keyed = [part.map(key) for part, key in zip(at.parts, keys, strict=True)]
-    found = first_reaching(keyed, lambda part: nw.col(KEY), lambda part: nw.lit(1.0), np.array([float(n)]))
-    return float(found[0])
-
-
-def _ordered(part: Part, key: Change, n: int) -> Any:
+def _ordered(part: Part, drawn: Change) -> object:
     with answering(part.name):
-        return _users(part, key(part.frame).sort(KEY).head(n))
-
-
-def _below(part: Part, key: Change, last: float) -> Any:
-    with answering(part.name):
-        return _users(part, key(part.frame).filter(nw.col(KEY) <= literal(last)).sort(KEY))
-
-
-def _users(part: Part, frame: nw.LazyFrame[Any]) -> Any:
-    return frame.select(*part.schema).to_native()
+        return drawn(part.frame).select(*part.schema).to_native()
 
 
 def _code(part: Part) -> int | None:

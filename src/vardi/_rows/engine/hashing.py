@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import narwhals as nw
 
+from vardi._inputs.engine.asking import LazyFrame
 from vardi._inputs.engine.part import PREFIX, Change, Part
 from vardi._inputs.engine.queries import with_rank
 from vardi._rows.multipliers import PRIME, constants, feistel
@@ -25,8 +24,8 @@ def hashed(
     """
     number = _numbered(part, identity, what, clusters=clusters)
 
-    def change(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-        mixed = number(frame).with_columns(**_halves())
+    def change(frame: LazyFrame) -> LazyFrame:
+        mixed = number(frame).with_columns(**{ROW: nw.col(ROW).cast(nw.Int64)}).with_columns(**_halves())
         for constant in constants(seed, place):
             left, right = feistel(nw.col(LEFT), nw.col(RIGHT), constant)
             mixed = mixed.with_columns(**{LEFT: left, RIGHT: right})
@@ -45,26 +44,17 @@ def _numbered(part: Part, identity: str | None, what: str, *, clusters: bool) ->
     if identity is None:
         if not part.frame.implementation.is_polars():
             raise needs_rows(f"{what} without a column that identifies rows (id=)")
-        return _in_their_order
-    if identity.startswith(PREFIX):  # a column reserved by vardi, of whole numbers
-        return lambda frame: frame.with_columns(**{ROW: nw.col(identity)})
-    schema = part.schema
-    if identity not in schema:
+        return lambda frame: nw.from_native(frame.to_native().with_row_index(ROW))  # rows of Polars are ordered
+    own = part.schema
+    if not identity.startswith(PREFIX) and identity not in own:  # columns reserved by vardi hold whole numbers
         raise MismatchError(
-            f"There is no column {identity!r} that identifies rows. Name one of {', '.join(map(repr, schema))}."
+            f"There is no column {identity!r} that identifies rows. Name one of {', '.join(map(repr, own))}."
         )
-    if schema[identity].is_integer():
-        return lambda frame: frame.with_columns(**{ROW: nw.col(identity).cast(nw.Int64)})
+    if identity.startswith(PREFIX) or own[identity].is_integer():
+        return lambda frame: frame.with_columns(**{ROW: nw.col(identity)})
     if clusters:
         return lambda frame: with_rank(frame, ROW, identity)
-    # Text and dates are numbered in their order.
-    return lambda frame: frame.with_row_index(ROW, order_by=identity).with_columns(**{ROW: nw.col(ROW).cast(nw.Int64)})
-
-
-def _in_their_order(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-    """Return a Polars frame, whose rows are ordered, with row numbers."""
-    numbered: nw.LazyFrame[Any] = nw.from_native(frame.to_native().with_row_index(ROW))
-    return numbered.with_columns(**{ROW: nw.col(ROW).cast(nw.Int64)})
+    return lambda frame: frame.with_row_index(ROW, order_by=identity)  # text and dates in their order
 
 
 def _halves() -> dict[str, nw.Expr]:

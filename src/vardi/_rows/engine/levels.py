@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import narwhals as nw
 import numpy as np
 
 from vardi._inputs.engine.aggregates import LENGTH, Aggregate
-from vardi._inputs.engine.columns import expression, missing_values
+from vardi._inputs.engine.columns import expressions, missing_values
 from vardi._inputs.engine.expressions import on_frame
-from vardi._inputs.engine.part import PREFIX, Part
-from vardi._inputs.engine.queries import aggregated
+from vardi._inputs.engine.part import PREFIX, Groups, Part, with_columns
 from vardi._rows.cells import (
     MOST_VALUES,
     in_order,
@@ -51,116 +48,95 @@ def with_levels(frames: OpenFrames) -> OpenFrames:
 
 
 def _seen(frames: OpenFrames, k: int, bias: ParametricBias) -> ParametricBias:
-    assert isinstance(bias.family, Cells)
-    found = []
+    family, sample = bias.family, str(frames.names[k])
+    assert isinstance(family, Cells)
     if not any(k in part.codes.values() for part in frames.parts):
         raise untold_parameters([frames.names[k]], bias)
-    for group in bias.family.groups:
-        total: dict[Level, float] = defaultdict(float)
-        drawn: dict[Level, float] = defaultdict(float)
-        own = 0
-        for part in frames.parts:
-            reader = _Reader(part, bias, str(frames.names[k]), frames.counts)
-            for level, code, mass, rows in reader.levels(group):
-                total[level] += mass
-                drawn[level] += mass if code == k else 0.0
-                own += rows if code == k else 0
-        if not own:
+    readers = [_Reader(part, bias, sample, frames.counts) for part in frames.parts]
+    found = []
+    for group in family.groups:
+        counted = [one for reader in readers for one in reader.levels(group)]
+        if not any(code == k for _, code, _ in counted):
             raise untold_parameters([frames.names[k]], bias)
+        levels = list(dict.fromkeys(level for level, _, _ in counted))
         for place, term in enumerate(group):
-            values = {level[place] for level in total}
-            require_one_kind(bias, str(frames.names[k]), term, values)
+            values = {level[place] for level in levels}
+            require_one_kind(bias, sample, term, values)
             if len(values) > MOST_VALUES:
-                raise too_many_values(bias, str(frames.names[k]), term, len(values))
-        levels = list(total)
-        masses = [np.array([counted[level] for level in levels], np.float64) for counted in (total, drawn)]
-        found.append(in_order(bias, str(frames.names[k]), group, levels, *masses))
-    return replace(bias, family=bias.family.seen(found))
+                raise too_many_values(bias, sample, term, len(values))
+        position = {level: place for place, level in enumerate(levels)}
+        total, drawn = np.zeros((2, len(levels)))
+        for level, code, mass in counted:
+            total[position[level]] += mass
+            drawn[position[level]] += mass * (code == k)
+        found.append(in_order(bias, sample, group, levels, total, drawn))
+    return replace(bias, family=family.seen(found))
 
 
 @dataclass(frozen=True)
 class _Reader:
     """Reads the categories of a bias in one frame, as the user gave it."""
 
-    part: Part
+    bare: Part
     bias: ParametricBias
     sample: str
     counts: str | None
 
-    def levels(self, group: tuple[Node, ...]) -> list[tuple[Level, int | None, float, int]]:
-        """Return the values that occur, with their sample, the sum of their counts and their number of rows.
-
-        One GROUP BY gives them.
-        """
-        values = {VALUE.format(j): self._value(term) for j, term in enumerate(group)}
-        part, mass = self._mass()
-        keys = [*([] if part.label is None else [part.label]), *values]
-        most = MOST_VALUES * len(part.codes)  # of one column; several columns may have more combinations
-        rows = part.ask(partial(_grouped, values, mass, keys, most)).rows(named=True)
-        if len(rows) > most:
-            self._require_few(group, values)
-            rows = part.ask(partial(_grouped, values, mass, keys, None)).rows(named=True)
-        for name, term in zip(values, group, strict=True):
-            self._require_known(term, [(row[name], row[ROWS]) for row in rows])
-        return [
-            (
-                tuple(_as_value(row[name], term) for name, term in zip(values, group, strict=True)),
-                part.codes.get(None if part.label is None else row[part.label]),
-                float(row[MASS] or 0.0),
-                int(row[ROWS]),
-            )
-            for row in rows
-        ]
+    def levels(self, group: tuple[Node, ...]) -> list[tuple[Level, int | None, float]]:
+        """Return the values that occur, with their sample and the sum of their counts, by one GROUP BY."""
+        names = [VALUE.format(j) for j in range(len(group))]
+        values = with_columns(dict(zip(names, map(self._value, group), strict=True)))
+        part, asked = self._part, {MASS: Aggregate(MASS), ROWS: LENGTH}
+        most = MOST_VALUES * len(part.codes)  # of one column
+        found = part.groups(asked, values, key=names, most=most + 1)
+        if len(found) > most:  # several columns may have more combinations
+            distinct = part.aggregates({name: Aggregate(name, "n_unique") for name in names}, values)
+            for term, count in zip(group, distinct.values(), strict=True):
+                if count > MOST_VALUES:
+                    raise too_many_values(self.bias, self.sample, term, int(count))
+            found = part.groups(asked, values, key=names)
+        read = [self._known(term, found, name) for term, name in zip(group, names, strict=True)]
+        codes = [part.codes.get(label) for label in found.labels]
+        return list(zip(zip(*read, strict=True), codes, np.nan_to_num(found.numbers(MASS)).tolist(), strict=True))
 
     def _value(self, term: Node) -> nw.Expr:
         """Return the values of a term, or refuse a column that has no categories."""
-        part, schema = self.part, self.part.schema
-        require_columns(columns(term), schema)
-        target = NarwhalsTarget(schema)
+        require_columns(columns(term), self.bare.schema)
+        target = NarwhalsTarget(self.bare.schema)
         if not isinstance(term, Column):
-            missing = missing_values(part, target, columns(term))
-            return expression(part, ExpressionBias(term), target, missing, part.name)
+            return _expression(self.bare, ExpressionBias(term), target)
         require_categories(self.bias, self.sample, term.name, target)
         return target.column(term.name)
 
-    def _require_known(self, term: Node, values: Sequence[tuple[Any, int]]) -> None:
-        """Refuse missing values of a column, and numbers that are not finite."""
-        missing = sum(rows for value, rows in values if is_missing(value))
-        if missing and isinstance(term, Column):
-            raise missing_category(self.bias, self.sample, term.name, int(missing))
-        endless = [(value, rows) for value, rows in values if is_missing(value) or value in (math.inf, -math.inf)]
-        if endless:
-            value = "nan" if is_missing(endless[0][0]) else endless[0][0]
-            raise no_category(self.bias, self.sample, term, value, int(sum(rows for _, rows in endless)))
+    def _known(self, term: Node, found: Groups, name: str) -> list[Value]:
+        """Return the values of a term; refuse missing ones of a column, and numbers that are not finite."""
+        values: list[Value] = found.table.get_column(name).to_list()
+        rows = found.numbers(ROWS)
+        missing = np.array([is_missing(value) for value in values], bool)
+        if missing.any() and isinstance(term, Column):
+            raise missing_category(self.bias, self.sample, term.name, int(rows[missing].sum()))
+        endless = missing | np.array([value in (math.inf, -math.inf) for value in values], bool)
+        if endless.any():
+            value = "nan" if missing[endless][0] else values[int(endless.argmax())]
+            raise no_category(self.bias, self.sample, term, value, int(rows[endless].sum()))
+        return [bool(value) if is_condition(term) else plain(value) for value in values]
 
-    def _require_few(self, group: tuple[Node, ...], values: dict[str, nw.Expr]) -> None:
-        """Refuse a column with too many values, rather than bring all of them."""
-        found = self.part.aggregates({name: Aggregate(value, "n_unique") for name, value in values.items()})
-        for term, count in zip(group, found.values(), strict=True):
-            if count > MOST_VALUES:
-                raise too_many_values(self.bias, self.sample, term, int(count))
-
-    def _mass(self) -> tuple[Part, nw.Expr]:
-        """Return the count of a row, 0 where the known factor of the bias is 0; and the part that has it."""
-        changes, (known,) = on_frame(self.part.frame, [self.bias.known], self.part.name, "known")
-        part = self.part
+    @cached_property
+    def _part(self) -> Part:
+        """The frame with the count of each row, 0 where the known factor of the bias is 0."""
+        changes, (known,) = on_frame(self.bare.frame, [self.bias.known], self.bare.name, "known")
+        part = self.bare
         for change in changes:
             part = part.map(change)
         schema = users_columns(part, [known])
         require_columns(known.columns, schema)
-        target = NarwhalsTarget(schema)
-        value = expression(part, known, target, missing_values(part, target, known.columns), part.name)
+        value = _expression(part, known, NarwhalsTarget(schema))
         count = nw.lit(1.0) if self.counts is None else nw.col(self.counts).cast(nw.Float64)
-        return part, nw.when(value > 0).then(count).otherwise(nw.lit(0.0))
+        mass = nw.when(value > 0).then(count).otherwise(nw.lit(0.0))
+        return part.map(lambda frame: frame.with_columns(**{MASS: mass}))
 
 
-def _as_value(value: Any, term: Node) -> Value:
-    """Return a value as it would be in memory: a condition is true or false."""
-    return bool(value) if is_condition(term) else plain(value)
-
-
-def _grouped(
-    values: dict[str, nw.Expr], mass: nw.Expr, keys: list[str], most: int | None, frame: nw.LazyFrame[Any]
-) -> nw.LazyFrame[Any]:
-    asked = {MASS: Aggregate(MASS), ROWS: LENGTH}
-    return aggregated(frame.with_columns(**values, **{MASS: mass}), keys, asked, None if most is None else most + 1)
+def _expression(part: Part, bias: ExpressionBias, target: NarwhalsTarget) -> nw.Expr:
+    """Return an expression for an engine; raise if it is unknown on some rows."""
+    missing = missing_values(part, target, bias.columns)
+    return expressions(part, [bias], target, missing, part.name)[0]

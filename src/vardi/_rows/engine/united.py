@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import narwhals as nw
 
-from vardi._inputs.engine.asking import answering, schema_of
+from vardi._inputs.engine.asking import LazyFrame, answering, schema_of
 from vardi._inputs.engine.part import PREFIX, Part
 from vardi._inputs.engine.queries import stacked
 from vardi._rows.engine.functions import EngineFunction
@@ -31,13 +31,9 @@ def united(parts: Sequence[Part], functions: Mapping[str, EngineFunction] | None
         for name in schemas[0]
         if name.startswith(PREFIX) and all(name in schema and schema[name].is_numeric() for schema in schemas)
     ]
-    columns = [nw.col(name).cast(nw.Float64) for name in names]
     try:
         with answering():
-            frames = [
-                part.rows_as_asked.select(*columns, *_values(part, functions or {}), _label(part)) for part in parts
-            ]
-            whole = stacked(frames)
+            whole = stacked([_numbers(part, names, functions or {}) for part in parts])
     except EngineError:  # frames of two connections, say, which no query reads together
         return parts
     return (Part(whole, OF_SAMPLE, {_code(part): _code(part) for part in parts}, parts[0].counted),)
@@ -50,12 +46,11 @@ def can_unite(parts: Sequence[Part]) -> bool:
     return len({(part.counted, part.frame.implementation) for part in parts}) == 1
 
 
-def _values(part: Part, functions: Mapping[str, EngineFunction]) -> list[nw.Expr]:
-    return [function(part).cast(nw.Float64).alias(name) for name, function in functions.items()]
-
-
-def _label(part: Part) -> nw.Expr:
-    return nw.lit(_code(part), nw.Int64).alias(OF_SAMPLE)
+def _numbers(part: Part, names: Sequence[str], functions: Mapping[str, EngineFunction]) -> LazyFrame:
+    """Return columns and functions as numbers, and the position of the sample."""
+    values = {name: nw.col(name) for name in names} | {name: function(part) for name, function in functions.items()}
+    columns = [value.cast(nw.Float64).alias(name) for name, value in values.items()]
+    return part.rows_as_asked.select(*columns, nw.lit(_code(part), nw.Int64).alias(OF_SAMPLE))
 
 
 def _code(part: Part) -> int:

@@ -12,14 +12,14 @@ cells((region, sex))    of each pair of them but the most frequent one
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
 import numpy as np
 
-from vardi.biases._expressions.families import factor, times, total
+from vardi.biases._expressions.families import factor, require_terms, times, total
 from vardi.biases._expressions.nodes import (
     Column,
     Comparison,
@@ -32,7 +32,7 @@ from vardi.biases._expressions.nodes import (
     is_condition,
     to_text,
 )
-from vardi.errors import InvalidBiasError, MismatchError, suggest
+from vardi.errors import MismatchError, suggest
 
 Value = bool | int | float | str
 Level = tuple[Value, ...]
@@ -55,17 +55,9 @@ class Cells:
     levels: tuple[tuple[Level, ...], ...] = ()
 
     def __post_init__(self) -> None:
-        terms = [term for group in self.groups for term in group]
-        if not terms or not all(self.groups):
-            raise InvalidBiasError("cells has no column. Name what the bias depends on.", sample="")
-        if len(set(terms)) < len(terms):
-            raise InvalidBiasError(
-                f"A column appears twice in {self}, so its parameters cannot be told apart. Name it once: crossed "
-                "columns already have parameters for each of them alone.",
-                sample="",
-            )
-        if any(not columns(term) for term in terms):
-            raise InvalidBiasError(f"A term of {self} reads no column, so it is the same for all rows.", sample="")
+        terms = [term for group in self.groups for term in group] if all(self.groups) else []
+        remedy = "Name it once: crossed columns already have parameters for each of them alone."
+        require_terms(self, "cells", terms, remedy)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -102,7 +94,7 @@ class Cells:
             factors.append(total([times(h, _holds(group, one)) for h, one in zip(heights, levels, strict=True)]))
         return reduce(lambda product, part: arithmetic(product, "*", part), factors)
 
-    def fixed(self, theta: Any) -> tuple[Cells, list[float]]:
+    def fixed(self, theta: Mapping[Any, Any] | Iterable[float]) -> tuple[Cells, list[float]]:
         """Return the same with the values named in a table of parameters, and these parameters.
 
         Parameters
@@ -149,17 +141,15 @@ def _key(group: tuple[Node, ...]) -> str | tuple[str, ...]:
     return names[0] if len(names) == 1 else names
 
 
-def _as_level(value: Any, group: tuple[Node, ...]) -> Level:
-    level = tuple(one.item() if isinstance(one, np.generic) else one for one in _tuple(value))
-    if len(level) != len(group) or not all(isinstance(one, bool | int | float | str) for one in level):
+def _as_level(value: object, group: tuple[Node, ...]) -> Level:
+    given = value if isinstance(value, tuple) else (value,)
+    plain = [one.item() if isinstance(one, np.generic) else one for one in given]
+    level = tuple(one for one in plain if isinstance(one, bool | int | float | str))
+    if not len(level) == len(plain) == len(group):
         raise MismatchError(
             f"{value!r} is not a value of {group_text(group)}. Give a string, a number or a boolean for each column."
         )
     return level
-
-
-def _tuple(value: Any) -> tuple[Any, ...]:
-    return value if isinstance(value, tuple) else (value,)
 
 
 def _holds(group: tuple[Node, ...], level: Level) -> Node:

@@ -6,13 +6,14 @@ that may be unknown on some rows carries a mask of the rows where it is known, a
 
 from __future__ import annotations
 
+import datetime
 import math
 import operator
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -35,7 +36,7 @@ from vardi.biases._expressions.nodes import (
     columns,
     to_text,
 )
-from vardi.biases._expressions.targets import NUMERIC, Kind, NarwhalsTarget, NumpyTarget, Target, call_numpy
+from vardi.biases._expressions.targets import NUMERIC, Kind, NarwhalsTarget, NumpyTarget, Target, Values, call_numpy
 from vardi.errors import MismatchError, suggest
 
 __all__ = ["Compiled", "NarwhalsTarget", "NumpyTarget", "Target", "compile_node", "require_columns"]
@@ -97,10 +98,13 @@ class _Term:
     node: Node
     kind: Kind
     value: Any
-    known: Any | None = None
+    known: Values | None = None
 
 
-_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+Join: TypeAlias = Callable[[Any, Any], Any]
+"""Two values, either of which may be a Python number, as one."""
+
+_OPERATORS: dict[str, Join] = {
     "<": operator.lt,
     "<=": operator.le,
     ">": operator.gt,
@@ -120,7 +124,7 @@ def _power(base: Any, exponent: Any) -> Any:
     return base * base if isinstance(exponent, float) and exponent == 2.0 else base**exponent
 
 
-def _both(*masks: Any | None) -> Any | None:
+def _both(*masks: Values | None) -> Values | None:
     """Return where all masks hold; None holds everywhere."""
     present = [mask for mask in masks if mask is not None]
     return reduce(operator.and_, present) if present else None
@@ -195,7 +199,7 @@ class _Builder:
             raise self.mismatch(term, "a number is needed here", f"Compare it, e.g. {to_text(node)} == '...'.")
         return replace(term, kind=Kind.FLOAT, value=self.float(term))
 
-    def _apply(self, node: Node, apply: Callable[[Any, Any], Any], left: _Term, right: _Term) -> _Term:
+    def _apply(self, node: Node, apply: Join, left: _Term, right: _Term) -> _Term:
         a, b = left.value, right.value
         if isinstance(a, float) and isinstance(b, float):  # with NumPy's floats: 0 / 0 is NaN, 9 ** 9 ** 9 infinite
             value = float(apply(np.float64(a), np.float64(b)))
@@ -213,7 +217,7 @@ class _Builder:
         known = _both(*(self._defined(term) if many else term.known for term in terms))
         return _Term(node, Kind.FLOAT, value, known)
 
-    def _join(self, node: Node, terms: Sequence[_Term], own: Callable[..., Any], dual: Callable[..., Any]) -> _Term:
+    def _join(self, node: Node, terms: Sequence[_Term], own: Join, dual: Join) -> _Term:
         """Join conditions by Kleene's and (own = and, dual = or) or by his or (the other way round).
 
         And is true where all terms are, false where one is, and unknown elsewhere.
@@ -250,7 +254,7 @@ class _Builder:
         column, other = (left, right) if isinstance(left.node, Column) else (right, left)
         raise self.mismatch(column, f"it is compared with {to_text(other.node)}", _comparison_remedy(column.kind))
 
-    def _moment(self, term: _Term, text: str) -> Any:
+    def _moment(self, term: _Term, text: str) -> datetime.date | np.datetime64:
         assert isinstance(term.node, Column)  # only columns hold dates
         try:
             return self.target.moment(term.node.name, text)
@@ -258,7 +262,7 @@ class _Builder:
             remedy = f"{error}. {_comparison_remedy(term.kind)}"
             raise self.mismatch(term, f"it is compared with {text!r}", remedy) from None
 
-    def _is_in(self, node: IsIn, term: _Term, values: list[Any]) -> _Term:
+    def _is_in(self, node: IsIn, term: _Term, values: Sequence[Any]) -> _Term:
         a, texts = term.value, isinstance(values[0], str)
         if term.kind in NUMERIC and not texts:
             if term.kind is not Kind.INTEGER or not all(type(value) is int for value in values):
@@ -271,7 +275,7 @@ class _Builder:
         value = self.target.truth(a in values) if isinstance(a, int | float | str) else self.target.is_in(a, values)
         return _Term(node, Kind.CONDITION, _both(value, known), known)
 
-    def _defined(self, term: _Term) -> Any | None:
+    def _defined(self, term: _Term) -> Values | None:
         """Return where a term is known and not NaN; only a computed term can be both known and NaN."""
         if not isinstance(term.node, Computed):
             return term.known

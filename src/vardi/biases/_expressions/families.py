@@ -15,19 +15,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
 from typing import Literal
 
-from vardi.biases._expressions.nodes import (
-    Call,
-    Comparison,
-    Constant,
-    Node,
-    Power,
-    arithmetic,
-    columns,
-    to_text,
-)
+from vardi.biases._expressions.nodes import Call, Comparison, Constant, Node, Power, arithmetic, columns, to_text
 from vardi.errors import InvalidBiasError
 
 Kind = Literal["logistic", "exponential_tilt", "power", "steps"]
@@ -53,16 +45,9 @@ class Family:
     cuts: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.terms:
-            raise InvalidBiasError(f"{self.kind} has no column. Name what the bias depends on.", sample="")
         if self.kind in ("power", "steps") and len(self.terms) > 1:
             raise InvalidBiasError(f"{self.kind} reads one column, but {len(self.terms)} were given.", sample="")
-        if len(set(self.terms)) < len(self.terms):
-            raise InvalidBiasError(
-                f"A column appears twice in {self}, so its parameters cannot be told apart. Name it once.", sample=""
-            )
-        if any(not columns(term) for term in self.terms):
-            raise InvalidBiasError(f"A term of {self} reads no column, so it is the same for all rows.", sample="")
+        require_terms(self, self.kind, self.terms, "Name it once.")
         if self.kind == "steps":
             self._require_cuts()
 
@@ -117,6 +102,18 @@ class Family:
         return arithmetic(Constant(1), "/", arithmetic(Constant(1), "+", odds_against))
 
 
+def require_terms(bias: object, kind: str, terms: Sequence[Node], remedy: str) -> None:
+    """Refuse a family without a term, or whose parameters cannot be told apart."""
+    if not terms:
+        raise InvalidBiasError(f"{kind} has no column. Name what the bias depends on.", sample="")
+    if len(set(terms)) < len(terms):
+        raise InvalidBiasError(
+            f"A column appears twice in {bias}, so its parameters cannot be told apart. {remedy}", sample=""
+        )
+    if any(not columns(term) for term in terms):
+        raise InvalidBiasError(f"A term of {bias} reads no column, so it is the same for all rows.", sample="")
+
+
 def factor(value: float) -> float:
     """Return e to a value; raise if it overflows."""
     try:
@@ -135,7 +132,4 @@ def times(value: float, node: Node) -> Node:
 
 def total(nodes: Sequence[Node]) -> Node:
     """Return the sum of nodes."""
-    whole = nodes[0]
-    for node in nodes[1:]:
-        whole = arithmetic(whole, "+", node)
-    return whole
+    return reduce(lambda whole, node: arithmetic(whole, "+", node), nodes)

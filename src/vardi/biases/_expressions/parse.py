@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from bisect import bisect_left
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from functools import reduce
+from itertools import pairwise
+from typing import TypeGuard
 
 from vardi.biases._expressions.cells import Cells
 from vardi.biases._expressions.families import FAMILIES, Family, Kind
@@ -42,7 +44,7 @@ ALLOWED = (
     f"is missing, + - * / ** and the functions {', '.join(sorted(FUNCTIONS))}."
 )
 
-_ARITHMETIC = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}
+_ARITHMETIC: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}
 _LEVELS = {"+": "sum", "-": "sum", "*": "product", "/": "product", "**": "power"}
 _COMPARISONS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 
@@ -66,8 +68,7 @@ def parse(text: str) -> Node:
     >>> to_text(parse("20<=age<60 and `education-num` not in [1,2]"))
     '20 <= age < 60 and `education-num` not in (1, 2)'
     """
-    _require_length(text)
-    return _Reader(text).read()
+    return _Reading(text).read()
 
 
 def parse_bias(text: str) -> tuple[Node | None, Family | Cells | OfRows | None]:
@@ -80,8 +81,7 @@ def parse_bias(text: str) -> tuple[Node | None, Family | Cells | OfRows | None]:
     >>> to_text(known), str(family), family.names
     ('age > 20', 'logistic(age, log(income))', ('intercept', 'age', 'log(income)'))
     """
-    _require_length(text)
-    return _Reader(text).read_bias()
+    return _Reading(text).read_bias()
 
 
 def _require_length(text: str) -> None:
@@ -112,71 +112,58 @@ _PART = re.compile(
 _SIGNS = {"==", "<=", ">=", "!=", "<", ">", "+", "-", "*", "/", "**", "(", ")", "[", "]", "{", "}", ","}
 _HINTS = {
     "=": "To compare, use ==.",
-    "&": "To join conditions, use and / or.",
-    "|": "To join conditions, use and / or.",
-    "&&": "To join conditions, use and / or.",
-    "||": "To join conditions, use and / or.",
-    "~": "To negate a condition, use not.",
-    "!": "To negate a condition, use not.",
+    **dict.fromkeys(("&", "|", "&&", "||"), "To join conditions, use and / or."),
+    **dict.fromkeys("~!", "To negate a condition, use not."),
     "^": "For a power, use **.",
     "`": "A column name in backticks is not closed.",
-    "'": "A string is not closed.",
-    '"': "A string is not closed.",
+    **dict.fromkeys("'\"", "A string is not closed."),
     ".": "Attributes cannot be read; put a column name with a dot in backticks.",
 }
 _ESCAPE = re.compile(r"\\(?:(['\"\\nrt])|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
 _LETTERS = {"n": "\n", "r": "\r", "t": "\t"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Span:
-    """Names in backticks and texts, which Python's parser sees only as underscores of the same length."""
-
-    end: int
-    value: str
-
-
-class _Reader:
+class _Reading:
     """One reading of one text: its parts, then its syntax tree, then its nodes."""
 
     def __init__(self, text: str) -> None:
+        _require_length(text)
         self.text = text
-        self.spans: dict[int, _Span] = {}
+        # names in backticks and texts, from start to end: Python's parser sees only underscores of the same length
+        self.spans: dict[tuple[int, int], str] = {}
 
     def read(self) -> Node:
         return self._whole(self._tree())
 
     def read_bias(self) -> tuple[Node | None, Family | Cells | OfRows | None]:
         tree = self._tree()
-        factors = _factors(tree)
+        first, rest = _spine(tree, {ast.Mult: "*"})
+        factors = [first, *(factor for _, factor in reversed(rest))]
         families = [factor for factor in factors if self._is_family(factor)]
         if not families:
             return self._whole(tree), None
         if len(families) > 1:
-            both = all(self._written(family.func) in WITH_PARAMETERS for family in families)  # type: ignore[attr-defined]
+            both = all(self._written(family.func) in WITH_PARAMETERS for family in families)
             what = "with parameters" if both else f"such as {self._written(families[0])}"
             raise self._refusal(f"A bias can have only one factor {what}, and this is a second.", families[1])
-        node: Node | None = None
-        for factor in factors:
-            if factor is not families[0]:
-                known = self._number(factor, 0)
-                node = known if node is None else arithmetic(node, "*", known)
-        assert isinstance(families[0], ast.Call)
+        known = [self._number(factor, 0) for factor in factors if factor is not families[0]]
+        node = reduce(lambda left, right: arithmetic(left, "*", right), known) if known else None
         return node, self._family(families[0])
 
     def _tree(self) -> ast.expr:
         source = self._source()
         self.lead = len(source) - len(source.lstrip())
         source = source.strip()
-        self.widths = None if source.isascii() else [0, *accumulate(len(letter.encode()) for letter in source)]
         try:
             return ast.parse(source, mode="eval").body
         except SyntaxError as error:
             upper = re.search(r"\b(AND|OR|NOT|IN|IS)\b", source)
             hint = " Write and, or, not, in, is in lower case." if upper else ""
-            pairs = re.findall(r"(?=\b([^\W\d]\w*) +([^\W\d]\w*))", source)
-            names = [" ".join(pair) for pair in pairs if WORDS.isdisjoint(pair)]
-            hint += f" Put a name of several words in backticks: `{names[0]}`." if names else ""
+            pairs = re.finditer(r"(?=\b([^\W\d]\w*) +([^\W\d]\w*))", source)
+            names = [slice(pair.start(1), pair.end(2)) for pair in pairs if WORDS.isdisjoint(pair.groups())]
+            if names:
+                name = " ".join(self.text[self.lead :][names[0]].split())
+                hint += f" Put a name of several words in backticks: `{name}`."
             reason = f"This cannot be read as an expression: {error.msg}.{hint}"
             raise self._refusal(reason, min(self.lead + max((error.offset or 1) - 1, 0), len(self.text))) from None
         except (RecursionError, MemoryError, ValueError):
@@ -203,10 +190,12 @@ class _Reader:
             if kind == "space":
                 part = " " * len(part)
             elif kind == "name":
-                self.spans[start] = _Span(match.end(), match["name"].replace("``", "`"))
+                self.spans[match.span()] = match["name"].replace("``", "`")
                 part = "_" * len(part)
+            elif kind == "word" and part.isidentifier() and not part.isascii():
+                part = "_" * len(part)  # positions in the tree are bytes
             elif kind == "string":
-                self.spans[start] = _Span(match.end(), self._unescape(part[1:-1], start + 1))
+                self.spans[match.span()] = self._unescape(part[1:-1], start + 1)
                 part = "'" + "_" * (len(part) - 2) + "'"
             elif kind == "number" and re.match(r"\w", self.text[match.end() : match.end() + 1]):
                 raise self._refusal(
@@ -274,29 +263,23 @@ class _Reader:
             raise self._refusal(
                 "None is not in the language of biases. For missing values write: column is missing.", tree
             )
-        if isinstance(tree.value, str):
-            span = self.spans.get(self._start(tree))
-            if span is None or span.end != self._end(tree):
-                raise self._refusal(
-                    "A string is written in one pair of quotes, without a prefix. Is a comma missing?", tree
-                )
-            return self._checked(span.value, tree)
-        if not isinstance(tree.value, bool | int | float):
-            raise self._refusal(f"A constant of type {type(tree.value).__name__} is not allowed. {ALLOWED}", tree)
-        return self._checked(tree.value, tree)
-
-    def _checked(self, value: bool | int | float | str, tree: ast.expr) -> Constant:
+        value = self.spans.get(self._ends(tree)) if isinstance(tree.value, str) else tree.value
+        if value is None:
+            raise self._refusal(
+                "A string is written in one pair of quotes, without a prefix. Is a comma missing?", tree
+            )
+        if not isinstance(value, bool | int | float | str):
+            raise self._refusal(f"A constant of type {type(value).__name__} is not allowed. {ALLOWED}", tree)
         try:
             return Constant(value)
         except InvalidBiasError as error:
             raise self._refusal(str(error), tree) from None
 
     def _column(self, tree: ast.Name) -> Column:
-        start, end = self._start(tree), self._end(tree)
-        span = self.spans.get(start)
-        if span is not None and span.end == end:
-            return Column(span.value)
-        name = self.text[start:end]  # as it is written, since the tree has it normalised
+        name = self.spans.get(self._ends(tree))
+        if name is not None:
+            return Column(name)
+        name = self._written(tree)  # since the tree has it normalised
         if "`" in name:
             raise self._refusal("A column name in backticks needs spaces around it.", tree)
         if name == "missing":
@@ -320,12 +303,7 @@ class _Reader:
         return node
 
     def _arithmetic(self, tree: ast.BinOp, depth: int) -> Node:
-        # A long sum is a deep tree on its left side only: walk down it without recursion.
-        spine: list[tuple[str, ast.expr]] = []
-        left: ast.expr = tree
-        while isinstance(left, ast.BinOp) and type(left.op) in _ARITHMETIC:
-            spine.append((_ARITHMETIC[type(left.op)], left.right))
-            left = left.left
+        left, spine = _spine(tree, _ARITHMETIC)
         if len(spine) >= MAX_TERMS:
             raise self._too_long(tree)
         levels = [_LEVELS[sign] for sign, _ in spine]
@@ -402,7 +380,7 @@ class _Reader:
             raise self._refusal(f"{name} takes {wanted}, but {len(arguments)} were given.", tree.func)
         return Call(name, tuple(self._number(argument, depth) for argument in arguments))
 
-    def _is_family(self, tree: ast.expr) -> bool:
+    def _is_family(self, tree: ast.expr) -> TypeGuard[ast.Call]:
         return isinstance(tree, ast.Call) and self._written(tree.func) in (*WITH_PARAMETERS, *OF_ROWS)
 
     def _family(self, tree: ast.Call) -> Family | Cells | OfRows:
@@ -438,18 +416,11 @@ class _Reader:
             raise self._refusal("The cuts of steps must be numbers.", tree)
         return tuple(cut for cut in cuts if isinstance(cut, int | float))
 
-    def _start(self, tree: ast.expr) -> int:
-        return self._place(tree.col_offset)
-
-    def _end(self, tree: ast.expr) -> int:
-        return self._place(tree.end_col_offset or 0)
+    def _ends(self, tree: ast.expr) -> tuple[int, int]:
+        return self.lead + tree.col_offset, self.lead + (tree.end_col_offset or 0)
 
     def _written(self, tree: ast.expr) -> str:
-        return self.text[self._start(tree) : self._end(tree)]
-
-    def _place(self, byte: int) -> int:
-        """Return the position in the text of a byte of the source."""
-        return self.lead + (byte if self.widths is None else bisect_left(self.widths, byte))
+        return self.text[slice(*self._ends(tree))]
 
     def _too_deep(self, place: ast.expr | int) -> ExpressionError:
         return self._refusal(f"The expression is nested more than {MAX_DEPTH} deep. Split it up.", place)
@@ -458,17 +429,20 @@ class _Reader:
         return self._refusal("The expression is too long or too deeply nested. Split it up.", place)
 
     def _refusal(self, message: str, place: ast.expr | int) -> ExpressionError:
-        offset = place if isinstance(place, int) else self._start(place)
+        offset = place if isinstance(place, int) else self._ends(place)[0]
         return ExpressionError(message, text=_printable(self.text), offset=offset)
 
 
-def _factors(tree: ast.expr) -> list[ast.expr]:
-    """Return the factors of a product, from left to right; without recursion, as it may be long."""
+def _spine(tree: ast.expr, signs: Mapping[type[ast.operator], str]) -> tuple[ast.expr, list[tuple[str, ast.expr]]]:
+    """Return the first operand of a chain, and the others with their signs, the last first.
+
+    A long chain is a deep tree on its left side only, so it is walked down without recursion.
+    """
     rest = []
-    while isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Mult):
-        rest.append(tree.right)
+    while isinstance(tree, ast.BinOp) and type(tree.op) in signs:
+        rest.append((signs[type(tree.op)], tree.right))
         tree = tree.left
-    return [tree, *reversed(rest)]
+    return tree, rest
 
 
 def _printable(text: str) -> str:

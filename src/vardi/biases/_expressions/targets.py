@@ -8,11 +8,12 @@ import zoneinfo
 from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 from functools import reduce
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 import vardi._narwhals as nw
+from vardi.biases._values import is_missing
 
 
 class Kind(Enum):
@@ -30,6 +31,10 @@ class Kind(Enum):
 NUMERIC = {Kind.CONDITION, Kind.INTEGER, Kind.FLOAT}
 
 
+Values: TypeAlias = "nw.Expr | np.ndarray"
+"""A column, or what was computed of columns, in a library."""
+
+
 class Target(Protocol):
     """How one library writes the steps for which Python has no operator."""
 
@@ -43,31 +48,31 @@ class Target(Protocol):
     def kind(self, name: str) -> Kind:
         """Return what a column holds."""
 
-    def column(self, name: str) -> Any:
+    def column(self, name: str) -> Values:
         """Return a column: booleans, 64-bit numbers, texts or times, whatever narrower dtype it is stored in."""
 
-    def is_missing(self, name: str) -> Any:
+    def is_missing(self, name: str) -> Values:
         """Return the mask of the rows where a column is null or NaN."""
 
-    def truth(self, value: bool) -> Any:
+    def truth(self, value: bool) -> Values:
         """Return a condition that is the same on every row."""
 
-    def moment(self, name: str, text: str) -> Any:
+    def moment(self, name: str, text: str) -> datetime.date | np.datetime64:
         """Return an ISO text as a value to compare with a column of dates or times; ValueError if it is not one."""
 
-    def as_float(self, value: Any) -> Any:
+    def as_float(self, value: Any) -> Values:
         """Return numbers or conditions as 64-bit floats."""
 
-    def is_nan(self, value: Any) -> Any:
+    def is_nan(self, value: Any) -> Values:
         """Return the mask of the rows where a float is NaN."""
 
-    def number(self, value: float) -> Any:
+    def number(self, value: float) -> Values | float:
         """Return a number to compare values with, exact to the last digit."""
 
-    def is_in(self, value: Any, values: Sequence[Any]) -> Any:
+    def is_in(self, value: Any, values: Sequence[object]) -> Values:
         """Return the mask of the rows where a value is one of values."""
 
-    def call(self, function: str, arguments: Sequence[Any]) -> Any:
+    def call(self, function: str, arguments: Sequence[Any]) -> Values:
         """Return a function of its arguments, of which at least one is not a Python number."""
 
 
@@ -134,7 +139,9 @@ class NarwhalsTarget:
 
     def moment(self, name: str, text: str) -> datetime.date:
         dtype = self.schema[name]
-        return read_moment(text, dtype.time_zone) if isinstance(dtype, nw.Datetime) else read_date(text)
+        if isinstance(dtype, nw.Datetime):
+            return read_moment(text, dtype.time_zone)
+        return datetime.date.fromisoformat(text)
 
     def as_float(self, value: nw.Expr) -> nw.Expr:
         return value.cast(nw.Float64)
@@ -147,7 +154,7 @@ class NarwhalsTarget:
     def number(self, value: float) -> nw.Expr | float:
         return literal(value)
 
-    def is_in(self, value: nw.Expr, values: Sequence[Any]) -> nw.Expr:
+    def is_in(self, value: nw.Expr, values: Sequence[object]) -> nw.Expr:
         long = [number for number in values if isinstance(number, float) and isinstance(literal(number), nw.Expr)]
         return _any([value.is_in(values), *(value == literal(number) for number in long)])
 
@@ -161,8 +168,7 @@ class NarwhalsTarget:
                 return joined
             bound = least(numbers)  # not a literal column, which narwhals before 2.28 ignores in pandas
             return joined.clip(upper_bound=bound) if function == "min" else joined.clip(lower_bound=bound)
-        result: nw.Expr = getattr(arguments[0], function)()
-        return result
+        return getattr(arguments[0], function)()
 
 
 def _any(conditions: Sequence[nw.Expr]) -> nw.Expr:
@@ -198,7 +204,7 @@ class NumpyTarget:
     def kind(self, name: str) -> Kind:
         array = self.arrays[name]
         if array.dtype.kind == "O":
-            present = [value for value in array.tolist() if not _is_none(value)]
+            present = [value for value in array.tolist() if not is_missing(value)]
             if all(isinstance(value, str) for value in present):
                 return Kind.TEXT
             return Kind.FLOAT if all(isinstance(value, int | float) for value in present) else Kind.OTHER
@@ -211,43 +217,40 @@ class NumpyTarget:
         if kind is Kind.FLOAT:
             return array.astype(np.float64, copy=False)
         if kind is Kind.TEXT and array.dtype.kind == "O":
-            return np.array(["" if _is_none(value) else value for value in array.tolist()], dtype=object)
+            return np.array(["" if is_missing(value) else value for value in array.tolist()], dtype=object)
         return array
 
     def is_missing(self, name: str) -> np.ndarray:
         array = self.arrays[name]
         if array.dtype.kind == "O":
-            return np.array([_is_none(value) for value in array.tolist()], dtype=bool)
+            return np.array([is_missing(value) for value in array.tolist()], dtype=bool)
         if array.dtype.kind in "fcmM":
-            mask: np.ndarray = np.isnat(array) if array.dtype.kind in "mM" else np.isnan(array)
-            return mask
+            return np.isnat(array) if array.dtype.kind in "mM" else np.isnan(array)
         return np.zeros(len(array), dtype=bool)
 
-    def truth(self, value: bool) -> np.bool:
-        return np.bool(value)
+    def truth(self, value: bool) -> np.ndarray:
+        return np.array(value)
 
     def moment(self, name: str, text: str) -> np.datetime64:
         return np.datetime64(read_moment(text, None))
 
-    def as_float(self, value: Any) -> Any:
+    def as_float(self, value: np.ndarray) -> np.ndarray:
         return value.astype(np.float64)
 
     def is_nan(self, value: np.ndarray) -> np.ndarray:
-        mask: np.ndarray = np.isnan(value)
-        return mask
+        return np.isnan(value)
 
     def number(self, value: float) -> float:
         return value
 
-    def is_in(self, value: np.ndarray, values: Sequence[Any]) -> np.ndarray:
+    def is_in(self, value: np.ndarray, values: Sequence[object]) -> np.ndarray:
         if value.dtype.kind == "O":
             chosen = set(values)
             return np.array([text in chosen for text in value.tolist()], dtype=bool)
         return np.isin(value, np.array(values))
 
     def call(self, function: str, arguments: Sequence[Any]) -> np.ndarray:
-        result: np.ndarray = call_numpy(function, arguments)
-        return result
+        return call_numpy(function, arguments)
 
 
 _NUMPY_KINDS = {
@@ -265,17 +268,6 @@ def call_numpy(function: str, arguments: Sequence[Any]) -> Any:
     if function in ("min", "max"):
         return reduce(np.minimum if function == "min" else np.maximum, arguments)
     return getattr(np, function)(arguments[0])
-
-
-def _is_none(value: object) -> bool:
-    if isinstance(value, float):
-        return value != value
-    return value is None or type(value).__name__ in ("NAType", "NaTType")  # pandas is not imported here
-
-
-def read_date(text: str) -> datetime.date:
-    """Return a date in ISO form; ValueError otherwise."""
-    return datetime.date.fromisoformat(text)
 
 
 def read_moment(text: str, time_zone: str | None) -> datetime.datetime:
