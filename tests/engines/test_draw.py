@@ -13,19 +13,26 @@ from scipy.stats import chisquare, kstest
 from test_moments import prepared
 
 import vardi
-from vardi._rows.engine import weights
 from vardi._rows.engine.draw import KEY, drawn_rows, with_key
 from vardi._rows.engine.model import EngineModel
 from vardi._rows.engine.moments import EngineMoments
+from vardi._rows.measure import Measure
+from vardi._rows.point import KnownMoments, Point
+from vardi._rows.queries import Queries
+from vardi._rows.weights import weights_by_sample
 
 POLARS = local_engine("polars-lazy")
 
 
 def moments(table, bias="x", engine=POLARS, **options):
     pool = as_lazy_pool({"a": engine.frame(table)}, {"a": bias}, source=None, counts=options.get("counts"))
-    at = EngineMoments(EngineModel.of(pool), np.zeros(1))
-    scale = weights.weights_by_sample(at).mass.sum() / at.n
-    return EngineMoments(at.model, np.array([np.log(scale)]))
+    model = EngineModel.of(pool, KnownMoments.none())
+    scale = weights_by_sample(measured(model, np.zeros(1))).mass.sum() / model.n
+    return EngineMoments(model, Point(model.model, np.array([np.log(scale)])))
+
+
+def measured(model, u):
+    return Measure(Queries(model.parts, model.sizes, model.dependence), Point(model.model, u))
 
 
 def ids(frames):
@@ -166,9 +173,10 @@ class TestSamplesThatAreLeftOut:
             assert pool.distinct.counts.sum() == 70
         fit = vardi.debias(kept, {name: biases[name] for name in kept})
         u = np.append(fit.solution.u, -np.inf)
-        at = EngineMoments(EngineModel.of(pool), u)
-        assert_allclose(weights.weights_by_sample(at).shares, [*fit.weight_shares().values(), 0.0])
-        frames = weights.weights_column(at, pool.dropped)
+        measure = measured(EngineModel.of(pool, KnownMoments.none()), u)
+        mass = weights_by_sample(measure).mass
+        assert_allclose(mass / mass.sum(), [*fit.weight_shares().values(), 0.0])
+        frames = measure.rows.frames_with(("weight",), lambda block: measure.point.at(block).weight, pool.dropped)
         assert list(frames) == ([None] if labels else [0, 1, 2])
         found = np.concatenate([collected(frame)["weight"] for frame in frames.values()])
         assert_allclose(found, np.concatenate([np.asarray(fit.weights), np.zeros(5)]), rtol=1e-9)

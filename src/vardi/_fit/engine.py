@@ -28,9 +28,9 @@ from vardi._inputs.engine.pool import LazyPool
 from vardi._inputs.frames.functions import bias_of, is_function, name_of
 from vardi._rows.arrays import Arrays
 from vardi._rows.columns import Block, Question
+from vardi._rows.domains import RowsByDomain
 from vardi._rows.engine.among import EngineAmong
 from vardi._rows.engine.distribution import EngineDistribution
-from vardi._rows.domains import RowsByDomain
 from vardi._rows.engine.domains import LabelColumns, domains_of, is_in, missing_by_domain
 from vardi._rows.engine.draw import drawn_rows
 from vardi._rows.engine.functions import EngineFunction, all_missing, compiled_functions

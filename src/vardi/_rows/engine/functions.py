@@ -19,7 +19,6 @@ from vardi.biases._expressions.compile import NarwhalsTarget, require_columns
 from vardi.errors import MissingValuesError
 from vardi.errors._refusals import column_of_some, not_finite
 
-
 #: The expression of a function for a frame.
 Of: TypeAlias = Callable[[Part], nw.Expr]
 

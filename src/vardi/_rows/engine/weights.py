@@ -30,7 +30,7 @@ def with_added(
     values: Callable[[Part], Mapping[str, nw.Expr]],
     dropped: Sequence[Part] = (),
 ) -> dict[int | None, Any]:
-    """Return the user's frames, still lazy, with further columns: see :meth:`~vardi._rows.queries.Queries.frames_with`."""
+    """Return the user's frames, still lazy, with further columns, which are zero for rows outside the fit."""
     zeros = dict.fromkeys(names, nw.lit(0.0))
     frames = {part.code: part.with_added(values(part), at.point) for part in at.parts}
     return frames | {part.code: part.with_added(zeros) for part in dropped}
