@@ -12,7 +12,7 @@ import pytest
 import vardi
 from vardi._estimate import refits as module
 from vardi._estimate.bootstrap import Bootstrap, bootstrap
-from vardi._estimate.resampling import Plan
+from vardi._estimate.resampling import DrawPlan
 from vardi._rows import choose
 from vardi._solve import newton, refit
 
@@ -76,11 +76,11 @@ def test_draws_of_the_bayesian_bootstrap_are_refits():
     fit, omega, source, y = strata_fit(n=300)
     weights = []
     boot = bootstrap(fit.held, lambda w: weights.append(w) or w @ y / w.sum(), n=3)
-    plan = Plan(fit.held.rows, source, np.ones(len(source)), None, None)
+    plan = DrawPlan(fit.held.rows, source, np.ones(len(source)), None, None)
     for i in range(3):
         rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence(0, spawn_key=(i,))))
         drawn = np.empty(300)
-        drawn[plan.order] = rng.standard_exponential(300)
+        drawn[plan.arranged.order] = rng.standard_exponential(300)
         drawn *= (np.bincount(source) / np.bincount(source, drawn))[source]
         again = vardi.debias_matrix(omega, source, counts=np.rint(drawn * 2.0**50))  # counts are whole
         np.testing.assert_allclose(weights[i + 1], again.weights * drawn, rtol=1e-9)
@@ -114,11 +114,11 @@ def test_known_values_with_an_error_are_drawn_too(error, tilts):
 @pytest.mark.parametrize("kind", ["bayesian", "rows"])
 def test_collapsed_rows_give_the_same_draws(kind, collapsed, monkeypatch):
     fit, omega, source, y = collapsed
-    plan = Plan(fit.held.rows, source, np.ones(len(source)), fit.held.rows.inverse, None)
+    plan = DrawPlan(fit.held.rows, source, np.ones(len(source)), fit.held.rows.inverse, None)
     monkeypatch.setattr(choose, "MAX_UNCOLLAPSED_NUMBERS", np.inf)
-    whole = vardi.debias_matrix(omega[plan.order], source[plan.order])
+    whole = vardi.debias_matrix(omega[plan.arranged.order], source[plan.arranged.order])
     assert whole.held.rows.inverse is None
-    one, other = bootstrap(fit.held, y, n=5, kind=kind), bootstrap(whole.held, y[plan.order], n=5, kind=kind)
+    one, other = bootstrap(fit.held, y, n=5, kind=kind), bootstrap(whole.held, y[plan.arranged.order], n=5, kind=kind)
     np.testing.assert_allclose(one.values, other.values, rtol=1e-10)
     np.testing.assert_allclose(one.log_omegas, other.log_omegas, atol=1e-10)
 
@@ -437,7 +437,7 @@ def test_a_draw_of_windows_is_a_fit_of_the_rows_drawn():
     design = vardi.datasets.truncation(n=80, seed=1)
     x, windows = design.rows, design.truth["windows"]
     fit = vardi.debias_matrix(vardi.Windows(x, windows[:, 0], windows[:, 1]), np.arange(80))
-    plan = Plan(fit.held.rows, np.arange(80), np.ones(80), None, None)
+    plan = DrawPlan(fit.held.rows, np.arange(80), np.ones(80), None, None)
     counts = np.empty(80)
     plan.counts(plan.draw(np.random.default_rng(0), "rows", np.empty(80)), counts)
     assert counts.sum() == pytest.approx(80)

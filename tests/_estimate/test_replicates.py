@@ -12,8 +12,9 @@ from scipy.signal import lfilter
 from scipy.stats import chisquare, kstest, poisson
 
 import vardi
-from vardi._estimate import replicates
-from vardi._estimate.replicates import _MemoryRows
+from vardi._estimate import replicate_rows
+from vardi._estimate.replicate_rows import Replicates, ReplicatesInMemory
+from vardi._estimate.replicates import ReplicateSteps
 from vardi._rows.multipliers import Multipliers, hashed_numbers
 
 PARTS = {
@@ -109,16 +110,19 @@ def test_one_step_is_a_refit_but_for_what_is_of_second_order(samples, part, monk
     """Half as far, a quarter as wrong."""
     fit = fitted(samples, part)
     held = fit.held
-    rows = _MemoryRows(held, "bayesian", 2, 0, None)
-    monkeypatch.setattr(rows.steps, "_known", lambda chunk: np.zeros((len(chunk), rows.steps.coordinates.uncertain)))
+    rows = ReplicatesInMemory(held, "bayesian", 2, 0, None)
+    steps = ReplicateSteps(held, rows.law)
+    monkeypatch.setattr(steps, "_known", lambda chunk: np.zeros((len(chunk), steps.coordinates.uncertain)))
     drawn = np.random.default_rng(1).standard_exponential(len(held.source)) - 1.0
     values = held.values("y")
     wrong, moved = [], []
     for far in (0.1, 0.05):
         times = 1.0 + far * drawn
         times *= (np.bincount(held.source) / np.bincount(held.source, times))[held.source]
-        monkeypatch.setattr(rows, "_times", lambda chunk, times=times: times[:, None])
-        weights, _ = rows.weights(range(1))
+        monkeypatch.setattr(rows, "times", lambda chunk, times=times: times[:, None])
+        counted, sums = rows.drawn(range(1))
+        rows.keep(Replicates(range(1), rows.point, counted, steps(range(1), sums.q, sums.rows)))
+        weights = rows.weights
         refit = held.refit(times, tol=1e-12, may_part=False).weights * times
         wrong.append(abs(np.average(values, weights=weights[:, 0]) - np.average(values, weights=refit)))
         moved.append(abs(np.average(values, weights=refit) - fit.expectation("y").value))
@@ -126,48 +130,49 @@ def test_one_step_is_a_refit_but_for_what_is_of_second_order(samples, part, monk
     assert wrong[1] < 0.35 * wrong[0]
 
 
-def law(kind="bayesian", n=50, units=(20_000,)):
-    return Multipliers(kind, n, 7, np.array(units, float))
+def law(kind="bayesian", n=50, units=20_000, seed=7):
+    return Multipliers(kind, n, seed, np.array([float(units)]))
 
 
 @pytest.fixture(scope="module")
 def halves():
-    return hashed_numbers(np.arange(20_000), 7, 0)
+    return hashes(20_000)
+
+
+def hashes(rows, seed=7):
+    return [half.astype(float)[:, None] for half in hashed_numbers(np.arange(rows), seed, 0)]
 
 
 def test_multipliers_look_random(halves):
-    zeros = np.zeros(20_000, int)
-    found = law().of_rows(halves, zeros, range(50), np.ones(len(zeros)))
+    found = law().of(*halves, range(50), 1.0)
     assert all(kstest(found[:, r], "expon").pvalue > 1e-4 for r in range(50))
     between = np.corrcoef(found.T) - np.eye(50)
     assert np.abs(between).max() < 5 / np.sqrt(20_000)
     assert np.abs(np.corrcoef((found**2).T) - np.eye(50)).max() < 5 / np.sqrt(20_000)
     for lag in (1, 2, 100):
         assert abs(np.corrcoef(found[:-lag, 0], found[lag:, 0])[0, 1]) < 4 / np.sqrt(20_000)
-    counts = law("rows").of_rows(halves, zeros, range(50), np.ones(len(zeros)))
+    counts = law("rows").of(*halves, range(50), 1.0)
     seen = np.bincount(counts.astype(int).ravel(), minlength=9)
     expected = poisson(1).pmf(np.arange(8))
     assert chisquare([*seen[:8], seen[8:].sum()], 10**6 * np.append(expected, 1 - expected.sum())).pvalue > 1e-4
 
 
 def test_rows_that_stand_for_several_have_the_mean_of_as_many_multipliers(halves):
-    zeros, counts = np.zeros(20_000, int), np.repeat([1.0, 4.0], 10_000)
+    counts = np.repeat([1.0, 4.0], 10_000)[:, None]
     for kind in ("bayesian", "rows"):
-        found = law(kind).of_rows(halves, zeros, range(10), counts)
+        found = law(kind).of_counts(*halves, range(10), counts)
         of_one, of_four = found[:10_000], found[10_000:]
         assert_allclose([of_one.mean(), of_four.mean()], 1, atol=0.01)  # three deviations
         assert_allclose([of_one.var(), of_four.var()], [1, 0.25], rtol=0.03)  # three deviations of 100,000 numbers
-        assert_allclose(of_one, law(kind).of_rows(halves, zeros, range(10), np.ones(len(zeros)))[:10_000], rtol=1e-6)
+        assert_allclose(of_one, law(kind).of(*halves, range(10), 1.0)[:10_000], rtol=1e-6)
 
 
 @pytest.mark.parametrize("g", [3, 5, 8, 15, 30])
 def test_few_units_have_the_variance_that_is_due(g):
     """Of m = g e / sum e it has to be 1: within 3%, and within 1% from 8 on, and 3 deviations of this simulation."""
     n = 2 * 10**5 // g
-    left, right = hashed_numbers(np.arange(g), 3, 0)
-    found = Multipliers("bayesian", n, 3, np.array([float(g)])).of_rows(
-        (left, right), np.zeros(g, int), range(n), np.ones(g)
-    )
+    few = law(n=n, units=g, seed=3)
+    found = few.of(*hashes(g, seed=3), range(n), few.powers)
     found *= g / found.sum(axis=0)
     assert_allclose(found.var(), 1.0, atol=(0.03 if g < 8 else 0.01) + 0.012)
 
@@ -181,8 +186,7 @@ def test_a_jackknife_leaves_every_row_out_once(samples):
 
 def test_weights_have_mean_1_and_samples_their_sizes(samples):
     fit = fitted(samples)
-    rows = _MemoryRows(fit.held, "rows", 30, 0, None)
-    times = rows._times(range(30))
+    times = ReplicatesInMemory(fit.held, "rows", 30, 0, None).times(range(30))
     assert_allclose([times[:300].sum(axis=0), times[300:].sum(axis=0)], [[300.0] * 30, [500.0] * 30])
     assert_allclose(np.asarray(fit.replicate_weights(30, kind="rows")).mean(axis=0), 1.0)
 
@@ -193,7 +197,7 @@ def test_a_replicate_depends_on_the_seed_and_its_number_alone(samples, monkeypat
     whole = np.asarray(fit.replicate_weights(40, progress=lambda i, n: done.append((i, n))))
     assert done == [(40, 40)]
     assert_allclose(np.asarray(fit.replicate_weights(10)), whole[:, :10], rtol=1e-12)
-    monkeypatch.setattr(replicates, "NUMBERS", 3 * 800)  # three at a time
+    monkeypatch.setattr(replicate_rows, "NUMBERS", 3 * 800)  # three at a time
     assert_allclose(np.asarray(fit.replicate_weights(40)), whole, rtol=1e-12)
     assert (np.abs(np.asarray(fit.replicate_weights(40, 1)) / whole - 1) > 1e-6).mean() > 0.99
 
@@ -239,8 +243,7 @@ def test_clusters_count_whole(samples, pool, kind):
     fit, clusters = fitted(samples, clusters="cluster"), pool["cluster"].to_numpy()
     n = 80 if kind == "jackknife" else 1000
     made = np.asarray(fit.replicate_weights(n, 0, kind=kind))
-    rows = _MemoryRows(fit.held, kind, n, 0, None)
-    times = rows._times(range(2))
+    times = ReplicatesInMemory(fit.held, kind, n, 0, None).times(range(2))
     firsts = np.unique(clusters, return_index=True, return_inverse=True)
     assert_allclose(times, times[firsts[1]][firsts[2]])
     found = error(statistics(pool)["mean"], fit.weights, made, kind)
@@ -320,7 +323,7 @@ def test_samples_that_are_left_out_weigh_nothing(labels):
 def test_a_sample_that_a_replicate_leaves_out_is_left_as_it_is():
     samples = {"plain": pl.DataFrame({"x": [2.0]}), "seen": pl.DataFrame({"x": np.linspace(1.0, 4.0, 60)})}
     fit = fitted(samples)
-    times = _MemoryRows(fit.held, "jackknife", 10, 0, None)._times(range(10))
+    times = ReplicatesInMemory(fit.held, "jackknife", 10, 0, None).times(range(10))
     assert_allclose(times[0], 1.0)
     lazy = fitted({name: frame.lazy() for name, frame in samples.items()})
     for kind in ("rows", "jackknife"):

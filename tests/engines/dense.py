@@ -13,7 +13,8 @@ from cases import drawn, labelled, tables_of
 from engines import as_lazy_pool
 
 from vardi._inputs.engine.pool import LazyPool
-from vardi._rows.engine.model import EngineKnown, EngineModel
+from vardi._rows.engine.model import EngineModel
+from vardi._rows.point import KnownMoments
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Known:
     functions : tuple
         Expressions in text, or positions.
     directions, means, root
-        As in :class:`~vardi._rows.engine.model.EngineKnown`.
+        As in :class:`~vardi._rows.point.KnownMoments`.
     moving : mapping from int to int
         Which moments are the mean of a bias with parameters.
     """
@@ -81,7 +82,7 @@ class Problem:
     def model(self, pool: LazyPool) -> EngineModel:
         known = self.known
         names = pool.declared.function_columns
-        return EngineModel.of(pool, EngineKnown(names, known.directions, known.means, known.root, known.moving))
+        return EngineModel.of(pool, KnownMoments(names, known.directions, known.means, known.root, known.moving))
 
     @cached_property
     def rows(self) -> dict[str, np.ndarray]:

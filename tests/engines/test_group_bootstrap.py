@@ -50,7 +50,7 @@ def test_one_step_is_a_refit_but_for_what_is_of_second_order(frames, part, monke
     numbered = {name: frame.with_columns(row=pl.lit(name) + pl.col("id").cast(str)) for name, frame in frames.items()}
     memory, refits = fitted(frames, part, lazy=False), refits_of(fitted(numbered, part, lazy=True), ["x", "y"], "row")
     rows = [row for frame in numbered.values() for row in frame["row"]]
-    place = np.array([refits.sums.labels.index(row) for row in rows])
+    place = np.array([refits.sums.answers.labels.index(row) for row in rows])
     source, drawn = memory.held.source, np.random.default_rng(1).standard_exponential(len(rows)) - 1.0
     values = np.column_stack([memory.held.values("x"), memory.held.values("y")])
     before = np.append(memory.expectations(["x", "y"]).values, list(memory.log_omegas.values()))
@@ -83,11 +83,11 @@ class _Still:
 def test_sums_of_groups_add_up_to_those_of_all_rows(frames, part):
     fit = fitted(frames, part, lazy=True)
     refits = refits_of(fit, "y")
-    sums, moments = refits.sums.drawn(np.ones(len(refits.sums.source)))
-    held = fit.held
-    assert_allclose(refits.sums.counts.sum(), 800)
-    assert_allclose(moments.total[0] / moments.total[1], fit.expectation("y").value, rtol=1e-12)
-    assert_allclose(sums.x[:2], held.rows.sizes[:2], rtol=1e-9)
+    groups = refits.sums.answers
+    sums = groups.drawn(np.ones(len(groups.source)))
+    assert_allclose(groups.counts.sum(), 800)
+    assert_allclose(sums.total[0] / sums.total[1], fit.expectation("y").value, rtol=1e-12)
+    assert_allclose(sums.likelihood.x[:2], fit.held.rows.sizes[:2], rtol=1e-9)
 
 
 @pytest.mark.filterwarnings("ignore::vardi.WeakOverlapWarning")

@@ -19,6 +19,7 @@ from vardi._rows.engine.choose import few_rows, functions_on, in_memory, joint_r
 from vardi._rows.engine.joint import EngineRows
 from vardi._rows.engine.model import EngineModel
 from vardi._rows.joint import Joint
+from vardi._rows.point import KnownMoments
 from vardi._solve.joint import hold, stationary
 
 EVERYTHING = "known state logistic tilt steps"
@@ -147,8 +148,8 @@ def test_features_have_mean_0_and_deviation_1(form):
     given = problem("logistic tilt steps", form)
     model = given.model(given.pool(POLARS))
     for k, (_, mean, deviation) in given.features.items():
-        assert_allclose(model.families[k].model.mean, mean, rtol=1e-12)
-        assert_allclose(model.families[k].model.deviation, deviation, rtol=1e-10)
+        assert_allclose(model.families[k].mean, mean, rtol=1e-12)
+        assert_allclose(model.families[k].deviation, deviation, rtol=1e-10)
         theta = np.arange(1.0, 1.0 + len(model.families[k].names))
         assert_allclose((model.families[k].scale @ theta)[-len(mean) :], theta[-len(mean) :] / deviation, rtol=1e-10)
 
@@ -256,7 +257,7 @@ def test_biases_at_their_parameters_are_known_ones(engine):
     rows = EngineRows(model, lambda: joint, pool.reach)
     v = point(given)
     theta = v[rows.coordinates.theta]
-    fixed, omega = rows.rows_at(theta), given.dense(v).omega * np.exp(model.shift(theta))
+    fixed, omega = rows.rows_at(theta), given.dense(v).omega * np.exp(rows.shift(theta))
     u = v[rows.coordinates.u]
     p = omega * np.exp(u) / (omega @ np.exp(u))[:, None]
     sums = fixed.sums(u)
@@ -317,7 +318,7 @@ class TestRefusals:
     def test_a_feature_that_does_not_vary(self):
         pool = self.pool("exponential_tilt(x)", x=[2.0, 2.0, 2.0, 2.0])
         with pytest.raises(vardi.UnidentifiedParametersError, match="is the same on all rows of the pool"):
-            EngineModel.of(pool)
+            EngineModel.of(pool, KnownMoments.none())
 
     def test_an_infinite_known_function(self):
         with pytest.raises(vardi.InvalidBiasError, match=r"1 / x, whose mean is known, is inf at some rows of 'a'"):

@@ -11,9 +11,11 @@ from engines import QUICK_TO_ASK, as_lazy_pool, local_engine
 from numpy.testing import assert_allclose
 
 import vardi
-from vardi._rows.engine.functions import ONE, ZERO, EngineFunction, compiled_functions
+from vardi._rows.engine.functions import EngineFunction, compiled_functions
 from vardi._rows.engine.model import EngineModel
-from vardi._rows.engine.moments import EngineMoments
+from vardi._rows.measure import Functions, Measure, nothing
+from vardi._rows.point import KnownMoments, Point
+from vardi._rows.queries import Queries
 
 EVERYTHING = "known state logistic tilt steps"
 POLARS = local_engine("polars-lazy")
@@ -42,7 +44,9 @@ class Oracle:
         d = phi - centres[self.dense.source]
         K = len(centres)
         mine = (self.dense.source == np.arange(K)[:, None]) * self.c
-        return mine @ d, np.einsum("ki,ia,ib->kab", mine, d, d), mine @ d**3, mine @ d**4
+        factors = np.where(self.sizes > 1, self.sizes / np.maximum(self.sizes - 1.0, 1.0), 1.0)
+        products = np.einsum("i,ia,ib->ab", self.c * factors[self.dense.source], d, d)
+        return mine @ d, mine @ d**2, mine @ d**3, mine @ d**4, products
 
     def covariance(self, phi):
         V = np.zeros((phi.shape[1], phi.shape[1]))
@@ -89,10 +93,14 @@ def rescaled(given, v):
     return v
 
 
+def measure_of(model, v):
+    return Measure(Queries(model.parts, model.sizes, model.dependence), Point(model.model, v))
+
+
 def prepared(given, engine):
     v = rescaled(given, point(given))
-    moments = EngineMoments(given.model(given.pool(engine)), v)
-    functions = compiled_functions(moments.parts, [vardi.where(text) for text in TEXTS], TEXTS)
+    moments = measure_of(given.model(given.pool(engine)), v)
+    functions = compiled_functions(moments.rows.parts, [vardi.where(text) for text in TEXTS], TEXTS)
     return moments, functions, Oracle(given, v), v
 
 
@@ -107,23 +115,19 @@ def same_as_formulas(given, engine):
     moments, functions, oracle, _ = prepared(given, engine)
     eta = moments.mean(functions)
     assert_allclose(eta, oracle.eta, rtol=1e-10)
-    assert_allclose(moments.moments(functions, eta).total, oracle.total, rtol=1e-10)
+    assert_allclose(moments.means(functions).mean, oracle.eta, rtol=1e-10)
     against = oracle.against(eta)
     size = np.sqrt(np.abs(against).max())
     assert_allclose(moments.against(functions, eta), against, rtol=1e-10, atol=1e-11 * size)
     b = slopes(given, len(functions))
     phi, centres = oracle.phi(eta, b), b[: len(given.names)]
-    found = moments.deviations_of(moments.influence(functions, eta, b), centres)
-    for one, wanted in zip(
-        (found.totals, found.products, found.cubes, found.fourths), oracle.deviations(phi, centres), strict=True
-    ):
+    influence = moments.influence(functions, eta, b)
+    *powers, products, extremes = moments._powers(influence, centres, joint=True)
+    for one, wanted in zip((*powers, products), oracle.deviations(phi, centres), strict=True):
         assert_allclose(one, wanted, rtol=1e-9, atol=1e-11 * np.abs(wanted).max())
     d = phi - centres[oracle.dense.source]
-    for k in range(len(given.names)):
-        mine = d[oracle.dense.source == k]
-        assert_allclose(found.low[k], mine.min(axis=0, initial=np.inf), rtol=1e-9, atol=1e-12)
-        assert_allclose(found.high[k], mine.max(axis=0, initial=-np.inf), rtol=1e-9, atol=1e-12)
-    influence = moments.influence(functions, eta, b)
+    assert_allclose(extremes.low, d.min(axis=0), rtol=1e-9)
+    assert_allclose(extremes.high, d.max(axis=0), rtol=1e-9)
     V = oracle.covariance(phi)
     assert_allclose(moments.covariance(influence), V, rtol=1e-9, atol=1e-12 * np.abs(V).max())
     spread = moments.spread(influence)
@@ -165,12 +169,12 @@ def test_sums_and_multiples_of_estimates_of_two_calls(engine):
     phi = oracle.phi(eta, b)
     first = moments.influence(functions[:2], eta[:2], b[:, :2])
     second = moments.influence(functions[1:], eta[1:], b[:, 1:])
-    ratio = first[:, [0]] @ np.array([[2.0]]) + second[:, [1]] * -0.5
+    ratio = first[:, [0]] @ np.array([[2.0]]) + second[:, [1]] @ np.array([[-0.5]])
     assert_allclose(moments.covariance(ratio), oracle.covariance(2.0 * phi[:, [0]] - 0.5 * phi[:, [2]]), rtol=1e-9)
-    nothing = first[:, [1]] + second[:, [0]] * -1.0
-    assert abs(moments.covariance(nothing)[0, 0]) < 1e-20
+    difference = first[:, [1]] + second[:, [0]] @ np.array([[-1.0]])
+    assert abs(moments.covariance(difference)[0, 0]) < 1e-20
     mixed = moments.influence(functions, eta, b) @ np.array([[1.0, 0.0], [-1.0, 3.0], [0.0, 1.0]])
-    assert mixed.shape == (None, 2)
+    assert mixed.width == 2
     wanted = oracle.covariance(phi @ np.array([[1.0, 0.0], [-1.0, 3.0], [0.0, 1.0]]))
     assert_allclose(moments.covariance(mixed), wanted, rtol=1e-9)
 
@@ -179,7 +183,7 @@ def test_of_coordinates_needs_no_function():
     given = problem("logistic tilt", "labels")
     moments, _, oracle, _ = prepared(given, POLARS)
     b = slopes(given, 2)
-    found = moments.covariance(moments.influence([ZERO, ZERO], np.zeros(2), b))
+    found = moments.covariance(moments.influence(nothing(2), np.zeros(2), b))
     assert_allclose(found, oracle.covariance(oracle.dense.q @ b), rtol=1e-9)
 
 
@@ -203,26 +207,21 @@ def test_a_sample_of_a_single_row(labels):
 def test_the_mean_of_a_state_with_parameters():
     given = problem("logistic tilt", "counts")
     moments, _, oracle, v = prepared(given, POLARS)
-    panel = given.names.index("panel")
-    function = EngineFunction(lambda part: moments.point.users_bias(panel))
-    assert_allclose(
-        moments.mean([function, ONE]), [(oracle.c * oracle.r) @ oracle.dense.omega[:, panel] / oracle.n, 1.0]
-    )
-    tilted = given.names.index("tilted")
-    offset = moments.model.shift(v[moments.coordinates.theta])[tilted]
-    function = EngineFunction(lambda part: moments.point.users_bias(tilted))
-    wanted = (oracle.c * oracle.r) @ oracle.dense.omega[:, tilted] * np.exp(offset) / oracle.n
-    assert_allclose(moments.mean([function]), wanted)
+    panel, tilted = given.names.index("panel"), given.names.index("tilted")
+    states = Functions((), 2, lambda block, at: np.hstack([at.users_bias(panel), at.users_bias(tilted)]))
+    offset = moments.point.model.shift(v[moments.coordinates.theta])[[panel, tilted]]
+    wanted = (oracle.c * oracle.r) @ oracle.dense.omega[:, [panel, tilted]] * np.exp(offset) / oracle.n
+    assert_allclose(moments.mean(states), wanted)
 
 
 class TestValues:
     def moments(self, **columns):
         frames = {"a": pl.LazyFrame({"x": [1.0, 2.0, 3.0], **columns})}
         pool = as_lazy_pool(frames, {"a": "x"}, source=None, counts=None)
-        return EngineMoments(EngineModel.of(pool), np.array([np.log(11 / 18)]))
+        return measure_of(EngineModel.of(pool, KnownMoments.none()), np.array([np.log(11 / 18)]))
 
     def functions(self, moments, text):
-        return compiled_functions(moments.parts, [vardi.where(text)], [text])
+        return compiled_functions(moments.rows.parts, [vardi.where(text)], [text])
 
     def test_missing_values_of_a_function(self):
         moments = self.moments(y=[1.0, None, 3.0])

@@ -16,8 +16,8 @@ numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 import numpy as np
@@ -25,8 +25,8 @@ import numpy as np
 from vardi._estimate.estimates import NORMAL, Estimate, cells_of, headings
 from vardi._estimate.group_bootstrap import GroupRefits
 from vardi._estimate.intervals import Declared, Law, Share, quantile_of_normal
-from vardi._estimate.refits import Measure, Progress, Refits, entropy_of, generator_of, in_threads
-from vardi._estimate.resampling import Kind, Plan, group_codes, make_plan
+from vardi._estimate.refits import Progress, Refits, Statistics, entropy_of, in_threads, in_turn
+from vardi._estimate.resampling import DrawPlan, Kind, group_codes, make_plan
 from vardi._inputs.frames.functions import is_function, name_of
 from vardi._machine.threads import cores
 from vardi._notebook import fragment, paragraph, table
@@ -220,19 +220,21 @@ def bootstrap(
     MEDV > 30  0.190 ± 0.041 (95%: 0.119 to 0.280)
     """
     _check(n, kind, level, jobs)
-    in_engine = not held.in_memory and not (statistic is None and groups is None and held.summed_in_memory)
-    if in_engine:
-        return _of_groups(held, statistic, n, seed, kind, groups, level, progress, identity)
-    codes = None if groups is None else group_codes(held, groups)
-    plan = make_plan(held, codes, of_rows=statistic is not None, functions=_judged_by(held, statistic))
-    if not plan.whole and (held.dependence.independent or codes is not None):
-        _warn_of_few_units(plan, held.names, grouped=codes is not None)
-    measure = _measure(held, statistic, plan)
-    if jobs is None:
-        jobs = 1 if callable(statistic) else cores()
-    refits = Refits(held, plan, measure, kind, entropy_of(seed), jobs)
-    draws = in_threads(refits, n, progress)
-    return _gathered(draws, held, measure.names, measure.value, n, level, kind, measure.functions)
+    entropy = entropy_of(seed)
+    if held.in_memory or (statistic is None and groups is None and held.summed_in_memory):
+        codes = None if groups is None else group_codes(held, groups)
+        plan = make_plan(held, codes, of_rows=statistic is not None, functions=_judged_by(held, statistic))
+        if not plan.whole and (held.dependence.independent or codes is not None):
+            _warn_of_few_units(plan, held.names, grouped=codes is not None)
+        statistics = _statistics(held, statistic, plan)
+        if jobs is None:
+            jobs = 1 if callable(statistic) else cores()
+        draws = in_threads(Refits(held, plan, statistics, kind, entropy, jobs), n, progress)
+    else:
+        sums = held.in_groups(statistic, groups, np.random.SeedSequence(entropy).generate_state(1)[0], identity)
+        statistics = _normalisers(held) if statistic is None else _means(held, statistic)
+        draws = in_turn(GroupRefits(held, sums, kind), entropy, n, progress)
+    return _gathered(draws, held, statistics, n, level, kind)
 
 
 def _judged_by(held: Any, statistic: Any) -> Floats | None:
@@ -242,52 +244,14 @@ def _judged_by(held: Any, statistic: Any) -> Floats | None:
     if callable(statistic):
         columns = [name for name in held.numeric_columns if name != held.dependence.named["series"]]
         statistic = columns[:MEANS] or None
-    return None if statistic is None else np.column_stack(_columns(held, statistic)[2])
-
-
-def _of_groups(
-    held: Any,
-    statistic: Any,
-    n: int,
-    seed: int | np.random.Generator | None,
-    kind: Kind,
-    groups: Any,
-    level: float,
-    progress: Progress | None,
-    identity: str | None,
-) -> Bootstrap:
-    """Draw groups of rows that stay in their engine."""
-    entropy = entropy_of(seed)
-    sums = held.in_groups(statistic, groups, np.random.SeedSequence(entropy).generate_state(1)[0], identity)
-    refits = GroupRefits(held, sums, kind)
-
-    def draws() -> Iterator[tuple[Floats, Floats] | Refit]:
-        for i in range(n):
-            drawn = refits(generator_of(entropy, i))
-            yield (drawn[1], drawn[1]) if statistic is None and not isinstance(drawn, Refit) else drawn
-            if progress is not None:
-                progress(i + 1, n)
-
-    if statistic is None:
-        return _gathered(draws(), held, _normalisers(held), held.log_omegas, n, level, kind)
-    single = is_function(statistic)
-    names = tuple(name_of(one) for one in ([statistic] if single else statistic))
-    functions = held.matrix([statistic] if single else statistic)
-    value = held.tangent.measure.mean(functions)
-    return _gathered(draws(), held, names, value[0] if single else value, n, level, kind, functions)
+    return None if statistic is None else _means(held, statistic).functions
 
 
 def _gathered(
-    draws: Iterable[tuple[Floats, Floats] | Refit],
-    held: Any,
-    names: tuple[str, ...],
-    value: Any,
-    n: int,
-    level: float,
-    kind: Kind,
-    functions: Any = None,
+    draws: Iterable[tuple[Floats, Floats] | Refit], held: Any, statistics: Statistics, n: int, level: float, kind: Kind
 ) -> Bootstrap:
-    """Return the draws, or report how many have no fit; ``functions`` are those whose means the statistics are."""
+    """Return the draws, or report how many have no fit."""
+    names, value, functions = statistics.names, statistics.value, statistics.functions
     values, log_omegas = np.full((n, len(names)), np.nan), np.full((n, len(held.names)), np.nan)
     failures = []
     for i, refit in enumerate(draws):
@@ -298,8 +262,8 @@ def _gathered(
     _report_failures(failures, n, kind, held)
     errors = values[np.isfinite(log_omegas).any(axis=1)].std(axis=0, ddof=1)
     laws = () if functions is None else _laws(held, functions, errors)
-    value = value if np.ndim(value) else float(value)
-    return Bootstrap(values, value, log_omegas, len(failures), names, level, kind, laws, held.is_learned)
+    shown = value if np.ndim(value) else float(value)
+    return Bootstrap(values, shown, log_omegas, len(failures), names, level, kind, laws, held.is_learned)
 
 
 def _laws(held: Any, functions: Any, errors: Floats) -> tuple[Law, ...]:
@@ -316,45 +280,46 @@ def _laws(held: Any, functions: Any, errors: Floats) -> tuple[Law, ...]:
     )
 
 
-def _measure(held: Any, statistic: Any, plan: Plan) -> Measure:
+def _statistics(held: Any, statistic: Any, plan: DrawPlan) -> Statistics:
+    """Return the statistics of draws of rows in memory."""
     if statistic is None:
-        return Measure(_normalisers(held), held.log_omegas, None)
+        return _normalisers(held)
     if callable(statistic):
         return _function(held, statistic, plan)
-    return _means(held, statistic, plan)
-
-
-def _means(held: Any, statistic: Any, plan: Plan) -> Measure:
-    single, names, columns = _columns(held, statistic)
-    influence = held.tangent
-    mass = influence.weights * influence.counts
-    total = influence.n
-    value = np.array([mass @ column / total for column in columns])
-    functions = np.column_stack(columns)
-    if plan.starts is None:
-        return Measure(names, value[0] if single else value, None, functions)
-    ordered = functions[plan.order].T
+    means, arranged, total = _means(held, statistic), plan.arranged, held.tangent.n
+    if arranged.runs is None:
+        return means
+    ordered = means.functions[arranged.order].T
 
     def of(drawn: Floats, scale: Floats) -> Floats:
-        return np.array([scale @ plan.gather(drawn * column) for column in ordered]) / total
+        return np.array([scale @ arranged.gather(drawn * column) for column in ordered]) / total
 
-    return Measure(names, value[0] if single else value, of, functions)
-
-
-def _columns(held: Any, statistic: Any) -> tuple[bool, tuple[str, ...], list[Floats]]:
-    if is_function(statistic):
-        return True, (name_of(statistic),), [held.values(statistic)]
-    if isinstance(statistic, list | tuple) and statistic and all(is_function(s) or np.ndim(s) for s in statistic):
-        names = tuple(name_of(s) if is_function(s) else f"mean {j}" for j, s in enumerate(statistic))
-        return False, names, [held.values(s) for s in statistic]
-    array = np.asarray(statistic)
-    if array.ndim == 2:
-        return False, tuple(f"mean {j}" for j in range(array.shape[1])), [held.values(column) for column in array.T]
-    return True, ("mean",), [held.values(statistic)]
+    return replace(means, of=of)
 
 
-def _function(held: Any, function: Callable[[Floats], Any], plan: Plan) -> Measure:
-    positions = held.kept.positions[plan.order]
+def _normalisers(held: Any) -> Statistics:
+    return Statistics(tuple(f"log Omega of {name}" for name in held.names), held.log_omegas)
+
+
+def _means(held: Any, statistic: Any) -> Statistics:
+    """Return the means of columns, expressions or arrays."""
+    is_one = is_function(statistic)
+    given = [statistic] if is_one else statistic
+    if isinstance(given, list | tuple) and given and all(is_function(one) or np.ndim(one) for one in given):
+        names = [name_of(one) if is_function(one) else f"mean {j}" for j, one in enumerate(given)]
+    else:
+        array = np.asarray(statistic)
+        is_one = array.ndim != 2
+        given = [statistic] if is_one else list(array.T)
+        names = ["mean"] if is_one else [f"mean {j}" for j in range(len(given))]
+    functions = np.column_stack([held.values(one) for one in given]) if held.in_memory else held.matrix(given)
+    value = held.tangent.measure.mean(functions)
+    return Statistics(tuple(names), value[0] if is_one else value, functions)
+
+
+def _function(held: Any, function: Callable[[Floats], Any], plan: DrawPlan) -> Statistics:
+    arranged = plan.arranged
+    positions = held.kept.positions[arranged.order]
     value = np.asarray(function(held.probabilities * held.tangent.n), np.float64)
     name = getattr(function, "__name__", "statistic")
     name = "statistic" if name == "<lambda>" else name
@@ -362,7 +327,7 @@ def _function(held: Any, function: Callable[[Floats], Any], plan: Plan) -> Measu
 
     def of(drawn: Floats, scale: Floats) -> Floats:
         weights = np.zeros(len(held))
-        weights[positions] = plan.spread(scale) * drawn
+        weights[positions] = arranged.spread(scale) * drawn
         result = np.asarray(function(weights), np.float64)
         if result.shape != value.shape:
             raise MismatchError(
@@ -371,11 +336,7 @@ def _function(held: Any, function: Callable[[Floats], Any], plan: Plan) -> Measu
             )
         return result.ravel()
 
-    return Measure(names, value, of)
-
-
-def _normalisers(held: Any) -> tuple[str, ...]:
-    return tuple(f"log Omega of {name}" for name in held.names)
+    return Statistics(names, value, of=of)
 
 
 def _check(n: int, kind: Kind, level: float, jobs: int | None) -> None:
@@ -391,16 +352,17 @@ def _check(n: int, kind: Kind, level: float, jobs: int | None) -> None:
         )
 
 
-def _warn_of_few_units(plan: Plan, names: Sequence[Name], *, grouped: bool) -> None:
-    alone = plan.units == 1
-    if plan.groups is None:
-        alone &= plan.rows.sizes <= 1  # by their counts
+def _warn_of_few_units(plan: DrawPlan, names: Sequence[Name], *, grouped: bool) -> None:
+    units, sizes = plan.units.runs, plan.rows.sizes
+    alone = units == 1
+    if not grouped:
+        alone &= sizes <= 1  # by their counts
     if alone.any():
         said = show(name for name, single in zip(names, alone, strict=True) if single)
         unit = "group" if grouped else "row"
         fact = f"There is only one {unit} in {said}, so resampling shows none of its spread"
         warn(VardiWarning(f"{fact}: standard errors are too small."))
-    few = (plan.units > 1) & (plan.units < FEW_GROUPS) & (plan.units < plan.rows.sizes)
+    few = (units > 1) & (units < FEW_GROUPS) & (units < sizes)
     if grouped and few.any():
         said = show(name for name, short in zip(names, few, strict=True) if short)
         fact = f"There are fewer than {FEW_GROUPS} groups in {said}, so the spread between them is poorly known"

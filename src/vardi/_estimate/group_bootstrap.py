@@ -47,7 +47,7 @@ class GroupRefits:
         self.jacobian = At.of(self.rows, self.point, held_of(self.rows)).jacobian
 
     def __call__(self, rng: np.random.Generator) -> tuple[Floats, Floats] | Refit:
-        """Return means and log normalisers of a draw, or an unsolved refit if it has no fit."""
+        """Return statistics and log normalisers of a draw, or an unsolved refit if it has no fit."""
         at, drawn = self.measure.coordinates, self.sums.answers.drawn(self._times(rng))
         likelihood = drawn.likelihood
         here = At(self.point, likelihood, self.sizes, at, held=-1)
@@ -58,7 +58,8 @@ class GroupRefits:
             return Refit(None, labels=(self.held.solution.cut[self.sizes > 0] > 0).astype(np.int64))
         total = drawn.total - delta @ drawn.against
         one = len(total) - 1 - len(self.idle)
-        return total[:one] / total[one], self._log_omegas(here, delta, total, one)
+        log_omegas = self._log_omegas(here, delta, total, one)
+        return (total[:one] / total[one] if one else log_omegas), log_omegas
 
     def _log_omegas(self, here: At, delta: Floats, total: Floats, one: int) -> Floats:
         """Return the log means of the biases; for one with parameters, from the rows of its sample."""

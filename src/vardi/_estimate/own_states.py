@@ -14,7 +14,9 @@ import numpy as np
 from scipy import sparse
 
 from vardi._estimate.tangent import Influence, Tangent
+from vardi._rows.columns import Block
 from vardi._rows.measure import Functions
+from vardi._rows.point import RowsAt
 from vardi._types import Floats
 
 CLOSE = 1e-6  # relative difference of sums of squares below which it has lost too many digits
@@ -39,26 +41,29 @@ class OwnStates:
         return gram.toarray() if sparse.issparse(gram) else gram
 
     @cached_property
-    def _against_weights(self) -> Floats:
-        """sum_i c_i r_i p_i."""
-        return np.asarray(self.tangent.rows.project(self.tangent.u, self.tangent.row_weights))
-
-    @cached_property
     def _sums(self) -> tuple[Floats, Floats]:
         r"""The sums :math:`\sum_i c_i g_i g_i'` of g = t - r, and :math:`a = \sum_i c_i p_i g_i'`.
 
         If a bias is nearly constant, g is small and a difference of sums loses all its digits: g itself is summed.
         """
-        rows, u, r, factors = self.tangent.rows, self.tangent.u, self.tangent.row_weights, self.factors
-        counted, across = r * rows.counts, factors * self._against_weights
-        own, total = factors[:, None] * self._gram * factors, float(counted @ r)
+        measure, factors = self.tangent.measure, self.factors
+        sums = measure.total(lambda block, at: (at.against(at.weight), block.gram(at.weight, at.weight)), 1)
+        against, total = sums[0], float(sums[1][0, 0])
+        own, across = factors[:, None] * self._gram * factors, factors * against[:, 0]
         squares = own - across[:, None] - across + total
-        a = self._gram * factors - self._against_weights[:, None]
-        for k in np.flatnonzero(np.diag(squares) <= CLOSE * (np.diag(own) + total)).tolist():
-            g = rows.mix(u, np.where(np.arange(len(u)) == k, factors, 0.0)) - r
-            a[:, k] = rows.project(u, g)
-            squares[k] = squares[:, k] = factors * a[:, k] - counted @ g
-            squares[k, k] = float(g @ (g * rows.counts))
+        a = self._gram * factors - against
+        close = np.flatnonzero(np.diag(squares) <= CLOSE * (np.diag(own) + total))
+        if len(close):
+            states = np.diag(factors)[:, close]
+
+            def question(block: Block, at: RowsAt) -> tuple[Floats, Floats, Floats]:
+                g = block.let(at.p @ states - at.weight)
+                return at.against(g), block.sum(g * at.weight), block.gram(g, g)
+
+            a[:, close], across_close, squares_close = measure.total(question, len(close))
+            squares[:, close] = factors[:, None] * a[:, close] - across_close
+            squares[close] = squares[:, close].T
+            squares[np.ix_(close, close)] = squares_close
         return squares, a
 
     @cached_property

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from vardi._estimate.resampling import Kind, Plan
+from vardi._estimate.resampling import DrawPlan, Kind
 from vardi._machine.threads import THREADED, can_start, cores, executor
 from vardi._rows import Rows
 from vardi._rows.blocks import Blocks
@@ -25,23 +25,36 @@ BESIDE = 8  # ... or one in so many of the numbers in the matrix of biases, if t
 Progress: TypeAlias = Callable[[int, int], object]
 
 
-@dataclass(frozen=True)
-class Measure:
-    """Statistics as functions of a draw: of its multiplicities, and of the weights of ``rows`` in its refit."""
+@dataclass(frozen=True, eq=False)
+class Statistics:
+    """What is taken of each draw: by default the log normalisers.
+
+    Attributes
+    ----------
+    names : tuple of str
+        A name for each.
+    value : ndarray
+        The statistics of the fit itself, in the shape that users see.
+    functions : Any
+        The functions of the rows whose means they are, as their holder keeps them; None if they are no means.
+    of : callable, optional
+        Returns them from multiplicities of a draw, and from the weights of ``rows`` in its refit, where counts and
+        weights of ``rows`` are not enough.
+    """
 
     names: tuple[str, ...]
     value: Floats
-    of: Callable[[Floats, Floats], Floats] | None  # (drawn, scale) -> (m,); None where counts and weights are enough
-    functions: Floats | None = None  # whose means the statistics are
+    functions: Any = None
+    of: Callable[[Floats, Floats], Floats] | None = None
 
 
 class Refits:
     """The refit of each draw, as a function of its number."""
 
     def __init__(
-        self, held: Any, plan: Plan, measure: Measure, kind: Kind, entropy: int | Sequence[int], jobs: int
+        self, held: Any, plan: DrawPlan, statistics: Statistics, kind: Kind, entropy: int | Sequence[int], jobs: int
     ) -> None:
-        self.held, self.plan, self.measure, self.kind, self.entropy = held, plan, measure, kind, entropy
+        self.held, self.plan, self.statistics, self.kind, self.entropy = held, plan, statistics, kind, entropy
         rows, self.jobs = plan.rows, jobs
         rows._scale(held.solution.u)  # once for all refits, which do not move u far
         self.may_part = kind == "rows" and not _allow_all(rows)
@@ -49,9 +62,9 @@ class Refits:
         self.is_read = isinstance(rows, Blocks)
         has_threads = self.passes is not None and len(rows) * len(rows.sizes) >= THREADED
         self.in_turn = self.is_read or has_threads
-        most = SHARED_NUMBERS // len(plan.order)
+        most = SHARED_NUMBERS // len(plan.arranged.order)
         if has_threads:
-            most = max(MANY_SHARED_NUMBERS // len(plan.order), len(rows.sizes) // BESIDE)
+            most = max(MANY_SHARED_NUMBERS // len(plan.arranged.order), len(rows.sizes) // BESIDE)
         self.size = int(np.clip(most, 1, BATCH))
         self._reused: Floats | None = None
         if self.in_turn:  # one after the other in the same memory: allocating it afresh costs as much as a pass
@@ -63,7 +76,7 @@ class Refits:
         drawn, factors = zip(*self._each(self._draw, self.in_turn, rngs, counts), strict=True)
         refits: Sequence[Refit | None] = [None] * len(draws)
         if self.passes is not None and len(draws) > 1:
-            weights = self.measure.of is not None
+            weights = self.statistics.of is not None
             refits = self.held.refit_draws(self.passes, counts, tol=TOLERANCE, weights=weights)
         in_threads = self.in_turn and not self.is_read  # a draw that is solved on its own reads its rows
         return self._each(self._measured, in_threads, rngs, drawn, counts, factors, refits)
@@ -75,8 +88,8 @@ class Refits:
     def _draw(self, rng: np.random.Generator, out: Floats) -> tuple[Floats | None, Floats]:
         """Write the counts of a draw; return what was drawn, if needed, and the factor of each sample."""
         plan = self.plan
-        is_asked = self.measure.of is not None
-        space = out if plan.is_in_place and not is_asked else np.empty(len(plan.order))
+        is_asked = self.statistics.of is not None
+        space = out if plan.arranged.is_in_place and not is_asked else np.empty(len(plan.arranged.order))
         drawn = plan.draw(rng, self.kind, space)
         return (drawn if is_asked else None), plan.counts(drawn, out)
 
@@ -87,21 +100,21 @@ class Refits:
             refit = self.held.refit(counts, tol=TOLERANCE, may_part=self.may_part, rng=rng)
         if not refit.is_solved:
             return refit
-        if self.measure.functions is None and self.measure.of is None:
+        if self.statistics.functions is None and self.statistics.of is None:
             return refit.log_omegas, refit.log_omegas
         if refit.means is not None:
             return refit.means, refit.log_omegas
         assert refit.weights is not None
-        if self.measure.of is None:
+        if self.statistics.of is None:
             mass = counts * refit.weights
             return mass @ self._functions / mass.sum(), refit.log_omegas
         assert drawn is not None
-        return self.measure.of(drawn, self.plan.sample_by_sample(refit.weights, factors)), refit.log_omegas
+        return self.statistics.of(drawn, self.plan.sample_by_sample(refit.weights, factors)), refit.log_omegas
 
     @property
     def _functions(self) -> Floats:
         """The functions whose means are the statistics, on the rows that have counts; none for normalisers alone."""
-        functions = self.measure.functions
+        functions = self.statistics.functions
         return np.empty((len(self.plan.rows), 0)) if functions is None else functions
 
     def _each(self, function: Callable[..., Any], in_threads: bool, *values: Iterable[Any]) -> list[Any]:
@@ -129,6 +142,19 @@ def in_threads(refits: Refits, n: int, progress: Progress | None) -> Iterator[tu
             yield from results[: n - draws.start]
             if progress is not None:
                 progress(min(draws.stop, n), n)
+
+
+def in_turn(
+    refit: Callable[[np.random.Generator], tuple[Floats, Floats] | Refit],
+    entropy: int | Sequence[int],
+    n: int,
+    progress: Progress | None,
+) -> Iterator[tuple[Floats, Floats] | Refit]:
+    """Yield the refits of draws 0 to n - 1, one after the other."""
+    for i in range(n):
+        yield refit(generator_of(entropy, i))
+        if progress is not None:
+            progress(i + 1, n)
 
 
 def _allow_all(rows: Rows) -> bool:

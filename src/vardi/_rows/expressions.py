@@ -107,6 +107,10 @@ def _over(a: Term, b: Term) -> Term:
     return 0.0 if _is(a, 0.0) else a if _is(b, 1.0) else a / b
 
 
+def _power(a: Term, b: Term) -> Term:
+    return a if _is(b, 1.0) else a**b
+
+
 def _is(term: Term, number: float) -> bool:
     return isinstance(term, float) and term == number
 
@@ -144,6 +148,7 @@ OPERATORS: dict[np.ufunc, Callable[..., Term]] = {
     np.subtract: _minus,
     np.multiply: _times,
     np.divide: _over,
+    np.power: _power,
     np.negative: lambda x: _times(x, -1.0),
     np.maximum: _maximum,
     np.logaddexp: _log_of_sum,

@@ -289,6 +289,13 @@ class Measure:
         return 1.0 if isinstance(self.point, Point) else self.point.scale
 
     @property
+    def whole_point(self) -> Point:
+        """The point of all samples."""
+        point = self.whole.point
+        assert isinstance(point, Point)
+        return point
+
+    @property
     def coordinates(self) -> Coordinates:
         """The layout of the point."""
         return self.point.model.coordinates
@@ -548,10 +555,9 @@ class Measure:
 
     def law_means(self, values: Values) -> Floats:
         """Return the mean of phi under the fitted law of each sample, sum_i c_i p_ik phi_i / n_k, of shape (K, m)."""
-        point = self.whole.point
+        point = self.whole_point
         sums = self.rows.total(lambda block: block.gram(point.at(block).p, block.let(values.of(block))), values.width)
         return sums / np.where(self.sizes > 0, self.sizes, 1.0)[:, None]
-
 
     # what takes a number for each row, in memory
 
@@ -616,21 +622,13 @@ class Measure:
 
     def gradients(self) -> dict[int, Floats]:
         """Return t = grad log omega of each bias with parameters, for the rows as they were solved."""
-        point, solved = self.whole.point, Arrays.as_solved(self.arrays.rows)
+        point, solved = self.whole_point, Arrays.as_solved(self.arrays.rows)
         families = self.point.model.families
-        return {
-            k: solved.column(lambda block, k=k: point.at(block).families[k].gradient, len(family.names))
-            for k, family in families.items()
-        }
 
-    @property
-    def own_gradients(self) -> Floats:
-        """The gradient in theta of each row's own bias, of shape (n, p)."""
-        at = self.coordinates
-        b = np.zeros((len(at), at.parameters))
-        b[at.theta] = np.eye(at.parameters)
-        point = self.whole.point
-        return self.arrays.column(lambda block: point.at(block).own(b), at.parameters)
+        def gradient(k: int) -> Floats:
+            return solved.column(lambda block: point.at(block).families[k].gradient, len(families[k].names))
+
+        return {k: gradient(k) for k in families}
 
     @property
     def strata(self) -> Strata:

@@ -62,38 +62,43 @@ class Multipliers:
         return np.where(few, 1.0 + 1.0 / np.maximum(self.units - 2.0, FEWEST), 1.0)
 
     @cached_property
-    def factors(self) -> list[float]:
+    def factors(self) -> Floats:
         """The factor of each replicate, all different; more replicates leave the first ones unchanged."""
         rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(0, 1)))  # frames use shorter keys
         drawn = rng.integers(1, MOST_FACTOR, size=2 * self.n + 100)
         _, first = np.unique(drawn, return_index=True)
-        found: list[float] = drawn[np.sort(first)][: self.n].astype(np.float64).tolist()
-        return found
+        return drawn[np.sort(first)][: self.n].astype(np.float64)
 
-    def phase(self, left: Number, right: Number, r: int) -> Number:
-        """Return the number whose fractional part is U of replicate r, for arrays and expressions of floats."""
-        return (left + right * self.factors[r] + 0.5) / float(PRIME)
-
-    def of_rows(self, halves: tuple[Integers, Integers], sample: Integers, replicates: range, counts: Floats) -> Floats:
-        """Return the multipliers of rows in memory, of shape (n, replicates).
-
-        Rows with counts have the mean of as many multipliers.
-        """
+    def of(self, left: Floats, right: Floats, replicates: range, power: Floats | float) -> Floats:
+        """Return the multipliers of rows in replicates, given a column of each half of their hashes, and of powers."""
         if self.kind == "jackknife":
-            return ((halves[1] % self.n)[:, None] != np.arange(replicates.start, replicates.stop)).astype(np.float64)
-        left, right = (half.astype(np.float64) for half in halves)
-        uniform = np.column_stack([self.phase(left, right, r) for r in replicates])
-        uniform -= np.floor(uniform)
-        if (counts != 1.0).any():
-            return _of_counts(self.kind, uniform, counts[:, None])
+            group = right - np.floor(right / self.n) * self.n
+            return (group != np.arange(replicates.start, replicates.stop)) * 1.0
+        uniform = self._uniform(left, right, replicates)
         if self.kind == "rows":
-            return np.searchsorted(poisson_thresholds(), uniform, side="right").astype(np.float64)
-        found: Floats = -np.log(uniform)
-        powers = self.powers[sample]
-        return found if (powers == 1.0).all() else found ** powers[:, None]
+            return sum(((uniform >= least) * 1.0 for least in _poisson_thresholds()), start=np.zeros(1))
+        return (-np.log(uniform)) ** power
+
+    def of_counts(self, left: Floats, right: Floats, replicates: range, counts: Floats) -> Floats:
+        """Return the multipliers of rows in memory that have counts: the mean of as many, as a function of U."""
+        if self.kind == "jackknife":
+            return self.of(left, right, replicates, 1.0)
+        uniform = self._uniform(left, right, replicates)
+        if self.kind == "bayesian":
+            sums = scipy.special.gammainccinv(counts, uniform)
+        else:
+            above = np.ceil(scipy.special.pdtrik(uniform, counts))
+            below = np.maximum(above - 1.0, 0.0)
+            is_below = scipy.special.pdtr(below, counts) >= uniform  # the root may be off by rounding
+            sums = np.where(is_below, below, above)
+        return np.asarray(sums / np.where(counts > 0, counts, 1.0))
+
+    def _uniform(self, left: Floats, right: Floats, replicates: range) -> Floats:
+        phase = (left + right * self.factors[replicates.start : replicates.stop] + 0.5) / float(PRIME)
+        return phase - np.floor(phase)
 
 
-def poisson_thresholds() -> Floats:
+def _poisson_thresholds() -> Floats:
     """Return the least U of a count of 1, 2, ... 11; U never passes the next."""
     return np.asarray(scipy.special.pdtr(np.arange(11), 1.0))
 
@@ -101,17 +106,6 @@ def poisson_thresholds() -> Floats:
 def names_of(n: int) -> list[str]:
     """Return the names of the columns of n replicates."""
     return [f"replicate_{r + 1}" for r in range(n)]
-
-
-def _of_counts(kind: ReplicateKind, uniform: Floats, counts: Floats) -> Floats:
-    """Return the mean of as many multipliers as each row's count, as a function of its U."""
-    if kind == "bayesian":
-        found = scipy.special.gammainccinv(counts, uniform)
-    else:
-        above = np.ceil(scipy.special.pdtrik(uniform, counts))
-        below = np.maximum(above - 1.0, 0.0)
-        found = np.where(scipy.special.pdtr(below, counts) >= uniform, below, above)  # the root may be off by rounding
-    return np.asarray(found / np.where(counts > 0, counts, 1.0))
 
 
 def constants(seed: Any, *key: int, rounds: int = ROUNDS) -> list[int]:

@@ -174,7 +174,8 @@ class RowsAt:
     @cached_property
     def _lift(self) -> tuple[Floats, Floats]:
         """S / S0, and where it is not above zero; there it is taken as 1."""
-        lift = self.block.let(self._base.weight * (self.g @ self.mu[:, None]) + 1.0)
+        moved: Floats = self._base.weight * (self.g @ self.mu[:, None])
+        lift = self.block.let(moved + 1.0)
         above = self.block.let((lift > 0.0) * 1.0)
         return self.block.let(lift * above + (1.0 - above)), 1.0 - above
 
@@ -270,6 +271,14 @@ class RowsAt:
         if at.uncertain:
             parts.append(np.outer(self.weight_of_epsilon, block.sum(self.weight * columns)))
         return np.vstack(parts)
+
+    def against_q(self, columns: Floats) -> Floats:
+        """Return the sums of columns times q, of shape (d, m)."""
+        sums = self.against(columns)
+        theta = sums[self.model.coordinates.theta]
+        for k, place in self.model.places.items():
+            theta[place] -= self.block.gram(within(self.block, k) * self.families[k].gradient, columns)
+        return sums
 
 
 class Point:

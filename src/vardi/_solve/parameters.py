@@ -133,7 +133,8 @@ def _apart(joint: Joint, here: At) -> float:
     K = len(joint.sizes)
 
     def others(rows: RowsAt) -> Floats:
-        return 1.0 - sum(within(rows.block, k) * rows.p.column(k) for k in range(K))
+        own = [within(rows.block, k) * rows.p.column(k) for k in range(K)]
+        return 1.0 - sum(own[1:], start=own[0])
 
     return float(joint.counts @ joint.columns(here.v, others, 1)[:, 0])
 

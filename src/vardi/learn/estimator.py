@@ -218,7 +218,7 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
             return X
         frame = frame_of(X)
         there = [name for name in named if name in frame.columns]
-        return frame.without(there).native if there else X
+        return frame.drop(*there).native if there else X
 
     def fit_transform(self, X: Rows, y: Rows | None = None, source: Labels | None = None, **params: Any) -> Answer:
         """Fit, and transform the rows; parameters as for :meth:`fit`."""

@@ -215,7 +215,7 @@ def slopes(measure: Measure, influence: Influence, errors: Errors) -> Floats:
         G_{il} = -\frac{c_i}{n} p_{il} (\phi^x_i - b_l - b_\theta't_{il}),\qquad \phi^x_i = r_i (f_i - \eta) + x_i'b.
     """
     wrong, b, m = np.flatnonzero(measure.sizes > 0)[errors.wrong].tolist(), influence.b, influence.b.shape[1]
-    theta, point = b[measure.coordinates.theta], measure.whole.point
+    theta, point = b[measure.coordinates.theta], measure.whole_point
 
     def question(block: Block) -> Floats:
         at = point.at(block)

@@ -1,0 +1,392 @@
+"""How often rows count in replicates, and their weights there: columns in memory, or lazy columns of an engine.
+
+Multipliers are functions of a hash, so no query of an engine stores them, and its rows are read a few times for many
+replicates. Samples are scaled to their sizes: rows in memory before they are summed, also within strata; those of an
+engine afterwards, since sums by sample come with the same query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import narwhals as nw
+import numpy as np
+
+from vardi._estimate.resampling import effective_rows
+from vardi._inputs.engine.aggregates import Aggregate
+from vardi._inputs.engine.asking import answering
+from vardi._inputs.engine.dependence import SERIES_APART, UNIT
+from vardi._inputs.engine.part import Part
+from vardi._machine.memory import require_memory
+from vardi._rows.columns import Block, Question
+from vardi._rows.engine.hashing import LEFT, RIGHT, hashed
+from vardi._rows.engine.moments import EngineMoments
+from vardi._rows.engine.weights import with_added
+from vardi._rows.expressions import total
+from vardi._rows.grouping import sums_by_code
+from vardi._rows.multipliers import Multipliers, ReplicateKind, hashed_numbers, names_of
+from vardi._rows.point import Point
+from vardi._rows.queries import Queries
+from vardi._rows.series import batch_lengths
+from vardi._types import Floats, Integers, are_once
+from vardi.errors import MismatchError
+from vardi.errors._refusals import needs_rows
+
+NUMBERS = 2**22  # multipliers held in memory at once
+AT_ONCE = 25  # replicates per query: a few hundred sums
+NUMBERS_AT_ONCE = 125 * 10**6  # multipliers per query that an engine without streaming may hold
+WHAT = "Making replicate weights"
+
+
+class StepSums(NamedTuple):
+    """Counted sums of m over the rows of each sample, (K, R), and of m q, (d, R)."""
+
+    rows: Floats
+    q: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Replicates:
+    """Some replicates.
+
+    Attributes
+    ----------
+    numbers : range
+        Their numbers.
+    point : Point
+        The solution.
+    times : callable
+        Returns how often the rows of a block count in each: m, of shape (rows, R).
+    steps : ndarray of shape (d, R)
+        The step of each from the solution.
+    """
+
+    numbers: range
+    point: Point
+    times: Question[Floats]
+    steps: Floats
+
+    def change(self, block: Block) -> Floats:
+        """Return x'delta, by which the logs of weights fall."""
+        return self.point.at(block).x(self.steps)
+
+    def weights(self, block: Block, change: Floats) -> Floats:
+        """Return m e^(-x'delta) / S."""
+        return self.times(block) * self.point.at(block).weight * np.exp(-change)
+
+
+class ReplicatesInMemory:
+    """Rows in memory, each with a hash of what identifies it or its cluster.
+
+    Parameters
+    ----------
+    held : Any
+        The fit.
+    kind, n, seed
+        Options of the multipliers.
+    identity : str or None
+        Column that identifies a row; without it, its position.
+    """
+
+    def __init__(self, held: Any, kind: ReplicateKind, n: int, seed: Any, identity: str | None) -> None:
+        require_memory(
+            16 * len(held) * n,
+            f"{n} replicate weights of {len(held):,} rows",
+            "Take fewer, or give lazy frames, whose replicates are columns that their engine computes.",
+        )
+        self.held, measure, clusters = held, held.tangent.measure, _clusters(held)
+        self.rows, self.point, self.counts = measure.arrays, measure.point, measure.counts
+        self.strata = _Strata.of(held, clusters)
+        self.is_counted = clusters is None and not are_once(self.counts)  # a row has a multiplier for each count
+        halves = _halves(held, seed, identity) if clusters is None else hashed_numbers(clusters, seed, 0)
+        self.left, self.right = (half.astype(np.float64)[:, None] for half in halves)
+        self.law = Multipliers(kind, n, seed, self.strata.units(clusters))
+        powers = self.law.powers
+        self.power = 1.0 if (powers == 1.0).all() else powers[self.strata.codes][:, None]
+        self.spread = np.sqrt(held.dependence.remaining)[held.source][:, None]
+        self.weights = np.zeros((len(held), n), order="F")
+
+    def chunks(self) -> Iterator[range]:
+        """Yield the replicates that are computed at once."""
+        return _chunks(self.law.n, max(NUMBERS // max(len(self.counts), 1), 1))
+
+    def times(self, replicates: range) -> Floats:
+        """Return how often each row counts; a sample that a replicate would leave empty keeps all its rows."""
+        if self.is_counted:
+            times = self.law.of_counts(self.left, self.right, replicates, self.counts[:, None])
+        else:
+            times = self.law.of(self.left, self.right, replicates, self.power)
+        self.strata.rescale(times)
+        times *= self.spread
+        times += 1.0 - self.spread
+        return times
+
+    def drawn(self, replicates: range) -> tuple[Question[Floats], StepSums]:
+        """Return how often rows count, and sums for the steps."""
+        times = self.times(replicates)
+
+        def question(block: Block) -> tuple[Floats, Floats]:
+            m = block.columns(times)
+            return block.by_sample(m), self.point.at(block).against_q(m)
+
+        return lambda block: block.columns(times), StepSums(*self.rows.total(question, len(replicates)))
+
+    def keep(self, replicates: Replicates) -> Floats:
+        """Compute weights of mean 1; return the standard deviation of x'delta in each replicate."""
+
+        def question(block: Block) -> Floats:
+            change = replicates.change(block)
+            return np.hstack([replicates.weights(block, change), change])
+
+        weights, change = np.hsplit(self.rows.column(question, 2 * len(replicates.numbers)), 2)
+        share = self.counts / self.counts.sum()
+        place = slice(replicates.numbers.start, replicates.numbers.stop)
+        self.weights[:, place] = self.held.kept.spread(weights / (share @ weights))
+        return _deviation(share @ change, share @ change**2)
+
+    def result(self) -> Any:
+        """Return the weights, a column for each replicate, in the user's library."""
+        return self.held.table(self.weights, names_of(self.law.n))
+
+
+@dataclass(frozen=True, eq=False)
+class _Strata:
+    """The strata of rows in memory, each of which keeps its number of rows, or of clusters, in every replicate.
+
+    Attributes
+    ----------
+    codes : ndarray of int of shape (n,)
+        The stratum of each row.
+    sizes : ndarray
+        The number that each keeps.
+    preserved : ndarray of shape (n,)
+        What each row contributes to it.
+    """
+
+    codes: Integers
+    sizes: Floats
+    preserved: Floats
+
+    @classmethod
+    def of(cls, held: Any, clusters: Integers | None) -> _Strata:
+        """Return the strata of a fit: those that were declared, or else samples."""
+        sizes, source, counts, given = held.rows.sizes, held.source, held.counts, held.dependence.strata
+        if given is not None:
+            codes = np.unique(given, return_inverse=True)[1]
+            if clusters is not None:  # a stratum keeps its number of clusters, however many rows they have
+                place = np.unique(clusters, return_inverse=True)[1]
+                counts = (1.0 / np.bincount(place))[place]
+            return cls(codes, np.bincount(codes, counts).astype(np.float64), counts)
+        if clusters is None and len(source) > 1 and (sizes <= 1).all():
+            # Where every sample is a single row, rows are drawn from the pool, with their biases.
+            return cls(np.zeros_like(source), np.array([sizes.sum()]), counts)
+        return cls(source, sizes, counts)
+
+    def units(self, clusters: Integers | None) -> Floats:
+        """Return how many units are drawn in each: rows, or clusters of them."""
+        if clusters is None:
+            return self.sizes
+        pairs = np.unique(np.column_stack([self.codes, clusters]), axis=0)
+        return np.bincount(pairs[:, 0], minlength=len(self.sizes)).astype(np.float64)
+
+    def rescale(self, times: Floats) -> None:
+        """Scale how often rows count to the sizes, in place; rows of a stratum that a replicate lost count once."""
+        sums = sums_by_code(self.codes, times * self.preserved[:, None], len(self.sizes))
+        for stratum, place in np.argwhere((sums == 0) & (self.sizes > 0)[:, None]):
+            times[self.codes == stratum, place] = 1.0
+            sums[stratum, place] = self.sizes[stratum]
+        times *= (self.sizes[:, None] / np.where(sums > 0, sums, 1.0))[self.codes]
+
+
+class ReplicatesInEngine:
+    """Frames of an engine whose rows have a hash; all rows of a cluster, or of a batch of a series, have the same.
+
+    Parameters
+    ----------
+    held : Any
+        The fit.
+    kind, n, seed
+        Options of the multipliers.
+    identity : str or None
+        Column that identifies a row; without it the engine's own row number, if it has one.
+    """
+
+    def __init__(self, held: Any, kind: ReplicateKind, n: int, seed: Any, identity: str | None) -> None:
+        given, parts, self.held = held.dependence, held.model.parts, held
+        if given.strata or (given.remaining < 1.0).any():
+            raise needs_rows("Making replicate weights within strata, or of finite populations,")
+        clusters = given.clusters
+        if given.series:
+            lengths = batch_lengths(held.rows.sizes, effective_rows(held, None))
+            clusters, parts = UNIT, [_in_batches(held, part, lengths) for part in parts]
+        elif clusters is None and any(part.counted for part in parts):
+            raise needs_rows(f"{WHAT}, where rows have counts,")
+        elif clusters and len(parts) > 1 and not all(part.schema[clusters].is_integer() for part in parts):
+            raise needs_rows(f"{WHAT} of clusters in several frames that are not whole numbers")
+        parts = tuple(_with_hash(part, place, seed, identity, clusters) for place, part in enumerate(parts))
+        self.rows = Queries(parts, held.model.sizes, given)
+        self.point: Point = held.tangent.measure.point
+        self.law = Multipliers(kind, n, seed, self.rows.sizes if clusters is None else self._units(clusters))
+        self._kept: list[tuple[Replicates, Floats]] = []
+
+    def chunks(self) -> Iterator[range]:
+        """Yield the replicates that one query covers."""
+        return _chunks(self.law.n, int(np.clip(NUMBERS_AT_ONCE // max(len(self.rows), 1), 1, AT_ONCE)))
+
+    def drawn(self, replicates: range) -> tuple[Question[Floats], StepSums]:
+        """Return how often rows count, and sums for the steps: a query for each frame.
+
+        In a sample that a replicate would leave empty all rows count once.
+        """
+        R, sizes = len(replicates), self.rows.sizes[:, None]
+
+        def times(block: Block) -> Floats:
+            left, right = (block.solved((name,)) for name in (LEFT, RIGHT))
+            return self.law.of(left, right, replicates, block.of_sample(self.law.powers[:, None]))
+
+        def question(block: Block) -> tuple[Floats, Floats]:
+            columns = self._scores(block)
+            m = np.hstack([block.let(times(block)), columns[:, [0]] * 0.0 + 1.0])  # and once for every row
+            products = [m * columns[:, [j]] for j in range(columns.shape[1])]
+            return block.by_sample(m), block.by_sample(np.hstack(products))
+
+        rows, products = self.rows.total(question)
+        rows, products = rows[:, :R], products.reshape(len(rows), -1, R + 1)
+        factors, lost = sizes / np.where(rows > 0, rows, np.inf), (rows <= 0).astype(np.float64)
+        sums = np.einsum("kr,kjr->jr", factors, products[:, :, :R]) + products[:, :, R].T @ lost
+
+        def scaled(block: Block) -> Floats:
+            return times(block) * block.of_sample(factors) + block.of_sample(lost)
+
+        return scaled, StepSums(np.tile(sizes, R), self._placed(sums))
+
+    def _scores(self, block: Block) -> Floats:
+        """Return columns that q consists of: q itself but for epsilon, and the weight if there are such coordinates."""
+        at, rows = self.point.model.coordinates, self.point.at(block)
+        q = rows.q(np.eye(len(at))[:, : at.epsilon.start])
+        return block.let(np.hstack([q, rows.weight]) if at.uncertain else q)
+
+    def _placed(self, sums: Floats) -> Floats:
+        """Return sums of these columns as sums of q, of shape (d, R)."""
+        at, known = self.point.model.coordinates, self.point.model.known
+        epsilon = np.outer(-known.root.T @ self.point.v[at.mu], sums[-1])
+        return np.vstack([sums[: at.epsilon.start], epsilon])
+
+    def keep(self, replicates: Replicates) -> Floats:
+        """Note weights of mean 1; return the standard deviation of x'delta in each, by a query for each frame."""
+
+        def question(block: Block) -> tuple[Floats, Floats, Floats]:
+            change = block.let(replicates.change(block))
+            return block.sum(replicates.weights(block, change)), block.sum(change), block.sum(change * change)
+
+        n = self.rows.sizes.sum()
+        weight, change, squares = self.rows.total(question)
+        self._kept.append((replicates, n / weight))
+        return _deviation(change / n, squares / n)
+
+    def result(self) -> Any:
+        """Return the user's frames, lazy as they are, with a column of weights and one for each replicate."""
+        names, frames, parts = ("weight", *names_of(self.law.n)), dict[int | None, Any](), self.rows.parts
+        for part in parts:
+            at = EngineMoments(replace(self.held.model, parts=(part,)), self.point)
+            columns = dict(zip(names, self._columns(at.point.block).terms, strict=True))
+            dropped = self.held.pool.dropped if part is parts[-1] else ()
+            frames |= with_added(at, names, {part: columns}.__getitem__, dropped)
+        return self.held.by_name(frames)
+
+    def _columns(self, block: Any) -> Any:
+        """Return the weights of the rows of a frame in the fit, and in each replicate."""
+        every = [one.weights(block, one.change(block)) * scale for one, scale in self._kept]
+        return np.hstack([self.point.at(block).weight, *every])
+
+    def _units(self, clusters: str) -> Floats:
+        """Return how many clusters each sample has, with a query for each frame."""
+        units = np.zeros(len(self.rows.sizes))
+        for part in self.rows.parts:
+            for code, row in part.by_sample({"units": Aggregate(clusters, "n_unique")}):
+                units[code] += row["units"]
+        return units
+
+
+def _chunks(n: int, size: int) -> Iterator[range]:
+    return (range(low, min(low + size, n)) for low in range(0, n, size))
+
+
+def _deviation(mean: Floats, squares: Floats) -> Floats:
+    return np.sqrt(np.maximum(squares - mean**2, 0.0))
+
+
+def _clusters(held: Any) -> Integers | None:
+    """Return the number of the unit that each row is drawn with: its cluster, or its batch of a series."""
+    given = held.dependence
+    if given.order is None:
+        clusters: Integers | None = given.clusters
+        return clusters
+    lengths = np.array(batch_lengths(held.rows.sizes, effective_rows(held, None)))
+    order = np.lexsort((given.order, held.source))
+    sizes = np.bincount(held.source, minlength=len(lengths))
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return np.asarray(place // lengths[held.source] + held.source * SERIES_APART)
+
+
+def _halves(held: Any, seed: Any, identity: str | None) -> tuple[Integers, Integers]:
+    """Return a hash of each row in the fit: of its place in its frame, or of a column."""
+    lengths = [len(frame) for frame in held.pool.frames] or [len(held)]
+    numbers = [np.arange(length) for length in lengths]
+    if identity is not None:
+        numbers = [_identity(frame, identity) for frame in held.pool.frames]
+        if not numbers:
+            raise _no_identity(identity, ())
+    ends = np.cumsum(lengths)
+    own = [one[held.kept.mask[end - len(one) : end]] for one, end in zip(numbers, ends, strict=True)]
+    with_rows = [one for one in own if len(one)]  # frames that were left out are not numbered
+    halves = [hashed_numbers(one, seed, place) for place, one in enumerate(with_rows)]
+    left, right = (np.concatenate(half) for half in zip(*halves, strict=True))
+    return left, right
+
+
+def _identity(frame: Any, column: str) -> Integers:
+    """Return integers that identify the rows; texts and dates are numbered in sorted order."""
+    if column not in frame.columns:
+        raise _no_identity(column, frame.columns)
+    values = np.asarray(frame.column(column))
+    if values.dtype.kind in "iu":
+        return values.astype(np.int64)
+    return np.unique(values, return_inverse=True)[1].astype(np.int64)
+
+
+def _no_identity(column: str, known: Any) -> MismatchError:
+    named = (
+        f"Name one of {', '.join(map(repr, known))}."
+        if known
+        else "Leave it out: rows are identified by their position."
+    )
+    return MismatchError(f"There is no column {column!r} that identifies rows. {named}")
+
+
+def _in_batches(held: Any, part: Part, lengths: list[int]) -> Part:
+    """Return a part with the batch of each row, numbered separately for each sample."""
+    units = held.dependence.units(part, lengths)
+    apart = [part.only(code, nw.lit(code * SERIES_APART)) for code in part.codes.values()]
+    batch = total([nw.col(UNIT), *(one.cast(nw.Int64) for one in apart if one is not None)])
+    return part.map(lambda frame: units(frame).with_columns(**{UNIT: batch}))
+
+
+def _with_hash(part: Part, place: int, seed: Any, identity: str | None, clusters: str | None) -> Part:
+    """Return a part with the hash of each row; rows outside the fit are numbered, too."""
+    if clusters is None:
+        halves = hashed(part, place, seed, identity, WHAT)
+    else:
+        halves = hashed(part, 0, seed, clusters, WHAT, clusters=True)
+
+    def change(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+        return halves(frame).with_columns(nw.col(LEFT, RIGHT).cast(nw.Float64))
+
+    if part.whole is None or part.belongs is None:
+        return part.map(change)
+    with answering(part.name):
+        whole = change(part.whole)
+        return replace(part, frame=whole.filter(part.belongs), whole=whole)
