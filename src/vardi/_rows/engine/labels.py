@@ -23,7 +23,6 @@ from vardi._rows.engine.functions import EngineFunction
 from vardi._rows.columns import Block, within
 from vardi._rows.engine.model import EngineModel
 from vardi._rows.engine.moments import EngineMoments
-from vardi._rows.engine.weights import pooled_means
 from vardi._rows.measure import Functions, Measure
 from vardi._rows.point import Point, RowsAt
 from vardi._rows.queries import Queries
@@ -241,3 +240,13 @@ def _square_of_standard(centre: float, scale: float) -> Callable[[nw.Expr], nw.E
 
 def _within(low: float, high: float) -> Callable[[nw.Expr], nw.Expr]:
     return lambda x: ((x >= literal(low)) & (x <= literal(high))).cast(nw.Float64)
+
+
+def pooled_means(at: EngineMoments, functions: Sequence[EngineFunction]) -> Floats:
+    """Return the means of functions over the pool as it came, without weights."""
+    total = np.zeros(len(functions))
+    parts, functions = at.together(functions)
+    for part in parts:
+        columns = {f"{PREFIX}value_{j}": f(part) for j, f in enumerate(functions)}
+        total += part.sums([part.times_count(nw.col(name)) for name in columns], at.point, with_columns(columns))
+    return total / at.n
