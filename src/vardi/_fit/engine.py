@@ -31,7 +31,7 @@ from vardi._rows.columns import Block, Question
 from vardi._rows.domains import RowsByDomain
 from vardi._rows.engine.among import EngineAmong
 from vardi._rows.engine.distribution import EngineDistribution
-from vardi._rows.engine.domains import LabelColumns, domains_of, is_in, missing_by_domain
+from vardi._rows.engine.domains import DomainColumns, domains_of, is_in, missing_by_domain
 from vardi._rows.engine.draw import drawn_rows
 from vardi._rows.engine.functions import EngineFunction, all_missing, compiled_functions
 from vardi._rows.engine.groups import GroupSums, sums_in_groups
@@ -230,7 +230,7 @@ class InEngine(Held):
         """Return domains and a function of their rows (1 for None); the first ``base`` columns define their bases."""
         keys = domains_of(self.rows_asked, by, self.mixed, whole=whole)
         y = None if values is None else as_functions([self._function_in(values, by, keys)])
-        labels = LabelColumns(self.parts_asked, by.columns, keys, base)
+        labels = DomainColumns(self.parts_asked, by.columns, keys, base)
         return keys, RowsByDomain(self.tangent.measure, self.rows_asked, y, by, keys, labels, bases(keys, base))
 
     def steps_by_domain(

@@ -267,12 +267,12 @@ class InMemory(ColumnsInMemory):
         self, values: Any, by: By, base: int, *, whole: bool = False
     ) -> tuple[tuple[tuple[Any, ...], ...], RowsByDomain]:
         """Return domains and a function of their rows (1 for None); the first ``base`` columns define their bases."""
-        from vardi._rows.domains import Codes, RowsByDomain
+        from vardi._rows.domains import DomainCodes, RowsByDomain
 
         found, measure = self._grouping(by, whole=whole), self.tangent.measure
         y = None if values is None else as_functions(self._values_in(values, by, found)[:, None])
         places = bases(found.keys, base)
-        labels = Codes(found.codes, places)
+        labels = DomainCodes(found.codes, places)
         return found.keys, RowsByDomain(measure, measure.rows, y, by, found.keys, labels, places)
 
     def steps_by_domain(self, values: Any, by: By) -> tuple[tuple[tuple[Any, ...], ...], Callable[[int], PoolSteps]]:

@@ -103,7 +103,7 @@ class DomainSums:
         return Evenness(float(self.total[j]), float(self.event_squares[j]), float(self.largest[j]))
 
 
-class Labels(Protocol):
+class DomainLabels(Protocol):
     """Which rows are in which domain, and in which base, in the form in which their holder keeps labels."""
 
     @property
@@ -120,7 +120,7 @@ class Labels(Protocol):
         """Return 1 on the rows of the bases of some domains, and 0 on others."""
 
 
-class Codes:
+class DomainCodes:
     """The domain of each row in memory.
 
     Parameters
@@ -138,15 +138,15 @@ class Codes:
     def places(self, keys: Sequence[Any]) -> Integers:
         return np.array(keys, np.int64)
 
-    def within(self, places: Integers) -> Indicators:
-        return Indicators(self.key, places)
+    def within(self, places: Integers) -> DomainIndicators:
+        return DomainIndicators(self.key, places)
 
-    def within_base(self, places: Integers) -> Indicators:
-        return Indicators(self._base_of_rows, self.base[places])
+    def within_base(self, places: Integers) -> DomainIndicators:
+        return DomainIndicators(self._base_of_rows, self.base[places])
 
 
 @dataclass(frozen=True, eq=False)
-class Indicators:
+class DomainIndicators:
     """Whether rows have some of the codes, of shape (n, m), computed for the rows that are read."""
 
     codes: Integers
@@ -171,7 +171,7 @@ class RowsByDomain:
         The columns that define the domains.
     keys : sequence of tuple
         The value of each domain in each column.
-    labels : Labels
+    labels : DomainLabels
         The domain of each row.
     base : ndarray of int of shape (G,)
         The place of the base of each domain.
@@ -186,7 +186,7 @@ class RowsByDomain:
         y: Functions | None,
         by: By,
         keys: Sequence[tuple[Any, ...]],
-        labels: Labels,
+        labels: DomainLabels,
         base: Integers,
     ) -> None:
         self.measure, self.rows, self.y, self.by = measure, rows, y, by

@@ -26,7 +26,7 @@ from vardi.errors._refusals import needs_rows
 Key = tuple[Any, ...]
 
 
-class LabelColumns:
+class DomainColumns:
     """The domains of rows of an engine: the values of columns.
 
     Parameters
