@@ -13,12 +13,14 @@ from scipy import sparse, stats
 
 import vardi
 from vardi._estimate.bias_check import BiasCheck, Worst
-from vardi._estimate.bias_labels import Labels
+from vardi._estimate.bias_labels import Labels, RowFeatures
 from vardi._estimate.bias_test import check_biases
 from vardi._estimate.tangent import Hessian, Tangent
 from vardi._inputs.dependence import Dependence
+from vardi._rows.arrays import Arrays
 from vardi._rows.dense import Dense
-from vardi._rows.weighted import WeightedRows
+from vardi._rows.measure import Measure
+from vardi._rows.point import KnownMoments, Model, Point
 
 KINDS = ["indicator", "tilt", "power"]
 
@@ -90,12 +92,13 @@ def test_the_score_test_is_that_of_the_formulas(kind, K):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_score_compares_sample_means_with_fitted_ones(kind):
     omega, s, columns = simulated(kind)
-    labels = Labels(vardi.debias_matrix(omega, s).held.tangent, "012")
-    p = labels.P
+    fit = vardi.debias_matrix(omega, s)
+    p = probabilities(fit, omega)
+    found = Labels(fit.held.tangent).score(RowFeatures(lambda block: block.columns(columns["z"]), 1)).residual[0]
     for k in range(3):
         tilted = p[:, k] / p[:, k].sum()
         difference = columns["z"][s == k].mean() - tilted @ columns["z"]
-        np.testing.assert_allclose(columns["z"] @ labels.residual[:, k] / (s == k).sum(), difference, atol=1e-10)
+        np.testing.assert_allclose(found[k] / (s == k).sum(), difference, atol=1e-10)
 
 
 @pytest.mark.long
@@ -178,11 +181,11 @@ def test_collapsed_rows_are_rows():
     pool = np.concatenate(list(d.samples.values()))
     x = {"x": pool[:, 0], "y": pool[:, 1]}
     matrix = collapsed.rows.matrix[collapsed.rows.inverse]
-    rows = Dense(matrix, collapsed.strata.source, moderate=True)
+    rows = Dense(matrix, collapsed.measure.source, moderate=True)
     hessian = Hessian(rows, collapsed.u)
-    independent = Dependence.none(len(rows.sizes))
-    measure = WeightedRows(rows, collapsed.u, collapsed.weights, collapsed.strata.source, rows.counts, independent)
-    plain = Tangent(measure, hessian, hessian)
+    point = Point(Model(rows.sizes, {}, KnownMoments.none()), collapsed.u, collapsed.weights)
+    arrays = Arrays(rows, rows.source, rows.counts, Dependence.none(len(rows.sizes)))
+    plain = Tangent(Measure(arrays, point), hessian, hessian)
     for options in ({}, {"features": "cells"}):
         same(check_biases(collapsed, fit.names, x, **options), check_biases(plain, fit.names, x, **options), rtol=1e-6)
 

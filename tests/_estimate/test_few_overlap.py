@@ -8,11 +8,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 import vardi
-from vardi._estimate.bias_labels import Labels
+from vardi._estimate.bias_labels import Labels, RowFeatures
 from vardi._machine import threads
+from vardi._rows import sparse as sparse_rows
 from vardi._rows import thinned
+from vardi._rows.arrays import Arrays
 from vardi._rows.dense import Dense
-from vardi._rows.patches import Patches
+from vardi._rows.sparse import SparseProbabilities
 from vardi._rows.thinned import Thinned
 from vardi._solve.identify import judge
 
@@ -40,7 +42,7 @@ def along_a_line(shuffled: bool = False, counted: bool = False) -> tuple[vardi.D
 
 def over_all(fit: vardi.DebiasedSample, monkeypatch: pytest.MonkeyPatch) -> vardi.DebiasedSample:
     """Return the same fit, which from here on sums over all samples."""
-    monkeypatch.setattr(Thinned, "entries", lambda rows, u: None)
+    monkeypatch.setattr(Thinned, "settled", lambda rows, u: rows)
     held = fit.held
     again = vardi.debias_matrix(held.rows.matrix, held.source, log=True, counts=held.counts)
     assert_array_equal(again.solution.u, fit.solution.u)
@@ -60,7 +62,7 @@ def test_sums_over_few_samples_are_those_over_all(variant, monkeypatch):
         "bridge": fit.bridge,
     }
     again = over_all(fit, monkeypatch)
-    assert Labels(again.held.tangent, again.names).few is None
+    assert isinstance(again.held.tangent.measure.rows.rows, Thinned)
     check = again.check_biases({"x": x, "noise": np.sin(1e3 * x)})
     assert found["check"].df == check.df
     assert_allclose(found["check"].statistic, check.statistic, rtol=1e-6)
@@ -96,19 +98,19 @@ def test_answers_do_not_depend_on_the_number_of_threads(monkeypatch):
     assert_array_equal(*found)
 
 
+@pytest.mark.parametrize("dense_is_faster", [0.0, np.inf])
 @pytest.mark.parametrize("shuffled", [False, True])
-def test_patches_hold_every_entry_once(shuffled):
-    fit, _ = along_a_line(shuffled)
-    entries = fit.held.rows.entries(fit.solution.u)
-    put = np.zeros(entries.shape)
-    seen = []
-    for patch in Patches(entries, fit.held.source).each(lambda patch: patch):
-        put[np.ix_(patch.rows, patch.columns)] += patch.values
-        seen += patch.rows.tolist()
-    assert sorted(seen) == list(range(len(put)))
-    assert_array_equal(put, entries.toarray())
-    assert_allclose(put.sum(axis=1), 1.0, rtol=1e-14)
-    assert_allclose(put, Dense.every(fit.held.rows, fit.solution.u), atol=1e-14)
+def test_products_of_few_samples_are_those_of_all(shuffled, dense_is_faster, monkeypatch):
+    monkeypatch.setattr(sparse_rows, "DENSE_IS_FASTER", dense_is_faster)
+    fit, x = along_a_line(shuffled)
+    weights = np.column_stack([x, np.sin(x), x > np.median(x)])
+    entries = Arrays.as_solved(fit.held.tangent.measure.rows.rows)
+    ((_, p),) = entries.each(lambda block: fit.held.tangent.measure.point.at(block).p)
+    assert isinstance(p, SparseProbabilities)
+    P = p.p.toarray()
+    assert_allclose(P.sum(axis=1), 1.0, rtol=1e-14)
+    brute = np.vstack([(P * w[:, None]).T @ P for w in weights.T])
+    assert_allclose(p.products(weights).toarray(), brute, atol=1e-13)
 
 
 def test_a_state_that_no_sample_was_drawn_from_takes_no_part():
@@ -142,8 +144,9 @@ def test_information_of_weights_of_both_signs_is_that_of_rows():
     source = np.repeat(np.arange(K), 4)
     x = rng.normal(centres[source])
     fit = vardi.debias_matrix(centres * x[:, None], source, log=True)
-    labels = Labels(fit.held.tangent, fit.names)
-    assert labels.few is None
-    P, y = labels.P, np.column_stack([x, x**2])
+    assert isinstance(fit.held.tangent.measure.rows.rows, Dense)
+    P = np.exp(fit.solution.u + centres * x[:, None])
+    P, y = P / P.sum(axis=1, keepdims=True), np.column_stack([x, x**2])
     brute = [sum(w * (np.diag(p) - np.outer(p, p)) for w, p in zip(column, P, strict=True)) for column in y.T]
-    assert_allclose(labels.information(list(y.T)), brute, atol=1e-11)
+    sums = Labels(fit.held.tangent).score(RowFeatures(lambda block: block.columns(y), 2))
+    assert_allclose(sums.cross, brute, atol=1e-11)

@@ -316,10 +316,9 @@ def test_answers_of_many_numbers_for_each_row_are_refused(monkeypatch: pytest.Mo
         r"not fit in memory. Ask for fewer states at once, or fit a part of the rows that does fit."
     )
     with pytest.raises(NeedsRowsError, match=text):
-        fit.check_biases({"x": x})
-    with pytest.raises(NeedsRowsError, match=text):
         fit.held.rows.log_omega()
     assert fit.expectation(x).stderr > 0
+    assert 0.0 <= fit.check_biases({"x": x}).pvalue <= 1.0
 
 
 def passes_of(action: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> int:

@@ -1,4 +1,4 @@
-"""The sums of the score test and of sensitivity to the biases, asked of an engine, against arrays."""
+"""The sums of the score test, asked of an engine, against arrays."""
 
 from __future__ import annotations
 
@@ -7,26 +7,24 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from dense import Known, problem
-from engines import QUICK_TO_ASK, as_lazy_pool, local_engine
+from dense import Known, point, problem
+from engines import QUICK_TO_ASK, local_engine
 from numpy.testing import assert_allclose
-from test_moments import prepared, slopes
 
 import vardi
-from vardi._estimate import bias_test
-from vardi._rows.engine import labels as module
+from vardi._estimate.bias_labels import Labels, indicators, polynomials, varying_of
+from vardi._estimate.tangent import Tangent
+from vardi._rows import queries
 from vardi._rows.engine.functions import compiled_functions
-from vardi._rows.engine.labels import EngineLabels
-from vardi._rows.engine.model import EngineModel
-from vardi._rows.engine.moments import EngineMoments
-from vardi._rows.engine.sensitivity import common_slopes
-from vardi._rows.engine.sensitivity import slopes as slopes_of_biases
+from vardi._rows.measure import Measure
+from vardi._rows.point import KnownMoments, Point
+from vardi._rows.queries import Queries
 
 LOCAL = pytest.mark.parametrize("engine", QUICK_TO_ASK, indirect=True)
 POLARS = local_engine("polars-lazy")
 
 
-class Labels:
+class Arrays:
     """p of the sampled biases alone, from arrays."""
 
     def __init__(self, given, v):
@@ -36,7 +34,6 @@ class Labels:
         self.P, self.c = dense.x[:, self.sampled], dense.c
         self.theta = dense.x[:, len(given.names) :]
         self.source = np.searchsorted(self.sampled, dense.source)
-        self.own = dense.own[:, len(given.names) :]
         assert_allclose(self.P.sum(axis=1), 1.0)
 
     def residual(self, h):
@@ -53,22 +50,35 @@ class Labels:
         return np.hstack([self.information(w), block])
 
 
+def labels_of(given, engine, v):
+    """Return the labels at a point without known values."""
+    model = replace(given.model(given.pool(engine)), known=KnownMoments.none())
+    at = Point(model.model, v[: len(model.coordinates)])
+    measure = Measure(Queries(model.parts, model.sizes, model.dependence), at)
+    return Labels(Tangent(measure, None, None)), model
+
+
+def column_of(model, name):
+    return compiled_functions(model.parts, [vardi.where(name)], [name])
+
+
 @LOCAL
 @pytest.mark.parametrize(("parts", "form"), [("", "labels counts"), ("known logistic tilt", "frames")])
 def test_the_sums_of_the_score_test(engine, parts, form, monkeypatch):
-    monkeypatch.setattr(module, "BATCH", 17)
+    monkeypatch.setattr(queries, "SUMS_OF_A_QUERY", 17)
     given = problem(parts, form)
-    at, functions, oracle, v = prepared(given, engine)
-    wanted = Labels(given, v)
-    labels = EngineLabels(at)
-    h = labels.features(functions[::2], "poly2")
-    mean = oracle.c @ oracle.F / oracle.n
-    Z = (oracle.F - mean) / np.sqrt(oracle.c @ (oracle.F - mean) ** 2 / oracle.n)
-    H = np.column_stack([Z[:, 0], Z[:, 0] ** 2 - 1, Z[:, 2], Z[:, 2] ** 2 - 1])
-    sums = labels.score(h)
+    v = point(given)
+    wanted = Arrays(given, v)
+    labels, model = labels_of(given, engine, v)
+    varying = varying_of(labels.measure, {name: column_of(model, name) for name in ("y", "x * k")})
+    x, c = np.column_stack([given.rows["y"], given.rows["x"] * given.rows["k"]]).astype(float), wanted.c
+    Z = x - c @ x / c.sum()
+    Z /= np.sqrt(c @ Z**2 / c.sum())
+    H = np.column_stack([Z, Z**2 - 1])
+    sums = labels.score(polynomials(labels.measure, list(varying.values())))
     assert_allclose(sums.residual, wanted.residual(H), rtol=1e-8, atol=1e-8)
     for j in range(4):
-        assert_allclose(sums.cross[j], wanted.cross(H[:, j], at.model.places), rtol=1e-8, atol=1e-8)
+        assert_allclose(sums.cross[j], wanted.cross(H[:, j], model.places), rtol=1e-8, atol=1e-8)
         for l in range(4):
             assert_allclose(sums.information[j, :, l], wanted.information(H[:, j] * H[:, l]), rtol=1e-8, atol=1e-8)
     own = wanted.P[np.arange(len(wanted.c)), wanted.source]
@@ -80,10 +90,10 @@ def test_the_sums_of_the_score_test(engine, parts, form, monkeypatch):
 @pytest.mark.parametrize("column", ["y", "k"])
 def test_rows_by_cells(engine, column):
     given = problem("known logistic", "labels counts")
-    at, _, _, v = prepared(given, engine)
-    wanted = Labels(given, v)
-    labels = EngineLabels(at)
-    function = compiled_functions(at.parts, [vardi.where(column)], [column])[0]
+    v = point(given)
+    wanted = Arrays(given, v)
+    labels, model = labels_of(given, engine, v)
+    function = column_of(model, column)
     cells = labels.cells(function, 10)
     x = np.asarray(given.rows[column], float)
     place = np.searchsorted(cells.high, x)
@@ -94,8 +104,8 @@ def test_rows_by_cells(engine, column):
         assert_allclose(cells.observed[j], mine)
         assert_allclose(cells.expected[j], (wanted.c * inside) @ wanted.P, rtol=1e-9)
         assert_allclose(cells.information[j], wanted.information(inside * 1.0), rtol=1e-8, atol=1e-9)
-    fifths = labels.features([function], "cells")
-    assert len(fifths) == min(5, len(np.unique(x))) - 1
+    fifths = indicators(labels.measure, list(varying_of(labels.measure, {column: function}).values()), 5)
+    assert fifths.width == min(5, len(np.unique(x))) - 1
 
 
 @pytest.mark.parametrize("kind", ["poly2", "cells"])
@@ -103,45 +113,13 @@ def test_the_score_test_is_that_of_memory(kind):
     design = vardi.datasets.length_bias(seed=1)
     biases = design.biases | {"square": "x"}
     samples = {name: POLARS.frame(pa.table({"x": rows})) for name, rows in design.samples.items()}
-    pool = as_lazy_pool(samples, biases, source=None, counts=None)
-    fit = vardi.debias(design.samples, biases)
-    at = EngineMoments(EngineModel.of(pool), fit.solution.u)
-    labels = EngineLabels(at)
-    sums = labels.score(labels.features(compiled_functions(at.parts, [vardi.where("x")], ["x"]), kind))
-    J, K = sums.residual.shape
-    solve = fit.held.tangent.jacobian.solve
-    M_h0 = sums.cross.reshape(J * K, K)
-    V = sums.information.reshape(J * K, J * K) - M_h0 @ solve(M_h0.T)
-    least = 1e-8 * np.maximum(np.einsum("jkjk->jk", sums.information), 1.0)
-    statistic, pvalue, df = bias_test._chi2(sums.residual.ravel(), V, least.ravel())
-    wanted = fit.check_biases(["x"], features=kind)
-    assert_allclose((statistic, pvalue, df), (wanted.statistic, wanted.pvalue, wanted.df), rtol=1e-7)
-    cells = labels.cells(compiled_functions(at.parts, [vardi.where("x")], ["x"])[0], 10)
-    gap = cells.observed - cells.expected
-    variance = np.stack([np.diag(M - M @ solve(M)) for M in cells.information])
-    z = np.where(variance >= 1.0, gap / np.sqrt(np.maximum(variance, 1.0)), 0.0)
-    assert wanted.worst is not None
-    assert_allclose(z.ravel()[np.abs(z).argmax()], wanted.worst.z, rtol=1e-7)
-
-
-@LOCAL
-@pytest.mark.parametrize(("parts", "form"), [("", "labels counts"), ("known logistic tilt", "frames")])
-def test_what_errors_of_biases_move(engine, parts, form):
-    given = problem(parts, form)
-    at, functions, oracle, _ = prepared(given, engine)
-    b = slopes(given, 3)
-    influence = at.influence(functions, oracle.eta, b)
-    dense, K = oracle.dense, len(given.names)
-    phi = oracle.r[:, None] * (oracle.F - oracle.eta) + dense.x @ b
-    moved = np.zeros((K, len(oracle.c), 3))
-    for k in np.flatnonzero(oracle.sizes):
-        gradient = np.zeros((len(oracle.c), 3))
-        if k in at.model.places:
-            place = at.model.places[k]
-            t = dense.x[:, K + place.start : K + place.stop] / dense.x[:, [k]]
-            gradient = t @ b[K + place.start : K + place.stop]
-        moved[k] = dense.x[:, [k]] * (phi - b[k] - gradient)
-    m = oracle.c / oracle.n
-    assert_allclose(slopes_of_biases(at, influence), np.einsum("i,kij->kj", m, np.abs(moved)), rtol=1e-8)
-    common = m @ np.abs(moved[[0, 2]].sum(axis=0))
-    assert_allclose(common_slopes(at, influence, [0, 2]), common, rtol=1e-8)
+    found = vardi.debias(samples, biases).check_biases(["x"], features=kind)
+    wanted = vardi.debias(design.samples, biases).check_biases(["x"], features=kind)
+    assert_allclose(
+        (found.statistic, found.pvalue, found.df, found.worst.z),
+        (wanted.statistic, wanted.pvalue, wanted.df, wanted.worst.z),
+        rtol=1e-7,
+    )
+    assert (found.worst.region, found.worst.sample) == (wanted.worst.region, wanted.worst.sample)
+    assert_allclose(list(found.by_sample.values()), list(wanted.by_sample.values()), rtol=1e-7)
+    assert_allclose(list(found.untested.values()), list(wanted.untested.values()))

@@ -1,247 +1,283 @@
-"""The labels of rows, their probabilities under the declared biases, and the information about these in the rows."""
+r"""The labels of rows against their probabilities under the declared biases: the sums of the score test.
+
+With features :math:`h_j` of the rows, counts c, and :math:`p_{ik}` of the sampled biases alone,
+
+.. math::
+
+    U_{jk} = \sum_i c_i h_{ij} (1\{s_i = k\} - p_{ik}),\qquad
+    M_{jk,j'l} = \sum_i c_i h_{ij} h_{ij'} p_{ik} (\delta_{kl} - p_{il}).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cached_property
-from typing import Any
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 from scipy import sparse
 
 from vardi._estimate.tangent import Tangent
-from vardi._inputs.pool import Name
-from vardi._machine.threads import map_blocks, sum_blocks
-from vardi._rows.grouping import membership, sums_by_code
-from vardi._rows.patches import Patch, Patches
-from vardi._rows.shares import edges_below, shares_of
-from vardi._rows.measure import Measure, weighed
-from vardi._types import Floats, Integers
+from vardi._rows.columns import Block, Extremes, Kept, Question
+from vardi._rows.engine.distribution import EngineDistribution
+from vardi._rows.engine.model import EngineModel
+from vardi._rows.engine.moments import EngineMoments
+from vardi._rows.measure import Functions, Measure
+from vardi._rows.point import RowsAt
+from vardi._rows.queries import Queries
+from vardi._rows.shares import shares_of
+from vardi._types import Floats
+
+
+@dataclass(frozen=True, eq=False)
+class RowFeatures:
+    """Functions of the rows in which labels are compared with their probabilities.
+
+    Attributes
+    ----------
+    on : callable
+        Returns them on the rows of a block, of shape (rows, J).
+    width : int
+        How many there are.
+    """
+
+    on: Question[Floats]
+    width: int
+
+
+@dataclass(frozen=True, eq=False)
+class Varying:
+    """What the samples are compared in: a column, its mean over the pool, its smallest and its largest value."""
+
+    values: Kept
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class ScoreSums:
+    """The sums behind the score test, for K sampled biases, J features and p parameters.
+
+    Attributes
+    ----------
+    residual : ndarray of shape (J, K)
+        U.
+    information : ndarray of shape (J, K, J, K)
+        M.
+    cross : ndarray of shape (J, K, K + p)
+        Cross information of each feature with the normalisers and the parameters.
+    """
+
+    residual: Floats
+    information: Floats
+    cross: Floats
+
+
+@dataclass(frozen=True)
+class CellSums:
+    """Rows in a column's cells, as observed and as expected from the biases.
+
+    Attributes
+    ----------
+    low, high : ndarray of shape (cells,)
+        The smallest and the largest value of each.
+    observed, expected : ndarray of shape (cells, K)
+        How many rows of each sample there are, and how many are expected.
+    information : ndarray of shape (cells, K, K)
+        sum_i c_i (diag(p_i) - p_i p_i') over the rows of each.
+    """
+
+    low: Floats
+    high: Floats
+    observed: Floats
+    expected: Floats
+    information: Floats
 
 
 class Labels:
-    """The label of every row and its probabilities under the biases, for sampled states only.
+    """The rows at a solution of the samples alone: known values play no part in the test.
 
     Parameters
     ----------
-    influence : Tangent
-        The fit.
-    names : sequence
-        A name for each bias.
+    tangent : Tangent
+        The solution.
     """
 
-    def __init__(self, influence: Tangent, names: Sequence[Name]) -> None:
-        self.influence, rows, measure = influence, influence.rows, influence.measure
-        self.sampled = np.flatnonzero(influence.sampled)
-        self.names, self.K = [names[k] for k in self.sampled.tolist()], len(self.sampled)
-        self.sizes: Floats = rows.sizes[self.sampled]
-        all_sampled = len(influence.sampled) == self.K
-        self.source: Integers = measure.source if all_sampled else np.searchsorted(self.sampled, measure.source)
-        self.counts: Floats = measure.counts
-        self.is_collapsed = rows.inverse is not None
+    def __init__(self, tangent: Tangent) -> None:
+        self.tangent, self.measure = tangent, tangent.measure
+        self.sampled = np.flatnonzero(self.measure.rows.sizes > 0)
+        self.K = len(self.sampled)
 
-    @cached_property
-    def few(self) -> Any:
-        """p_ik of every row as a CSR array, if few samples could have drawn it; None otherwise."""
-        entries = None if self.is_collapsed else self.influence.rows.entries(self.influence.u)
-        return entries if entries is None or entries.shape[1] == self.K else entries[:, self.sampled]
+    def alone(self, probability: float) -> Floats:
+        """Return the share of each sample's rows that, with more than this probability, no other could have drawn."""
 
-    @cached_property
-    def patches(self) -> Patches:
-        """The same, in patches."""
-        return Patches(self.few, self.source)
+        def question(block: Block, at: RowsAt) -> Floats:
+            return block.by_sample((block.of_own(at.p) > probability) * np.ones(1))
 
-    @cached_property
-    def P(self) -> Floats:  # noqa: N802 (the letter of the formulas)
-        """p_ik of every kind of row."""
-        if self.few is not None:
-            return np.asarray(self.few.toarray())
-        every = np.asarray(self.influence.rows.every(self.influence.u))
-        return every if every.shape[1] == self.K else every[:, self.sampled]
+        return self.measure.total(question)[self.sampled, 0] / self.measure.rows.sizes[self.sampled]
 
-    @cached_property
-    def own(self) -> Floats:
-        """The probability of the label that each row has."""
-        if self.few is not None:
-            return np.asarray(self.few[np.arange(len(self.source)), self.source])
-        return np.asarray(self.P[self.kind, self.source])
+    def score(self, features: RowFeatures) -> ScoreSums:
+        """Return the sums of the score test of features."""
+        J, K, at = features.width, self.K, self.measure.coordinates
+        first, second = np.tril_indices(J)
 
-    @cached_property
-    def residual(self) -> Floats:
-        """c_i (1{s_i = k} - p_ik) of every row."""
-        n, inverse = len(self.source), self.influence.rows.inverse
-        residual = np.empty((self.K, n)).T  # columns in one piece, as those of P where samples are few
+        def question(block: Block, rows: RowsAt) -> tuple[Floats, ...]:
+            h = block.let(features.on(block))
+            weights = block.let(np.hstack([h, h[:, first] * h[:, second]]))
+            found = block.by_sample(h) - block.gram(rows.p, h), block.products(rows.p, weights)
+            if not at.parameters:
+                return found
+            moved = block.let(np.hstack([h[:, [j]] * rows.others for j in range(J)]))
+            return *found, block.gram(rows.p, moved), block.sum(moved)
 
-        def block(part: slice) -> None:
-            P = self.P[inverse[part]] if self.is_collapsed else self.P[part]
-            counts, own = self.counts[part], self.source[part]
-            of_one = len(own) and bool((own == own[0]).all())
-            np.multiply(P, -counts[:, None], out=residual[part])
-            residual[part][(slice(None), own[0]) if of_one else (np.arange(len(own)), own)] += counts
+        residual, products, *moved = self.measure.total(question, J * J)
+        information, M = self._information(products), np.zeros((J, K, J, K))
+        for j, l, one in zip(first, second, information[J:], strict=True):
+            M[j, :, l] = M[l, :, j] = one
+        cross = [information[:J], *([self._through_parameters(*moved)] if moved else [])]
+        return ScoreSums(residual[self.sampled].T, M, np.concatenate(cross, axis=2))
 
-        for _ in map_blocks(block, n, self.K):
-            pass
-        return residual
+    def _through_parameters(self, mixed: Floats, moved: Floats) -> Floats:
+        r"""Return :math:`\sum_i c_i h_{ij} p_{il} (\delta_{kl} - p_{ik}) t_{il}`, of shape (J, K, p)."""
+        moved = moved.reshape(-1, self.measure.coordinates.parameters)
+        found = -np.swapaxes(mixed.reshape(len(mixed), *moved.shape), 0, 1)
+        for k, place in self.measure.point.model.places.items():
+            found[:, k, place] += moved[:, place]
+        return found[:, self.sampled]
 
-    def scores(self, h: Any) -> Floats:
-        """Return sum_i h_i c_i (1{s_i = k} - p_ik) for h of shape (J, n), an array or sparse."""
-        if self.few is None:
-            return np.asarray(h @ self.residual)
-        counted = h * self.counts if isinstance(h, np.ndarray) else h @ sparse.diags_array(self.counts)
-        found = counted @ membership(self.source, self.K).T - counted @ self.few
-        return np.asarray(found.toarray() if sparse.issparse(found) else found)
+    def covariance_by_units(self, features: RowFeatures, through: Floats) -> tuple[Floats, float]:
+        """Return the covariance of scores of rows that depend on one another, and its degrees of freedom.
 
-    @cached_property
-    def kind(self) -> Integers:
-        """Which kind of row each row is."""
-        inverse: Integers | None = self.influence.rows.inverse
-        return np.arange(len(self.source)) if inverse is None else inverse
+        Parameters
+        ----------
+        features : RowFeatures
+            The features.
+        through : ndarray of shape (K + p, J K)
+            The correction for fitted coordinates.
+        """
 
-    def information(self, features: Sequence[Floats]) -> Floats:
-        """Return sum_i c_i y_i (diag(p_i) - p_i p_i') for each feature y, of shape (J, K, K)."""
-        if self.few is None:
-            return _without_diagonals(np.stack([_products(self.P, self._by_kind(self.counts * y)) for y in features]))
-        weights = self.counts[:, None] * np.column_stack(features)
+        def make(block: Block, at: RowsAt) -> Floats:
+            residual = block.let(block.of_sample(self._each) - at.p @ self._each)
+            h = block.let(features.on(block))
+            return np.hstack([h[:, [j]] * residual for j in range(features.width)])
 
-        def products(patch: Patch) -> tuple[Integers, Floats]:
-            P, w = patch.values, weights[patch.rows]
-            several = (w[:, :, None] * P[:, None, :]).reshape(len(P), -1)  # one product for all weights
-            return patch.columns, (P.T @ several).reshape(P.shape[1], w.shape[1], P.shape[1]).swapaxes(0, 1)
+        measure, width = self.measure, features.width * self.K
+        scores = Functions((), width, make, weighed=True)
+        spread = measure.spread(measure.influence(scores, np.zeros(width), self._placed(through)))
+        return spread.covariance * measure.n**2, float(spread.freedom.sum(axis=0).min())
 
-        found = np.zeros((len(features), self.K, self.K))
-        for columns, product in self.patches.each(products):
-            found[:, columns[:, None], columns] += product
-        return _without_diagonals(found)
+    def cells(self, column: Kept, most: int) -> CellSums:
+        """Return rows by cells of a column of about equal size."""
+        low, high = cells_of(self.measure, column, most)
 
-    def _by_kind(self, w: Floats) -> Floats:
-        """Return sums of numbers of the rows over each kind of row."""
-        return np.bincount(self.kind, w, minlength=len(self.P)).astype(np.float64) if self.is_collapsed else w
+        def question(block: Block, at: RowsAt) -> tuple[Floats, ...]:
+            inside = block.let(_within(block.columns(column), low, high))
+            return block.by_sample(inside), block.gram(at.p, inside), block.products(at.p, inside)
+
+        observed, expected, products = self.measure.total(question, len(high))
+        return CellSums(low, high, observed[self.sampled].T, expected[self.sampled].T, self._information(products))
 
     def solve(self, a: Floats) -> Floats:
         """Return M_00^+ a for a of shape (K, m)."""
-        whole = np.zeros((len(self.influence.u), a.shape[1]))
-        whole[self.sampled] = a
-        return self.influence.hessian.solve(whole)[self.sampled]
-
-    def cross(self, y: Floats, information: Floats) -> Floats:
-        """Return the information between a feature y and all that was fitted, of shape (K, K + p), given that in u."""
-        columns = [information]
-        for k, t in self.influence.measure.gradients().items():
-            place = int(np.searchsorted(self.sampled, k))
-            moved = (self._by_kind(self.counts * y) * self.P[:, place])[:, None] * t
-            block = -self.P.T @ moved
-            block[place] += moved.sum(axis=0)
-            columns.append(block)
-        return np.hstack(columns)
-
-    @property
-    def depend(self) -> bool:
-        """Whether rows depend on one another."""
-        return self.influence.measure.rows.is_in_units
-
-    def by_units(self, h: Floats) -> Any:
-        """Return a function from the correction for fitted coordinates to the covariance of the features' scores."""
-        if not self.depend:
-            return None
-        residual = (self.source[:, None] == np.arange(self.K)) - self.P[self.kind]
-        values = weighed((h[:, :, None] * residual[:, None, :]).reshape(len(h), -1))
-        return lambda through: covariance_by_units(self.influence.measure, values, self._placed(through))
-
-    def _placed(self, through: Floats) -> Floats:
-        """Return rows for the sampled states and the parameters, padded with zeros to all coordinates."""
-        at = self.influence.measure.coordinates
-        whole = np.zeros((len(at), through.shape[1]))
-        whole[self.sampled], whole[at.theta] = through[: self.K], through[self.K :]
-        return whole
+        return self.tangent.hessian.solve(self._placed(a)[: len(self.measure.rows.sizes)])[self.sampled]
 
     def solve_fitted(self, a: Floats) -> Floats:
         """Return the inverse information of all that was fitted times a, of shape (K + p, m)."""
-        at = self.influence.measure.coordinates
+        at = self.measure.coordinates
         if not at.parameters:
             return self.solve(a)
-        solved = self.influence.jacobian.solve(self._placed(a))
+        solved = self.tangent.jacobian.solve(self._placed(a))
         return np.vstack([solved[self.sampled], solved[at.theta]])
 
+    def _placed(self, a: Floats) -> Floats:
+        """Return rows for the sampled states and the parameters, padded with zeros to all coordinates."""
+        at = self.measure.coordinates
+        whole = np.zeros((len(at), a.shape[1]))
+        whole[self.sampled] = a[: self.K]
+        whole[at.theta] = a[self.K :] if len(a) > self.K else 0.0
+        return whole
 
-class Cells:
-    """A column cut into cells of about equal size; where distinct values are few, each is a cell."""
+    @property
+    def _each(self) -> Floats:
+        """The sampled biases among all, of shape (all, K)."""
+        return np.eye(len(self.measure.rows.sizes))[:, self.sampled]
 
-    def __init__(self, values: Floats, labels: Labels, most: int) -> None:
-        shares = shares_of(values, [labels.counts])
-        if shares.has_more_than(most):
-            targets = np.linspace(0.0, 1.0, most + 1)[1:] * (1.0 - 1e-12)
-            self.high = np.unique(shares.reaching(np.ones(1), targets)[0])
-            self.low = np.array([values.min(), *(shares.next_to(end, 1) for end in self.high[:-1].tolist())])
-        else:
-            self.low = self.high = shares.every()[0]
-        self.cell = edges_below(values, self.high)
+    def _information(self, products: Any) -> Floats:
+        """Return sums of diag(p) - p p' of the sampled biases, (m, K, K), given those of p p' of all biases.
 
-    @cached_property
-    def rows(self) -> Any:
-        """The sparse matrix of cells and rows: times values of the rows it gives their sums within cells."""
-        return membership(self.cell, len(self.high))
-
-    def gaps(self, labels: Labels) -> Floats:
-        """Return by how many rows each sample has more or less than expected within each cell."""
-        if labels.few is not None:
-            return labels.scores(self.rows)
-        return sums_by_code(self.cell, labels.residual, len(self.high))
-
-    def information(self, labels: Labels) -> Floats:
-        """Return M_jj = M_j0 for the indicator of every cell j, of shape (cells, K, K)."""
-        if labels.is_collapsed:
-            table = (self.rows @ membership(labels.kind, len(labels.P), labels.counts).T).tocsr()
-            spans = zip(table.indptr[:-1], table.indptr[1:], strict=True)
-            return np.stack([_information(labels.P[table.indices[a:b]], table.data[a:b]) for a, b in spans])
-        found = np.zeros((len(self.high), labels.K, labels.K))
-        roots = np.sqrt(labels.counts)
-        if labels.few is not None:
-
-            def products(patch: Patch) -> list[tuple[int, Integers, Floats]]:
-                P, cell = patch.values * roots[patch.rows, None], self.cell[patch.rows]
-                return [(j, patch.columns, P[cell == j].T @ P[cell == j]) for j in np.unique(cell).tolist()]
-
-            for parts in labels.patches.each(products):
-                for j, columns, product in parts:
-                    found[j][columns[:, None], columns] += product
-            return _without_diagonals(found)
-
-        def block(part: slice) -> Floats:
-            sums = np.zeros(found.shape)
-            cell, P = self.cell[part], labels.P[part]
-            order = np.argsort(cell.astype(np.uint16), kind="stable")  # 16 bits sort by radix
-            rows = np.split(order, np.cumsum(np.bincount(cell, minlength=len(sums)))[:-1])
-            for own, one in zip(sums, rows, strict=True):
-                scaled = P[one] * roots[part][one, None]
-                own[:] = scaled.T @ scaled
-            return sums
-
-        return _without_diagonals(sum_blocks(block, len(labels.P), labels.K, sums=found.size))
+        Their rows sum to zero, so the diagonal is known without cancellation.
+        """
+        whole = products.toarray() if sparse.issparse(products) else products
+        M = -whole.reshape(-1, whole.shape[1], whole.shape[1])[:, self.sampled[:, None], self.sampled]
+        each = np.arange(self.K)
+        M[:, each, each] = 0.0
+        M[:, each, each] = -M.sum(axis=2)
+        return M
 
 
-def covariance_by_units(measure: Measure, functions: Any, b: Floats) -> tuple[Floats, float]:
-    """Return the covariance of scores of rows that depend on one another, and its degrees of freedom."""
-    spread = measure.spread(measure.influence(functions, np.zeros(b.shape[1]), b))
-    return spread.covariance * measure.n**2, float(spread.freedom.sum(axis=0).min())
+def varying_of(measure: Measure, columns: Mapping[str, Kept]) -> dict[str, Varying]:
+    """Return the columns that are not the same on all rows."""
+    if not columns:
+        return {}
+
+    def question(block: Block) -> tuple[Floats, Extremes]:
+        x = np.hstack([block.columns(one) for one in columns.values()])
+        return block.sum(x), block.extremes(x)
+
+    total, ends = measure.rows.total(question, len(columns))
+    spans = zip(columns.values(), (total / measure.n).tolist(), ends.low.tolist(), ends.high.tolist(), strict=True)
+    found = dict(zip(columns, itertools.starmap(Varying, spans), strict=True))
+    return {name: one for name, one in found.items() if one.low < one.high}
 
 
-def _information(P: Floats, w: Any) -> Floats:
-    """Return sum_i w_i (diag(p_i) - p_i p_i')."""
-    return _without_diagonals(_products(P, w)[None])[0]
+def polynomials(measure: Measure, columns: Sequence[Varying]) -> RowFeatures:
+    """Return x of each column with mean 0 and deviation 1, which limits rounding, and its square with mean 0."""
+    mean = np.array([one.mean for one in columns])
+    unit = np.array([max(one.mean - one.low, one.high - one.mean) for one in columns])
+
+    def centred(block: Block) -> Floats:
+        return np.hstack([block.columns(one.values) for one in columns]) - mean
+
+    def squares(block: Block) -> Floats:
+        x = block.let(centred(block) / unit)  # its square might overflow otherwise
+        return block.sum(x * x)
+
+    scale = unit * np.sqrt(measure.rows.total(squares, len(columns)) / measure.n)
+
+    def on(block: Block) -> Floats:
+        x = block.let(centred(block) / scale)
+        return np.hstack([x, x * x - 1.0])
+
+    return RowFeatures(on, 2 * len(columns))
 
 
-def _products(P: Floats, w: Floats) -> Floats:
-    """Return sum_i w_i p_i p_i'."""
-    return sum_blocks(lambda rows: (P[rows] * w[rows, None]).T @ P[rows], *P.shape)
+def indicators(measure: Measure, columns: Sequence[Varying], most: int) -> RowFeatures:
+    """Return the indicators of all cells of each column but the last."""
+    cells = [(one.values, *cells_of(measure, one.values, most)) for one in columns]
+
+    def on(block: Block) -> Floats:
+        return np.hstack([_within(block.columns(values), low[:-1], high[:-1]) for values, low, high in cells])
+
+    return RowFeatures(on, sum(len(high) - 1 for _, _, high in cells))
 
 
-def _without_diagonals(products: Floats) -> Floats:
-    """Return sums of diag(p) - p p', given sums of p p' of shape (J, K, K).
+def _within(x: Floats, low: Floats, high: Floats) -> Floats:
+    """Return 1 where one column is in each cell, and 0 elsewhere, of shape (rows, cells)."""
+    return (x >= low) * (x <= high) * np.ones(1)
 
-    Their rows sum to zero, so the diagonal is known without cancellation.
-    """
-    M = np.negative(products)
-    each = np.arange(M.shape[1])
-    M[:, each, each] = 0.0
-    M[:, each, each] = -M.sum(axis=2)
-    return M
+
+def cells_of(measure: Measure, column: Kept, most: int) -> tuple[Floats, Floats]:
+    """Return the smallest and the largest value of cells with about as many rows each; few values are a cell each."""
+    if isinstance(measure.rows, Queries):
+        rows, point = measure.rows, cast("Any", measure.point)
+        frames = EngineModel(rows.parts, rows.sizes, point.model.families, point.model.known, rows.dependence)
+        return EngineDistribution(EngineMoments(frames, point), column[0], weighted=False).cells(most)
+    shares = shares_of(column, [measure.counts])
+    if not shares.has_more_than(most):
+        values = shares.every()[0]
+        return values, values
+    targets = np.linspace(0.0, 1.0, most + 1)[1:] * (1.0 - 1e-12)
+    high = np.unique(shares.reaching(np.ones(1), targets)[0])
+    return np.array([column.min(), *(shares.next_to(end, 1) for end in high[:-1].tolist())]), high

@@ -11,21 +11,22 @@ declared bias. Where only one sample can draw, p is 1 and nothing is tested.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import scipy
 
 from vardi._estimate.bias_check import BiasCheck, Features, Worst
-from vardi._estimate.bias_labels import Cells, Labels, covariance_by_units
+from vardi._estimate.bias_labels import CellSums, Labels, RowFeatures, Varying, indicators, polynomials, varying_of
 from vardi._estimate.tangent import Tangent
 from vardi._inputs.pool import Name
-from vardi._rows.engine.distribution import EngineDistribution
-from vardi._rows.engine.functions import EngineFunction
-from vardi._rows.engine.labels import EngineLabels
+from vardi._rows.columns import Kept
 from vardi._types import Floats, Integers
 from vardi.errors._texts import to_digits
+
+#: The inverse information of the normalisers, times numbers of the sampled biases.
+Solve: TypeAlias = Callable[[Floats], Floats]
 
 NO_INFORMATION = 1e-300  # below any eigenvalue of a matrix with a unit diagonal
 RANK = 1e-8  # eigenvalues of the scaled information, and information in rows, that count as zero
@@ -35,9 +36,9 @@ ALONE = 0.999  # probability of its own sample above which a row counts as one t
 
 
 def check_biases(
-    influence: Tangent,
+    tangent: Tangent,
     names: Sequence[Name],
-    columns: Mapping[str, Floats],
+    columns: Mapping[str, Kept],
     *,
     features: Features = "poly2",
 ) -> BiasCheck:
@@ -57,10 +58,14 @@ def check_biases(
 
     Parameters
     ----------
-    influence, names, columns : Influence, sequence, mapping of name to ndarray
-        The fit, a name for each bias, and what to compare: numbers for the rows of the fit, in the order of the pool.
+    tangent : Tangent
+        The fit of the samples alone, without known values.
+    names : sequence
+        A name for each bias.
+    columns : mapping from a name to Kept
+        What to compare the samples in: one column each.
     features : {"poly2", "cells"}
-        x and x squared of each column (more power), or indicators of its fifths.
+        x and x squared of each column (more power), or indicators of its indicators.
 
     Returns
     -------
@@ -78,56 +83,38 @@ def check_biases(
     20.95, df = 4). Largest discrepancy: x between 6.821 and 18.37, 28 rows of 'square' where
     18.79 are expected (z = +2.8). ...
     """
-    labels = Labels(influence, names)
-    varying = {name: values for name, values in columns.items() if np.ptp(values) > 0}
+    labels = Labels(tangent)
+    own = [names[k] for k in labels.sampled.tolist()]
+    varying = varying_of(labels.measure, columns)
     statistic, pvalues, df, reason = math.nan, np.full(labels.K + 1, math.nan), None, ""
     if labels.K == 1:
         reason = "there is only one sample, so there is nothing to compare it with."
     elif varying:
-        statistic, pvalues, df = _score(labels, np.hstack([_features(x, labels, features) for x in varying.values()]))
+        given = list(varying.values())
+        made = polynomials(labels.measure, given) if features == "poly2" else indicators(labels.measure, given, FIFTHS)
+        statistic, pvalues, df = _tested(labels, made)
     if not reason and math.isnan(pvalues[-1]):
         reason = _untested(df)
-    worst = None if reason or labels.depend else _worst(labels, varying)
-    by_sample = dict(zip(labels.names, pvalues[:-1].tolist(), strict=True))
-    alone = np.bincount(labels.source, labels.counts * (labels.own > ALONE), minlength=labels.K) / labels.sizes
-    untested = dict(zip(labels.names, alone.tolist(), strict=True))
-    return BiasCheck(float(pvalues[-1]), statistic, df, "score", tuple(varying), by_sample, worst, untested, reason)
+    worst = None if reason or labels.measure.rows.is_in_units else _worst(labels, own, varying)
+    by_sample = dict(zip(own, pvalues[:-1].tolist(), strict=True))
+    alone = dict(zip(own, labels.alone(ALONE).tolist(), strict=True))
+    return BiasCheck(float(pvalues[-1]), statistic, df, "score", tuple(varying), by_sample, worst, alone, reason)
 
 
-def _features(values: Floats, labels: Labels, kind: str) -> Floats:
-    """Return x and x^2 with mean 0 (to limit rounding), or the indicators of all cells but the last."""
-    if kind == "cells":
-        return np.asarray(Cells(values, labels, FIFTHS).rows[:-1].T.toarray())
-    n, found = labels.counts.sum(), np.empty((2, len(values)))  # columns in one piece
-    x, squared = found
-    np.subtract(values, labels.counts @ values / n, out=x)
-    x /= max(-x.min(), x.max())  # its square might overflow otherwise
-    np.square(x, out=squared)
-    scale = math.sqrt(labels.counts @ squared / n)
-    x /= scale
-    squared /= scale**2
-    squared -= 1.0
-    return found.T
+def _tested(labels: Labels, features: RowFeatures) -> tuple[float, Floats, int]:
+    """Return the statistic, the p-values of each sample and of all together, and the degrees of freedom.
 
-
-def _score(labels: Labels, h: Floats) -> tuple[float, Floats, int]:
-    """Return the statistic, the p-values of each sample and of all together, and the degrees of freedom."""
-    J, K = h.shape[1], labels.K
-    pairs = [(j, l) for j in range(J) for l in range(j + 1)]
-    sums = labels.information([*h.T, *(h[:, j] * h[:, l] for j, l in pairs)])
-    M = np.empty((J, K, J, K))
-    for (j, l), product in zip(pairs, sums[J:], strict=True):
-        M[j, :, l] = M[l, :, j] = product
-    cross = np.stack([labels.cross(h[:, j], sums[j]) for j in range(J)])
-    return _tested(labels.scores(h.T), M, cross, labels.solve_fitted, labels.by_units(h))
-
-
-def _tested(U: Floats, M: Floats, cross: Floats, solve: Any, by_units: Any = None) -> tuple[float, Floats, int]:
-    """Return the statistic of scores U (J, K) with information M, corrected for everything that was fitted."""
+    Scores are corrected for everything that was fitted.
+    """
+    sums = labels.score(features)
+    U, M = sums.residual, sums.information
     J, K = U.shape
-    M_h0 = cross.reshape(J * K, -1)
-    through = solve(M_h0.T)
-    V, freedom = (M - (M_h0 @ through).reshape(M.shape), math.inf) if by_units is None else by_units(through)
+    M_h0 = sums.cross.reshape(J * K, -1)
+    through, freedom = labels.solve_fitted(M_h0.T), math.inf
+    if labels.measure.rows.is_in_units:
+        V, freedom = labels.covariance_by_units(features, through)
+    else:
+        V = M - (M_h0 @ through).reshape(M.shape)
     V = V.reshape(M.shape)
     least = RANK * np.maximum(np.einsum("jkjk->jk", M), 1.0)
     own = np.moveaxis(np.einsum("jklk->jkl", V), 1, 0)
@@ -171,19 +158,15 @@ def _untested(df: int | None) -> str:
     return "no column was given that varies where the samples overlap."
 
 
-def _worst(labels: Labels, columns: Mapping[str, Floats]) -> Worst | None:
+def _worst(labels: Labels, names: Sequence[Name], columns: Mapping[str, Varying]) -> Worst | None:
     """Return the cell and the sample in which observed and expected rows are the most standard errors apart."""
     worst = None
-    for name, values in columns.items():
-        cells = Cells(values, labels, REGIONS)
-        gap, both = cells.gaps(labels), cells.cell * labels.K + labels.source
-        observed = np.bincount(both, labels.counts, minlength=gap.size).astype(np.float64).reshape(gap.shape)
-        table = observed, gap, cells.information(labels), cells.low, cells.high
-        worst = _further(worst, name, labels.names, table, labels.solve)
+    for name, column in columns.items():
+        worst = _further(worst, name, names, labels.cells(column.values, REGIONS), labels.solve)
     return worst
 
 
-def _variances(M: Floats, solve: Any) -> Floats:
+def _variances(M: Floats, solve: Solve) -> Floats:
     """Return the diagonal of M - M M_00^+ M: only samples that have rows in the cell have any information."""
     there = np.flatnonzero(np.diag(M))
     variances = np.zeros(len(M))
@@ -191,83 +174,16 @@ def _variances(M: Floats, solve: Any) -> Floats:
     return variances
 
 
-def _further(worst: Worst | None, name: str, names: Sequence[Name], table: tuple[Any, ...], solve: Any) -> Worst | None:
+def _further(worst: Worst | None, name: str, names: Sequence[Name], cells: CellSums, solve: Solve) -> Worst | None:
     """Return the cell of a column that is furthest off, if it is further than the worst so far."""
-    observed, gap, information, low, high = table
-    variance = np.stack([_variances(M, solve) for M in information])
+    gap, low, high = cells.observed - cells.expected, cells.low, cells.high
+    variance = np.stack([_variances(M, solve) for M in cells.information])
     z = np.where(variance >= INFORMED, gap / np.sqrt(np.maximum(variance, INFORMED)), 0.0)
     largest = np.abs(z) >= np.abs(z).max() * (1.0 - 1e-9)  # two samples differ by the same amount: name the first
     j, k = np.unravel_index(int(largest.argmax()), z.shape)
     if not z[j, k] or (worst is not None and abs(z[j, k]) <= abs(worst.z)):
         return worst
-    seen = float(observed[j, k]), float(observed[j, k] - gap[j, k]), float(z[j, k])
+    seen = float(cells.observed[j, k]), float(cells.expected[j, k]), float(z[j, k])
     first, last = to_digits(low[j], 4), to_digits(high[j], 4)
     region = f"between {first} and {last}" if low[j] < high[j] else f"equal to {first}"
     return Worst(name, f"{name} {region}", names[int(k)], *seen)
-
-
-def check_engine_biases(
-    labels: EngineLabels,
-    tangent: Tangent,
-    names: Sequence[Name],
-    functions: Mapping[str, EngineFunction],
-    *,
-    features: Features = "poly2",
-) -> BiasCheck:
-    """Test the biases of rows in an engine by the score test, as :func:`check_biases` does in memory.
-
-    Parameters
-    ----------
-    labels : EngineLabels
-        The rows, without known values.
-    tangent : Tangent
-        The tangent at the same point.
-    names : sequence
-        A name for each bias.
-    functions : mapping from name to EngineFunction
-        The columns to compare the samples in.
-    features : {"poly2", "cells"}
-        As for :func:`check_biases`.
-    """
-    sampled, at = labels.sampled, labels.at.coordinates
-    own = [names[k] for k in sampled.tolist()]
-    ends = {name: EngineDistribution(labels.at, function).ends for name, function in functions.items()}
-    varying = {name: function for name, function in functions.items() if ends[name][0] < ends[name][1]}
-    statistic, pvalues, df, reason = math.nan, np.full(labels.K + 1, math.nan), None, ""
-
-    depend = labels.at.dependence.in_units
-
-    def placed(a: Floats) -> Floats:
-        whole = np.zeros((len(at), a.shape[1]))
-        whole[sampled], whole[at.theta] = a[: labels.K], a[labels.K :]
-        return whole
-
-    def solve(a: Floats) -> Floats:
-        whole = placed(a)
-        solved = tangent.jacobian.solve(whole) if at.parameters else tangent.hessian.solve(whole)
-        return np.vstack([solved[sampled], solved[at.theta]])
-
-    def solve_normalisers(a: Floats) -> Floats:
-        whole = np.zeros((at.samples, a.shape[1]))
-        whole[sampled] = a
-        return tangent.hessian.solve(whole)[sampled]
-
-    if labels.K == 1:
-        reason = "there is only one sample, so there is nothing to compare it with."
-    elif varying:
-        h = labels.features(list(varying.values()), features)
-        sums = labels.score(h)
-        by_units = (
-            (lambda through: covariance_by_units(labels.measure, labels.scores(h), placed(through))) if depend else None
-        )
-        statistic, pvalues, df = _tested(sums.residual, sums.information, sums.cross, solve, by_units)
-    if not reason and math.isnan(pvalues[-1]):
-        reason = _untested(df)
-    worst = None
-    for name, function in () if reason or depend else varying.items():
-        cells = labels.cells(function, REGIONS)
-        table = cells.observed, cells.observed - cells.expected, cells.information, cells.low, cells.high
-        worst = _further(worst, name, own, table, solve_normalisers)
-    by_sample = dict(zip(own, pvalues[:-1].tolist(), strict=True))
-    alone = dict(zip(own, labels.alone(ALONE).tolist(), strict=True))
-    return BiasCheck(float(pvalues[-1]), statistic, df, "score", tuple(varying), by_sample, worst, alone, reason)

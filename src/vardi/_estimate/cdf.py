@@ -16,9 +16,9 @@ from vardi._estimate.intervals import quantile_of_normal
 from vardi._estimate.tangent import Tangent
 from vardi._machine.threads import sum_blocks
 from vardi._rows.grouping import membership, sums_by_code
+from vardi._rows.measure import Measure
 from vardi._rows.shares import Shares, edges_below, shares_of
 from vardi._rows.steps import StepInfluence
-from vardi._rows.measure import Measure
 from vardi._types import Floats, Integers
 from vardi.biases._values import as_array, as_numbers
 from vardi.errors import MismatchError

@@ -10,15 +10,13 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from vardi._estimate.bias_check import BiasCheck, Features, untested
-from vardi._estimate.bias_test import check_engine_biases
 from vardi._estimate.bounds import Bounds
 from vardi._estimate.resampling import effective_rows
 from vardi._estimate.tangent import Hessian, Tangent
 from vardi._fit.capabilities import refusal
 from vardi._fit.engine_columns import EngineColumns
 from vardi._fit.engine_parts import EngineParts
-from vardi._fit.held import ONLY_KNOWN, Held, SomeSamples
+from vardi._fit.held import Held, SomeSamples
 from vardi._fit.new_rows import weigh
 from vardi._fit.prepare import Prepared
 from vardi._inputs.dependence import Dependence
@@ -35,7 +33,6 @@ from vardi._rows.engine.domains import DomainColumns, domains_of, is_in, missing
 from vardi._rows.engine.draw import drawn_rows
 from vardi._rows.engine.functions import EngineFunction, all_missing, compiled_functions
 from vardi._rows.engine.groups import GroupSums, sums_in_groups
-from vardi._rows.engine.labels import EngineLabels
 from vardi._rows.engine.model import EngineModel
 from vardi._rows.engine.moments import EngineMoments
 from vardi._rows.measure import Functions, Measure, as_functions
@@ -177,6 +174,11 @@ class InEngine(Held):
         return found
 
     values = functions
+
+    def columns_of(self, asked: Mapping[str, Any]) -> dict[str, list[EngineFunction]]:
+        """Return columns and expressions as functions of the rows, each on its own."""
+        functions = self.matrix(list(asked.values())) if asked else []
+        return {name: [function] for name, function in zip(asked, functions, strict=True)}
 
     @cached_property
     def _compiled(self) -> dict[str, EngineFunction]:
@@ -321,12 +323,16 @@ class InEngine(Held):
     def _without_known(self) -> EngineModel:
         return dataclasses.replace(self.model, known=KnownMoments.none())
 
-    def tangent_of(self, joint: Any, v: Floats) -> Tangent:
-        """Return the tangent at another point of the same rows: of the distinct ones, if these are in memory."""
+    def measure_of(self, joint: Any, v: Floats, weights: Floats) -> Measure:
+        """Return the frames with their weights at a point, which has weights of mean 1."""
+        return self._measure(self._model_of(joint), v)
+
+    def quick_tangent_of(self, joint: Any, v: Floats) -> Tangent:
+        """Return the tangent at another point of the distinct rows, if these are in memory; of the frames otherwise."""
+        if not self.summed_in_memory:
+            return self.tangent_of(joint, v)
         weights, scale = joint.weights(v)
         v = joint.coordinates.rescaled(v, scale)
-        if not self.summed_in_memory:
-            return self.tangent_at(self._measure(self._model_of(joint), v), joint, v)
         rows = Arrays(joint.base, joint.source, joint.counts, Dependence.none(len(joint.sizes)))
         return self.tangent_at(Measure(rows, Point(joint.model, v, weights)), joint, v)
 
@@ -387,20 +393,6 @@ class InEngine(Held):
     def drawing(self) -> NoReturn:
         """Refuse: positions of rows are drawn in memory."""
         raise refusal("draws with replacement", "engine")
-
-    def check_biases(self, asked: Mapping[str, Any], features: Features) -> BiasCheck:
-        """Test the declared biases by the score test, whose sums an engine can compute."""
-        tangent, point = self.tangent, self.point
-        if self.prepared.known:
-            if self.alone is None:
-                return untested(ONLY_KNOWN)
-            joint = self.joint.without_known()
-            tangent = self.tangent_of(joint, self.alone[: len(joint.coordinates)])
-            point = tangent.measure.point.v
-        model = self._without_known
-        labels = EngineLabels(model, Point(model.model, point[: len(model.coordinates)]))
-        functions = dict(zip(asked, self.matrix(list(asked.values())), strict=True)) if asked else {}
-        return check_engine_biases(labels, tangent, self.names, functions, features=features)
 
     def bounds(self, delta: float) -> Bounds:
         """Refuse: the constants are extremes over rows."""

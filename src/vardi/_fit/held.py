@@ -27,6 +27,7 @@ from vardi.errors import ImpossibleRowError, NotIdentifiableError
 from vardi.errors._texts import show
 
 if TYPE_CHECKING:
+    from vardi._estimate.bias_check import BiasCheck, Features
     from vardi._estimate.sensitivity.errors_of_biases import Errors
 
 ONLY_KNOWN = (
@@ -152,6 +153,50 @@ class Held:
         jacobian = hessian if self.is_plain else JacobianAt(joint, v, held_of(joint))
         return Tangent(measure, jacobian, hessian, approximate=self.is_learned)
 
+    def tangent_of(self, joint: Any, v: Floats) -> Tangent:
+        """Return the tangent at another point of the same rows."""
+        weights, scale = joint.weights(v)
+        v = joint.coordinates.rescaled(v, scale)
+        return self.tangent_at(self.measure_of(joint, v, weights), joint, v)
+
+    def measure_of(self, joint: Any, v: Floats, weights: Floats) -> Measure:
+        """Return the rows of the pool with their weights at a point, which has weights of mean 1."""
+        raise NotImplementedError
+
+    def quick_tangent_of(self, joint: Any, v: Floats) -> Tangent:
+        """Return the tangent at another point for functions with known means, which need not ask rows in an engine."""
+        return self.tangent_of(joint, v)
+
+    @cached_property
+    def tangent_of_samples(self) -> Tangent | None:
+        """The solution for the samples alone, without known values; None if only these determine parameters."""
+        if not self.prepared.known:
+            own: Tangent = self.tangent
+            return own
+        joint = self.joint.without_known()
+        return None if self.alone is None else self.tangent_of(joint, self.alone[: len(joint.coordinates)])
+
+    def check_biases(self, asked: Mapping[str, Any], features: Features) -> BiasCheck:
+        """Test the declared biases by overlap alone, without known values."""
+        if self.reference is not None:
+            from vardi._fit.reference import check_reference
+
+            return check_reference(self, asked, features)
+        return self.check_columns(self.columns_of(asked), features)
+
+    def columns_of(self, asked: Mapping[str, Any]) -> dict[str, Kept]:
+        """Return columns and expressions as they are kept, each on its own."""
+        raise NotImplementedError
+
+    def check_columns(self, columns: Mapping[str, Kept], features: Features) -> BiasCheck:
+        """Test the declared biases, given columns of the rows in the fit."""
+        from vardi._estimate.bias_check import untested
+        from vardi._estimate.bias_test import check_biases
+
+        if self.tangent_of_samples is None:
+            return untested(ONLY_KNOWN)
+        return check_biases(self.tangent_of_samples, self.names, columns, features=features)
+
     def bias_functions(self) -> Functions:
         r"""Return the functions :math:`\omega_k / \Omega_k` at the estimated parameters: all have the mean 1."""
         logs = np.where(np.isfinite(self.log_omegas), self.log_omegas, 0.0)  # a bias that covers no row has no tilt
@@ -181,7 +226,7 @@ class Held:
         return np.asarray((squares + a.T @ tangent.hessian.solve(a)) / tangent.n**2)
 
     def known_functions(self, values: Kept) -> Functions:
-        """Return the functions with known means, of which ``values`` are kept; biases have the parameters of a point."""
+        """Return the functions with known means, of which values are kept; biases are those at a point."""
         moving, m = self.prepared.moving, len(self.prepared.known)
 
         def make(block: Block, at: RowsAt) -> Floats:

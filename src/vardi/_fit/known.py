@@ -38,7 +38,7 @@ def check_known(held: Any) -> KnownCheck | None:
     alone = _alone(held)
     values, covariance, own_df = known.values, np.zeros((len(known), len(known))), np.full(len(known), np.inf)
     if alone is not None:
-        tangent: Tangent = held.tangent_of(*alone)
+        tangent: Tangent = held.quick_tangent_of(*alone)
         values, influence = held.known_at(tangent, *alone)
         spread = influence.spread()
         covariance, own_df = spread.covariance, spread.df
@@ -107,7 +107,7 @@ def _test_of_multipliers(held: Any) -> tuple[float, int]:
     """Return the statistic of mu = 0, and its degrees of freedom."""
     at, v = held.joint.coordinates, held.point.copy()
     v[at.mu] = v[at.epsilon] = 0.0
-    tangent = held.tangent_of(held.joint, v)
+    tangent = held.quick_tangent_of(held.joint, v)
     influence = tangent.of_coordinates(np.eye(len(at))[:, at.mu])
     scale = At.of(held.joint, v, held_of(held.joint)).scale[at.mu]
     covariance = influence.covariance() * np.outer(scale, scale)

@@ -10,10 +10,10 @@ import numpy as np
 
 from vardi._estimate.cdf import PoolSteps
 from vardi._estimate.own_states import OwnStates
-from vardi._estimate.tangent import Hessian, Influence, Tangent
+from vardi._estimate.tangent import Influence, Tangent
 from vardi._fit.capabilities import refusal
 from vardi._fit.columns import ColumnsInMemory
-from vardi._fit.held import ONLY_KNOWN, SomeSamples
+from vardi._fit.held import SomeSamples
 from vardi._fit.prepare import Prepared
 from vardi._inputs.dependence import Dependence
 from vardi._inputs.domains import By, Grouping, bases, grouping, in_domains
@@ -25,17 +25,15 @@ from vardi._rows import Rows
 from vardi._rows.arrays import Arrays
 from vardi._rows.joint import Joint
 from vardi._rows.measure import Functions, Measure, as_functions
-from vardi._rows.point import KnownMoments, Point
+from vardi._rows.point import Point
 from vardi._solve.identify import Verdict, judge
 from vardi._solve.model import JointFit
-from vardi._solve.newton import newton
 from vardi._types import Floats, Integers
 from vardi.biases import Bias
 from vardi.errors import ImpossibleRowError, MismatchError, MissingValuesError, number_of_rows
 from vardi.errors._refusals import not_covered
 
 if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked for
-    from vardi._estimate.bias_check import BiasCheck, Features
     from vardi._estimate.bounds import Bounds
     from vardi._fit.parts import MemoryParts
     from vardi._rows.domains import RowsByDomain
@@ -105,9 +103,9 @@ class InMemory(ColumnsInMemory):
         """The solution as a map from functions on rows to estimates."""
         if self.some is not None:
             return self.some.tangent
-        return self.tangent_at(self._measure(self.joint, self.point, self.row_weights), self.joint, self.point)
+        return self.tangent_at(self.measure_of(self.joint, self.point, self.row_weights), self.joint, self.point)
 
-    def _measure(self, joint: Joint, v: Floats, weights: Floats) -> Measure:
+    def measure_of(self, joint: Joint, v: Floats, weights: Floats) -> Measure:
         """Return the rows of the pool with their weights at a point, which has weights of mean 1."""
         rows = joint.base if joint.families else joint.base.settled(v[joint.coordinates.u])
         return Measure(Arrays(rows, *self.by_row), Point(joint.model, v, weights))
@@ -134,12 +132,6 @@ class InMemory(ColumnsInMemory):
         first = self.pool.place(int(rows[0]), states[0])
         others = f", nor {number_of_rows(len(rows) - 1)} more" if len(rows) > 1 else ""
         return not_covered([self.names[one] for one in states], f"{first}{others}", str(self.names[k]), rows.tolist())
-
-    def tangent_of(self, joint: Joint, v: Floats) -> Tangent:
-        """Return the tangent at another point of the same rows."""
-        weights, scale = joint.weights(v)
-        v = joint.coordinates.rescaled(v, scale)
-        return self.tangent_at(self._measure(joint, v, weights), joint, v)
 
     @cached_property
     def weights(self) -> Floats:
@@ -177,28 +169,9 @@ class InMemory(ColumnsInMemory):
         own = self._own_states
         return super().log_omega_covariance() if own is None or not self.dependence.independent else own.covariance()
 
-    def check_biases(self, asked: Mapping[str, Any], features: Features) -> BiasCheck:
-        """Test the declared biases by overlap alone, without known values."""
-        if self.reference is not None:
-            from vardi._fit.reference import check_reference
-
-            return check_reference(self, asked, features)
-        return self.check_values({name: self.values(value) for name, value in asked.items()}, features)
-
-    def check_values(self, values: Mapping[str, Floats], features: Features) -> BiasCheck:
-        """Test the declared biases, given numbers for the rows in the fit."""
-        from vardi._estimate.bias_test import check_biases
-
-        if not self.joint.families:
-            return check_biases(self.overlap_tangent, self.names, values, features=features)
-        without = self.alone if self.prepared.known else self.point
-        if without is None:
-            from vardi._estimate.bias_check import untested
-
-            return untested(ONLY_KNOWN)
-        joint = self.joint.without_known()
-        tangent = self.tangent_of(joint, without[: len(joint.coordinates)])
-        return check_biases(tangent, self.names, values, features=features)
+    def columns_of(self, asked: Mapping[str, Any]) -> dict[str, Floats]:
+        """Return columns, expressions and arrays as numbers of the rows, each on its own."""
+        return {name: self.values(value) for name, value in asked.items()}
 
     def parts(self, fit: Any) -> MemoryParts:
         """Return what accounts of a fit need of its rows."""
@@ -217,23 +190,6 @@ class InMemory(ColumnsInMemory):
         from vardi._estimate.bounds import bounds
 
         return bounds(self.tangent, self.names, delta)
-
-    @cached_property
-    def overlap_tangent(self) -> Tangent:
-        """The solution for the samples alone, without known values: each group joined by overlap separately."""
-        if self.is_plain:
-            return self.tangent
-        assert self.groups is not None
-        u = self.solution.u.copy()
-        for label in range(int(self.groups.max()) + 1):
-            states = self.groups == label
-            part = self.rows if self.groups.max() == 0 else self.rows.subset(np.flatnonzero(states[self.rows.source]))
-            if states.sum() > 1:
-                u[states] = newton(part, np.where(states, u, -np.inf)).u[states]
-        weights, shift = self.rows.weights(u)
-        hessian = Hessian(self.rows, u + shift, self.groups)
-        plain = Joint(self.rows, {}, KnownMoments.none())
-        return Tangent(self._measure(plain, u + shift, weights), hessian, hessian)
 
     def judge(self) -> Verdict:
         """Judge the overlap, measured by the weights."""

@@ -85,7 +85,7 @@ def check_reference(held: Any, asked: Mapping[str, Any], features: Features) -> 
     if len(rows.states) == 1:
         return untested(f"{show(rows.tangent.measure.recorded_by)} is the only known sample. {note}")
     values = {name: rows.values(value)[inside] for name, value in asked.items()}
-    return replace(held.reference.check_values(values, features), note=note)
+    return replace(held.reference.check_columns(values, features), note=note)
 
 
 class TangentOfReference(Tangent):

@@ -9,7 +9,11 @@ from vardi._types import Integers
 
 
 def dealt_out(
-    source: Integers, depends: Dependence, strata: Integers, folds: int, rng: np.random.Generator | np.random.RandomState
+    source: Integers,
+    depends: Dependence,
+    strata: Integers,
+    folds: int,
+    rng: np.random.Generator | np.random.RandomState,
 ) -> Integers:
     """Return the fold of each row: rows are dealt out within groups, clusters as a whole, series in stretches.
 

@@ -15,10 +15,12 @@ from vardi._rows.base import Rows
 from vardi._rows.columns import (
     Block,
     ByKey,
+    Columns,
     Extremes,
     Grouped,
     Kept,
     Normalised,
+    Probabilities,
     Question,
     Result,
     addable,
@@ -230,7 +232,10 @@ class ArrayBlock:
     def of_sample(self, numbers: Floats) -> Floats:
         return np.broadcast_to(numbers[self.source], (len(self), numbers.shape[1]))
 
-    def let(self, columns: Floats) -> Floats:
+    def of_own(self, p: Probabilities) -> Floats:
+        return p.column(self.source)
+
+    def let(self, columns: Columns) -> Columns:
         return columns
 
     def counted(self, columns: Floats) -> Floats:
@@ -251,6 +256,10 @@ class ArrayBlock:
         if isinstance(columns, np.ndarray):
             return sums_by_code(codes, self.counted(columns), size)
         return np.asarray(columns.by_code(codes, self.counts, size))
+
+    def products(self, p: Any, weights: Floats) -> Floats:
+        found: Floats = p.products(self.counted(weights))
+        return found
 
     def by_sample(self, columns: Floats) -> Floats:
         return sums_by_sample(self.counted(columns), self.source, self.K)

@@ -138,13 +138,18 @@ class Rows(ABC):
         """Return the rows in the form that is cheapest near a point: these."""
         return self
 
+    @property
+    def width(self) -> int:
+        """How many numbers a row has."""
+        return len(self.sizes)
+
     def each_block(self, answer: Callable[[slice, Any], Result], width: int = 0) -> Iterator[Result]:
         """Apply a function to the place of each block, and what was read of it; None where nothing has to be read."""
-        return map_blocks(lambda place: answer(place, None), len(self), len(self.sizes) + width)
+        return map_blocks(lambda place: answer(place, None), len(self), self.width + width)
 
     def total_of_blocks(self, answer: Callable[[slice, Any], Result], width: int = 0) -> Result:
         """Return the sum of a function of the place of each block, and of what was read of it."""
-        return sum_blocks(lambda place: answer(place, None), len(self), len(self.sizes) + width)
+        return sum_blocks(lambda place: answer(place, None), len(self), self.width + width)
 
     @abstractmethod
     def normalised(
@@ -155,58 +160,6 @@ class Rows(ABC):
     @abstractmethod
     def log_omega_of(self, rows: slice | Integers, values: Any) -> Floats:
         """Return log omega of some rows, as a dense matrix."""
-
-    @abstractmethod
-    def mix(self, u: Floats, b: Floats) -> Floats:
-        """Return P b: for every row the mean of b under p_i. ``b`` has shape (K,) or (K, m)."""
-
-    @abstractmethod
-    def project(self, u: Floats, y: Floats) -> Floats:
-        """Return P' (c y) = sum_i c_i y_i p_i. ``y`` has shape (n,) or (n, m)."""
-
-    def project_from(self, u: Floats, y: Callable[[slice], Floats], m: int) -> Floats:
-        """Return P' (c y) for y of shape (n, m), given as a function of the place of rows."""
-        return self.project(u, of_blocks(y, len(self), m))
-
-    def sum_mix(self, u: Floats, b: Floats, function: Callable[[slice, Floats], Floats]) -> Floats:
-        """Sum a function of the place of rows and (P b)' there, of shape (m, rows), over all rows."""
-        mixed = self.mix(u, b)
-        return sum_blocks(lambda rows: function(rows, mixed[rows].T), len(self), b.shape[1])
-
-    def add_mix(self, u: Floats, b: Floats, onto: Floats) -> None:
-        """Add P b to numbers of the rows, of shape (n, m)."""
-        onto += self.mix(u, b)
-
-    def seen(self, v: Floats) -> tuple[Floats, Floats]:
-        """Return x_i and q_i of every row, of shape (n, d): both are p_i."""
-        p = self.every(v)
-        return p, p
-
-    def every(self, u: Floats) -> Floats:
-        """Return p_ik of every row, of shape (n, K)."""
-        return self.mix(u, np.eye(len(self.sizes)))
-
-    def entries(self, u: Floats) -> Any:
-        """Return p_ik of every row as a CSR array if few samples could have drawn it; None if many could."""
-        return None
-
-    def gradients(self, v: Floats) -> dict[int, Floats]:
-        """Return the gradients of biases with parameters: there are none."""
-        return {}
-
-    @property
-    def places(self) -> dict[int, slice]:
-        """The place in theta of each bias's parameters: there are none."""
-        return {}
-
-    def beside(self, v: Floats) -> tuple[Floats, Floats]:
-        """Return x_i and q_i of every row without their part in u: nothing."""
-        nothing = np.empty((len(self), 0))
-        return nothing, nothing
-
-    def along(self, v: Floats, b: Floats) -> tuple[Floats, dict[int, Floats]]:
-        """Return the effect of biases' parameters along b: nothing, since there are none."""
-        return np.zeros(len(self)), {}
 
     @abstractmethod
     def reach(self) -> Any:
@@ -316,18 +269,6 @@ class Rows(ABC):
         if self._scaled is None or np.abs(sampled - self._scaled.anchor[self.sizes > 0]).max() > FAR:
             self._scaled = self._anchored(u)
         return self._scaled
-
-
-def of_blocks(block: Callable[[slice], Floats], n: int, m: int) -> Floats:
-    """Return an array of shape (n, m) that is given block by block, with its columns in one piece each."""
-    whole = np.empty((m, n)).T
-
-    def fill(rows: slice) -> None:
-        whole[rows] = block(rows)
-
-    for _ in map_blocks(fill, n, m):
-        pass
-    return whole
 
 
 def _taken(matrix: Any, rows: Integers) -> Any:

@@ -144,16 +144,6 @@ class Blocks(Dense):
 
         return np.asarray(scipy.special.logsumexp(list(self._each(block)), axis=0))
 
-    def mix(self, u: Floats, b: Floats) -> Floats:
-        """Return P b, block by block."""
-        self._require_room(b.size // len(u))
-        return super().mix(u, b)
-
-    def every(self, u: Floats) -> Floats:
-        """Return p_ik of every row, if that is not large."""
-        self._require_room(len(self.sizes))
-        return super().every(u)
-
     def log_omega(self) -> Floats:
         """Return log omega as one matrix, if that is not large."""
         self._require_room(len(self.sizes))

@@ -1,8 +1,8 @@
 """Columns over the rows of a block: what a question is written in.
 
 A question is a function of a block of rows that returns sums, which a holder of rows adds up over its blocks. It is
-written in NumPy's own operators, once for all holders: columns of rows in memory are arrays of shape (rows, m), those of
-an engine are :class:`~vardi._rows.expressions.Expressions`, which record what the operators would compute.
+written in NumPy's own operators, once for all holders: columns of rows in memory are arrays of shape (rows, m), and
+those of an engine are :class:`~vardi._rows.expressions.Expressions`, which record what the operators would compute.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Kept: TypeAlias = Any
 
 Result = TypeVar("Result")
+Columns = TypeVar("Columns")
 
 
 class Probabilities(Protocol):
@@ -33,8 +34,8 @@ class Probabilities(Protocol):
     def __mul__(self, column: Floats) -> Self:
         """Return the rows times a column."""
 
-    def column(self, k: int) -> Floats:
-        """Return p_k, as one column."""
+    def column(self, k: int | Integers) -> Floats:
+        """Return p_k as one column; k may differ between rows in memory."""
 
 
 class Normalised(NamedTuple):
@@ -72,7 +73,10 @@ class Block(Protocol):
     def of_sample(self, numbers: Floats) -> Floats:
         """Return the numbers of each row's own sample, out of shape (K, m)."""
 
-    def let(self, columns: Floats) -> Floats:
+    def of_own(self, p: Probabilities) -> Floats:
+        """Return the probability of each row's own sample."""
+
+    def let(self, columns: Columns) -> Columns:
         """Return columns that are computed once, however often they are read."""
 
     def counted(self, columns: Floats) -> Floats:
@@ -83,6 +87,12 @@ class Block(Protocol):
 
     def gram(self, columns: Floats | Probabilities, others: Floats | Probabilities) -> Floats:
         """Return the sums of products, of shape (m, k)."""
+
+    def products(self, p: Probabilities, weights: Floats) -> Floats:
+        """Return the sums of p p' times each of m weights, one below another: of shape (m K, K), perhaps sparse.
+
+        Their diagonals may be missing.
+        """
 
     def by_sample(self, columns: Floats) -> Floats:
         """Return the sum of each column over the rows of each sample, of shape (K, m)."""

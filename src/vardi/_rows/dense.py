@@ -14,12 +14,13 @@ from vardi._machine.threads import Scratch, blocks, map_blocks, sum_blocks
 from vardi._rows.base import MODERATE, Rows, Scaled, Space
 from vardi._rows.columns import Normalised
 from vardi._rows.contract import Sums
-from vardi._rows.grouping import NARROW, mean_over_counts, membership, sums_by_code
+from vardi._rows.grouping import mean_over_counts, membership, sums_by_code
 from vardi._types import Floats, Integers
 
 Result = TypeVar("Result")
 
 LOWEST = -700.0  # logs are raised to it in sums, of whose rounding e^-700 is far below
+FEW = 8  # samples up to which the products of all pairs are formed for all weights at once
 
 
 class Dense(Rows):
@@ -119,78 +120,6 @@ class Dense(Rows):
                 return np.asarray(np.log(logs.sum(axis=0)) + top)
 
         return np.asarray(scipy.special.logsumexp(list(self._each(block)), axis=0))
-
-    def mix(self, u: Floats, b: Floats) -> Floats:
-        """Return P b, block by block."""
-        columns = b.reshape(len(u), -1)
-        mixed = np.empty((columns.shape[1], len(self)))  # in one piece each: to divide short rows is slow
-        mix = self._mixing(u, columns)
-
-        def block(rows: slice, values: NDArray[Any]) -> None:
-            mixed[:, rows] = mix(rows, values)
-
-        for _ in self._each(block):
-            pass
-        return mixed[0] if b.ndim == 1 else mixed.T
-
-    def add_mix(self, u: Floats, b: Floats, onto: Floats) -> None:
-        """Add P b to numbers of the rows, block by block."""
-        mix = self._mixing(u, b)
-
-        def block(rows: slice, values: NDArray[Any]) -> None:
-            onto[rows] += mix(rows, values).T
-
-        for _ in self._each(block):
-            pass
-
-    def sum_mix(self, u: Floats, b: Floats, function: Callable[[slice, Floats], Floats]) -> Floats:
-        """Sum a function of the place of rows and (P b)' there over all rows, without an array of all of them."""
-        mix = self._mixing(u, b)
-        return self._total(lambda rows, values: function(rows, mix(rows, values)))
-
-    def _mixing(self, u: Floats, b: Floats) -> Callable[[slice, NDArray[Any]], Floats]:
-        """Return (P b)' as a function of the place of rows and their values."""
-        scaled, scratch = self._scale(u), Scratch()
-        step = np.exp(u - scaled.anchor)
-        both = np.vstack([step, b.T * step])
-
-        def mix(rows: slice, values: NDArray[Any]) -> Floats:
-            own = both @ self._block(scaled, rows, values, scratch).T
-            own[1:] /= own[0]
-            return own[1:]
-
-        return mix
-
-    def every(self, u: Floats) -> Floats:
-        """Return p_ik of every row, without a product where samples are many."""
-        if len(u) <= NARROW:
-            return super().every(u)
-        scaled, scratch = self._scale(u), Scratch()
-        step, found = np.exp(u - scaled.anchor), np.empty((len(self), len(u)))
-
-        def block(rows: slice, values: NDArray[Any]) -> None:
-            p = np.multiply(self._block(scaled, rows, values, scratch), step, out=found[rows])
-            p /= p.sum(axis=1, keepdims=True)
-
-        for _ in self._each(block):
-            pass
-        return found
-
-    def project(self, u: Floats, y: Floats) -> Floats:
-        """Return P' (c y), block by block."""
-        return self.project_from(u, lambda rows: y[rows], 1)
-
-    def project_from(self, u: Floats, y: Callable[[slice], Floats], m: int) -> Floats:
-        """Return P' (c y) for y given as a function of the place of rows, without an array of all of them."""
-        scaled, scratch = self._scale(u), Scratch()
-        step = np.exp(u - scaled.anchor)
-
-        def block(rows: slice, values: NDArray[Any]) -> Floats:
-            A = self._block(scaled, rows, values, scratch)
-            shares = self.counts[rows] / (A @ step)
-            return A.T @ (y(rows).T * shares).T
-
-        return (self._total(block).T * step).T
 
     def reach(self) -> Floats:
         """Return the K x K counts of rows of sample l (columns) that bias k (rows) could have drawn."""
@@ -350,9 +279,10 @@ class DenseProbabilities:
     def __mul__(self, column: Floats) -> DenseProbabilities:
         return DenseProbabilities(self.A, self.step, self.S, self.factor * column[:, 0])
 
-    def column(self, k: int) -> Floats:
-        """Return p_k."""
-        return (self.A[:, k] * self.step[k] / self.S * self.factor)[:, None]
+    def column(self, k: int | Integers) -> Floats:
+        """Return p_k, of a bias for all rows or for each."""
+        own = self.A[:, k] if isinstance(k, int) else self.A[np.arange(len(k)), k]
+        return (own * self.step[k] / self.S * self.factor)[:, None]
 
     def sum(self, counts: Floats) -> Floats:
         """Return P'c."""
@@ -370,3 +300,22 @@ class DenseProbabilities:
         """Return P'(c P)."""
         scaled = self.A * (np.sqrt(counts) * self.factor / self.S)[:, None]
         return np.asarray(scaled.T @ scaled) * (self.step[:, None] * self.step)
+
+    def products(self, weights: Floats) -> Floats:
+        """Return P'(w P) for each of m weights, already counted, one below another."""
+        P, K = self.A * (self.factor / self.S)[:, None], len(self.step)
+        if K <= FEW:
+            first, second = np.triu_indices(K)
+            found = np.empty((weights.shape[1], K, K))
+            found[:, first, second] = found[:, second, first] = weights.T @ (P[:, first] * P[:, second])
+        else:
+            found = np.stack([weighed_products(P, w) for w in weights.T])
+        return (found * (self.step[:, None] * self.step)).reshape(-1, K)
+
+
+def weighed_products(P: Floats, w: Floats) -> Floats:
+    """Return P'(w P); of rows that mostly have no weight, such as those outside a cell, only the others are read."""
+    inside = np.flatnonzero(w)
+    if 2 * len(inside) < len(w):
+        P, w = P[inside], w[inside]
+    return np.asarray((P * w[:, None]).T @ P)

@@ -25,7 +25,18 @@ from vardi._rows.contract import Coordinates, Evenness, Means
 from vardi._rows.dependent import strata_of
 from vardi._rows.point import Point, PointAmong, PointWithin, Seen
 from vardi._rows.units import Units
-from vardi._rows.variance import ALIKE, BIN, KINDS, NOTHING, Spread, Strata, factors_of, hill, spread_of_samples, unit_of
+from vardi._rows.variance import (
+    ALIKE,
+    BIN,
+    KINDS,
+    NOTHING,
+    Spread,
+    Strata,
+    factors_of,
+    hill,
+    spread_of_samples,
+    unit_of,
+)
 from vardi._types import Floats, Integers
 from vardi.errors._refusals import not_finite
 
@@ -619,16 +630,6 @@ class Measure:
         d = len(self.coordinates)
         x = self.column(lambda at: at.every_x, d)
         return x, self.mix(np.eye(d)) if self.states or self.point.model.families else x
-
-    def gradients(self) -> dict[int, Floats]:
-        """Return t = grad log omega of each bias with parameters, for the rows as they were solved."""
-        point, solved = self.whole_point, Arrays.as_solved(self.arrays.rows)
-        families = self.point.model.families
-
-        def gradient(k: int) -> Floats:
-            return solved.column(lambda block: point.at(block).families[k].gradient, len(families[k].names))
-
-        return {k: gradient(k) for k in families}
 
     @property
     def strata(self) -> Strata:

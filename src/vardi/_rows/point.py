@@ -111,10 +111,8 @@ class Model:
     @cached_property
     def scaled(self) -> NDArray[np.bool_]:
         """Which parameters belong to columns of standard deviation 1."""
-        families = self.families.values()
-        return np.repeat([family.scaled for family in families], [len(family.names) for family in families]).astype(
-            bool
-        )
+        names = {k: len(family.names) for k, family in self.families.items()}
+        return np.repeat([self.families[k].scaled for k in names], list(names.values())).astype(bool)
 
     def shift(self, theta: Floats) -> Floats:
         """Return the offset of log omega on the user's scale, for each bias."""
@@ -174,9 +172,9 @@ class RowsAt:
     @cached_property
     def _lift(self) -> tuple[Floats, Floats]:
         """S / S0, and where it is not above zero; there it is taken as 1."""
-        moved: Floats = self._base.weight * (self.g @ self.mu[:, None])
-        lift = self.block.let(moved + 1.0)
-        above = self.block.let((lift > 0.0) * 1.0)
+        moved: Floats = self.g @ self.mu[:, None]
+        lift: Floats = self.block.let(moved * self._base.weight + 1.0)
+        above: Floats = self.block.let((lift > 0.0) * 1.0)
         return self.block.let(lift * above + (1.0 - above)), 1.0 - above
 
     @property
@@ -201,7 +199,7 @@ class RowsAt:
         """The part of x in u."""
         if not len(self.mu):
             return self._base.p
-        return self.block.let(self._base.p * (1.0 / self._lift[0]))  # type: ignore[arg-type]
+        return self.block.let(self._base.p * (1.0 / self._lift[0]))
 
     def users_bias(self, k: int) -> Floats:
         """Return omega_k at theta, on the user's scale."""

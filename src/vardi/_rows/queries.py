@@ -270,18 +270,18 @@ class QueryBlock:
         return np.hstack([one * rows.weight for one in biases])
 
     def of_sample(self, numbers: Floats) -> Expressions:
-        return Expressions([self._of_sample(column) for column in numbers.T])
+        return Expressions([self._by_label(column.tolist()) for column in numbers.T])
 
-    def _of_sample(self, numbers: Floats) -> Term:
-        own = {label: float(numbers[code]) for label, code in self.part.codes.items()}
-        (_, found), *others = own.items()
-        if all(number == found for _, number in others):
-            return found
-        assert self.part.label is not None
-        chosen: nw.Expr = nw.lit(found)
-        for label, number in others:
-            if number != found:
-                chosen = nw.when(nw.col(self.part.label) == label).then(nw.lit(number)).otherwise(chosen)
+    def of_own(self, p: Expressions) -> Expressions:
+        return Expressions([self._by_label(p.terms)])
+
+    def _by_label(self, terms: Sequence[Term]) -> Term:
+        """Return the term of each row's own sample, out of K."""
+        (_, first), *others = ((label, terms[code]) for label, code in self.part.codes.items())
+        others = [(label, term) for label, term in others if not _are_equal(term, first)]
+        chosen = _expression(first) if others else first
+        for label, term in others:
+            chosen = nw.when(nw.col(str(self.part.label)) == label).then(_expression(term)).otherwise(chosen)
         return chosen
 
     def let(self, columns: Expressions) -> Expressions:
@@ -310,11 +310,19 @@ class QueryBlock:
 
     def gram(self, columns: Expressions, others: Expressions) -> Floats:
         left, right = columns.terms, others.terms
-        if columns is not others:
-            products = [(Expressions([a]) * Expressions([b])).terms[0] for a in left for b in right]
-            return self._ask([self._sum(term) for term in products]).reshape(len(left), len(right))
-        upper = np.triu_indices(len(left))
-        products = [(Expressions([left[i]]) * Expressions([left[j]])).terms[0] for i, j in zip(*upper, strict=True)]
+        if columns is others:
+            return self._symmetric(left, left, 0)
+        products = [_product(a, b) for a in left for b in right]
+        return self._ask([self._sum(term) for term in products]).reshape(len(left), len(right))
+
+    def products(self, p: Expressions, weights: Expressions) -> Floats:
+        weighed = [p * weights.column(j) for j in range(len(weights.terms))]
+        return np.vstack([self._symmetric(one.terms, p.terms, 1) for one in weighed])
+
+    def _symmetric(self, left: Sequence[Term], right: Sequence[Term], diagonal: int) -> Floats:
+        """Return sums of products that are symmetric, of which those from a diagonal upwards are asked for."""
+        upper = np.triu_indices(len(left), diagonal)
+        products = [_product(left[i], right[j]) for i, j in np.transpose(upper).tolist()]
         found = np.zeros((len(left), len(left)))
         found[upper] = found.T[upper] = self._ask([self._sum(term) for term in products])
         return found
@@ -400,6 +408,15 @@ def _keys(groups: Groups, names: Sequence[str]) -> Iterable[Hashable]:
     """Return the value of each group in a column or, in several, a tuple."""
     columns = [groups.table.get_column(name).to_list() for name in names]
     return columns[0] if len(columns) == 1 else zip(*columns, strict=True)
+
+
+def _are_equal(a: Term, b: Term) -> bool:
+    return isinstance(a, float) and isinstance(b, float) and a == b
+
+
+def _product(a: Term, b: Term) -> Term:
+    found: Term = (Expressions([a]) * Expressions([b])).terms[0]
+    return found
 
 
 def _extreme(term: Term, how: How) -> Asked:

@@ -13,6 +13,7 @@ from vardi._machine.threads import BLOCK, map_blocks, sum_blocks
 from vardi._rows.base import Rows, Scaled, Space
 from vardi._rows.columns import Normalised
 from vardi._rows.contract import Gram, Sums
+from vardi._rows.dense import weighed_products
 from vardi._rows.grouping import membership
 from vardi._rows.start import mean_log_start, widest_tree
 from vardi._types import Floats, Integers
@@ -23,6 +24,7 @@ PAIRWISE = 128  # numbers that NumPy adds one by one before it adds in pairs
 CHEAP = 100.0  # entries of a typical row up to which forming the gram costs less than the products it saves
 FILLED = 2.0  # entries of the gram, relative to those of the rows, up to which its products are cheaper
 FEW_COLUMNS = 8  # that are summed one after the other, in pairs; more, block by block
+DENSE_IS_FASTER = 30.0  # than a sparse product, by as much for each product of two numbers
 PROBE = 50  # samples from whose links the entries of the gram are estimated
 
 
@@ -52,6 +54,11 @@ class Sparse(Rows):
             return True
         some = self.matrix[:, :: K // PROBE]
         return float((some.T @ self.matrix).nnz) * K / some.shape[1] <= FILLED * self.matrix.nnz
+
+    @property
+    def width(self) -> int:
+        """How many numbers a row has, on average."""
+        return -(-self.matrix.nnz // max(len(self), 1))
 
     @property
     def additions(self) -> int:
@@ -147,44 +154,6 @@ class Sparse(Rows):
             totals = np.full(len(self.sizes), -np.inf)
             totals[filled] = largest + np.log(np.add.reduceat(np.exp(terms.data - np.repeat(largest, lengths)), starts))
         return totals
-
-    def mix(self, u: Floats, b: Floats) -> Floats:
-        """Return P b."""
-        scaled = self._scale(u)
-        step = np.exp(u - scaled.anchor)
-        weighted, S = np.ascontiguousarray((step * b.T).T), scaled.matrix @ step
-        mixed = np.empty((len(self), *b.shape[1:]))
-
-        def block(rows: slice) -> None:  # in place, and in threads: b may have a column for each sample
-            np.divide((_part(scaled.matrix, rows) @ weighted).T, S[rows], out=mixed[rows].T)
-
-        for _ in map_blocks(block, len(self), mixed[0].size):
-            pass
-        return mixed
-
-    def entries(self, u: Floats) -> Any:
-        """Return p_ik of every row as a CSR array if rows are short."""
-        if not self._forms_gram:
-            return None
-        scaled = self._scale(u)
-        step = np.exp(u - scaled.anchor)
-        return self._with(scaled.matrix.data * step[self.matrix.indices] / self._spread(scaled.matrix @ step))
-
-    def project(self, u: Floats, y: Floats) -> Floats:
-        """Return P' (c y)."""
-        scaled = self._scale(u)
-        step = np.exp(u - scaled.anchor)
-        weight = self._counted(1.0 / (scaled.matrix @ step))
-        if y.ndim == 1:
-            return self._column_sums(scaled, weight * y) * step
-        if y.shape[1] <= FEW_COLUMNS:
-            columns = [self._column_sums(scaled, weight * column) * step for column in y.T]
-            return np.column_stack(columns) if columns else np.empty((len(u), 0))
-
-        def block(rows: slice) -> Floats:
-            return np.asarray(_part(scaled.matrix, rows).T @ (weight[rows, None] * y[rows]))
-
-        return np.asarray(step[:, None] * sum_blocks(block, len(self), y.shape[1], sums=len(u) * y.shape[1]))
 
     def normalised(
         self, u: Floats, rows: slice | Integers, values: Any, added: Mapping[int, Floats], space: Space
@@ -310,9 +279,10 @@ class SparseProbabilities:
     def __mul__(self, column: Floats) -> SparseProbabilities:
         return SparseProbabilities(sparse.diags_array(column[:, 0]) @ self.p)
 
-    def column(self, k: int) -> Floats:
-        """Return p_k."""
-        return np.asarray(self.p[:, [k]].toarray())
+    def column(self, k: int | Integers) -> Floats:
+        """Return p_k, of a bias for all rows or for each."""
+        rows = self.p.shape[0]
+        return np.asarray(self.p[np.arange(rows), np.broadcast_to(k, rows)])[:, None]
 
     def sum(self, counts: Floats) -> Floats:
         """Return P'c."""
@@ -329,3 +299,25 @@ class SparseProbabilities:
     def gram(self, counts: Floats) -> Floats:
         """Return P'(c P)."""
         return np.asarray((self.p.T @ (sparse.diags_array(counts) @ self.p)).toarray())
+
+    def products(self, weights: Floats) -> Any:
+        """Return P'(w P) for each of m weights, already counted, one below another.
+
+        Rows of one sample mostly reach the same few others: then they are dense products of a few dozen columns.
+        """
+        p, K, lengths = self.p, self.p.shape[1], np.diff(self.p.indptr)
+        reached = np.unique(p.indices)
+        if len(p.indptr) * len(reached) ** 2 > DENSE_IS_FASTER * (lengths @ lengths):
+            return sparse.vstack([_weighed_products(p, w) for w in weights.T]).tocsr()
+        dense = p[:, reached].toarray()
+        found = np.stack([weighed_products(dense, w) for w in weights.T])
+        row = np.repeat(np.add.outer(np.arange(len(found)) * K, reached).ravel(), len(reached))
+        column = np.tile(reached, len(row) // len(reached))
+        return sparse.csr_array((found.ravel(), (row, column)), shape=(len(found) * K, K))
+
+
+def _weighed_products(p: Any, w: Floats) -> Any:
+    """Return P'(w P), from the rows that have a weight."""
+    inside = np.flatnonzero(w)
+    rows = p[inside]
+    return rows.T @ (sparse.diags_array(w[inside]) @ rows)

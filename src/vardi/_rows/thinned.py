@@ -9,7 +9,6 @@ of a sum over all entries, and stay so while u moves by a few units. What is kep
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -92,43 +91,6 @@ class Thinned(Dense):
         """Return the weights 1 / S_i, scaled to mean 1 over the counted rows, and the log of that scale."""
         few = self.counting(u)
         return super().weights(u) if few is None else few.weights(u)
-
-    def mix(self, u: Floats, b: Floats) -> Floats:
-        """Return P b."""
-        few = self.counting(u)
-        return super().mix(u, b) if few is None else few.mix(u, b)
-
-    def every(self, u: Floats) -> Floats:
-        """Return p_ik of every row."""
-        few = self.counting(u)
-        return super().every(u) if few is None else np.asarray(few.entries(u).toarray())
-
-    def entries(self, u: Floats) -> Any:
-        """Return p_ik of every row as a CSR array, if few entries count."""
-        few = self.counting(u)
-        return None if few is None else few.entries(u)
-
-    def project(self, u: Floats, y: Floats) -> Floats:
-        """Return P' (c y)."""
-        few = self.counting(u)
-        return super().project(u, y) if few is None else few.project(u, y)
-
-    def project_from(self, u: Floats, y: Callable[[slice], Floats], m: int) -> Floats:
-        """Return P' (c y) for y given as a function of the place of rows."""
-        return super().project_from(u, y, m) if self.counting(u) is None else Rows.project_from(self, u, y, m)
-
-    def add_mix(self, u: Floats, b: Floats, onto: Floats) -> None:
-        """Add P b to numbers of the rows."""
-        if self.counting(u) is None:
-            super().add_mix(u, b, onto)
-        else:
-            Rows.add_mix(self, u, b, onto)
-
-    def sum_mix(self, u: Floats, b: Floats, function: Callable[[slice, Floats], Floats]) -> Floats:
-        """Sum a function of the place of rows and (P b)' there over all rows."""
-        if self.counting(u) is None:
-            return super().sum_mix(u, b, function)
-        return Rows.sum_mix(self, u, b, function)
 
     def start(self) -> Floats:
         """Return a first u: from each sample alone if few entries count there, otherwise from pairs."""

@@ -19,6 +19,7 @@ from vardi._rows.base import Rows, Scaled, Space
 from vardi._rows.checks import Checks
 from vardi._rows.columns import Normalised, Result
 from vardi._rows.contract import Gram, Sums
+from vardi._rows.dense import weighed_products
 from vardi._rows.grouping import membership
 from vardi._rows.start import mean_log_start
 from vardi._types import Floats, Integers
@@ -173,18 +174,6 @@ class Intervals(Rows):
         with np.errstate(divide="ignore"):
             return np.log(self._within(mass) / self.sizes.sum())
 
-    def mix(self, u: Floats, b: Floats) -> Floats:
-        """Return P b."""
-        step, S, _ = self._cell_mass(u)
-        return np.asarray((self._over((step * b.T).T).T / S).T[self._cell])
-
-    def project(self, u: Floats, y: Floats) -> Floats:
-        """Return P' (c y)."""
-        step, S, _ = self._cell_mass(u)
-        counted = (y.T * self.counts).T
-        by_cell = membership(self._cell, len(S)) @ counted
-        return np.asarray((self._within((by_cell.T / S).T).T * step).T)
-
     def each_block(self, answer: Callable[[slice, Any], Result], width: int = 0) -> Iterator[Result]:
         """Apply a function to all rows at once: there are only as many cells as edges of windows."""
         yield answer(slice(0, len(self)), None)
@@ -320,9 +309,11 @@ class WindowProbabilities:
     def __mul__(self, column: Floats) -> WindowProbabilities:
         return WindowProbabilities(self.rows, self.step, self.S, self.factor * column[:, 0])
 
-    def column(self, k: int) -> Floats:
-        """Return p_k."""
-        return self @ np.eye(len(self.step))[:, [k]]
+    def column(self, k: int | Integers) -> Floats:
+        """Return p_k, of a bias for all rows or for each."""
+        cell = self.rows._cell
+        inside = (self.rows._low[k] <= cell) & (cell < self.rows._high[k])
+        return (inside * self.step[k] / self.S[cell] * self.factor)[:, None]
 
     def sum(self, counts: Floats) -> Floats:
         """Return P'c."""
@@ -340,7 +331,14 @@ class WindowProbabilities:
 
     def gram(self, counts: Floats) -> Floats:
         """Return P'(c P)."""
-        return np.column_stack([self._against((self @ e[:, None]) * counts[:, None])[:, 0] for e in np.eye(len(self.step))])
+        columns = ((self @ e[:, None]) * counts[:, None] for e in np.eye(len(self.step)))
+        return np.column_stack([self._against(column)[:, 0] for column in columns])
+
+    def products(self, weights: Floats) -> Floats:
+        """Return P'(w P) for each of m weights, already counted, one below another."""
+        cells = self.rows._over(np.diag(self.step)) / self.S[:, None]
+        by_cell = membership(self.rows._cell, len(self.S)) @ (weights * (self.factor**2)[:, None])
+        return np.vstack([weighed_products(cells, w) for w in by_cell.T])
 
     def _against(self, counted: Floats) -> Floats:
         return self._from_cells(membership(self.rows._cell, len(self.S)) @ (counted * self.factor[:, None]))
