@@ -10,20 +10,23 @@ from dense import problem
 from engines import as_lazy_pool, collected, local_engine
 from numpy.testing import assert_allclose
 from scipy.stats import chisquare, kstest
-from test_moments import prepared
+from test_moments import measure_of, prepared
 
 import vardi
-from vardi._rows.engine import weights
 from vardi._rows.engine.draw import KEY, drawn_rows, with_key
 from vardi._rows.engine.model import EngineModel
-from vardi._rows.engine.moments import EngineMoments
-from vardi._rows.point import KnownMoments, Point
+from vardi._rows.point import KnownMoments
+from vardi._rows.weights import weights_by_sample
 
 POLARS = local_engine("polars-lazy")
 
 
 def moments(table, bias="x", engine=POLARS, **options):
-    return vardi.debias({"a": engine.frame(table)}, {"a": bias}, **options).held.measure
+    return vardi.debias({"a": engine.frame(table)}, {"a": bias}, **options).held.tangent.measure
+
+
+def drawn(measure, *options):
+    return drawn_rows(measure.rows, lambda block: measure.point.at(block).weight, *options)
 
 
 def ids(frames):
@@ -34,7 +37,7 @@ def ids(frames):
 def exponentials(identity, seed=0):
     """E of rows that all weigh the same."""
     at = moments(pa.table({"id": identity}), 1)
-    frame = with_key(at, at.parts[0], 0, seed, "id")(at.parts[0].frame)
+    frame = with_key(at.rows, lambda block: at.point.at(block).weight, 0, seed, "id")(at.rows.parts[0].frame)
     return np.asarray(frame.collect().get_column(KEY).to_list())
 
 
@@ -75,18 +78,15 @@ def test_low_digits_are_random_too():
 )
 def test_every_engine_draws_the_same_rows(engine, form):
     given = problem("known logistic", form)
-    at, reference = (
-        EngineMoments(given.model(given.pool(one)), prepared(given, one)[0].point) for one in (engine, POLARS)
-    )
-    oracle = prepared(given, engine)[2]
+    (at, _, oracle, _), (reference, *_) = (prepared(given, one) for one in (engine, POLARS))
     for n in (1, 25):
-        drawn = drawn_rows(at, n, 3, "id")
-        found = ids(drawn)
+        rows = drawn(at, n, 3, "id")
+        found = ids(rows)
         assert sum(map(len, found.values())) == n
-        assert found == ids(drawn_rows(reference, n, 3, "id"))
-        for code, frame in drawn.items():
+        assert found == ids(drawn(reference, n, 3, "id"))
+        for code, frame in rows.items():
             assert list(collected(frame)) == next(iter(given.tables.values())).column_names, code
-    every = drawn_rows(at, len(oracle.c), 3, "id")
+    every = drawn(at, len(oracle.c), 3, "id")
     assert sum(map(len, ids(every).values())) == len(oracle.c)
 
 
@@ -94,9 +94,9 @@ def test_rows_come_by_weight():
     x = np.array([1.0, 2.0, 4.0, 8.0])
     at = moments(pa.table({"id": np.arange(4), "x": x}))
     pi = (1 / x) / (1 / x).sum()
-    first = [ids(drawn_rows(at, 1, seed, "id"))[0][0] for seed in range(200)]
+    first = [ids(drawn(at, 1, seed, "id"))[0][0] for seed in range(200)]
     assert chisquare(np.bincount(first, minlength=4), 200 * pi).pvalue > 1e-3
-    two = [tuple(ids(drawn_rows(at, 2, seed, "id"))[0]) for seed in range(150)]
+    two = [tuple(ids(drawn(at, 2, seed, "id"))[0]) for seed in range(150)]
     together = sum(pair == (0, 1) for pair in two) / 150
     expected = pi[0] * pi[1] / (1 - pi[0]) + pi[1] * pi[0] / (1 - pi[1])
     assert abs(together - expected) < 4 * np.sqrt(expected * (1 - expected) / 150)
@@ -104,16 +104,16 @@ def test_rows_come_by_weight():
 
 def test_counts_are_rates():
     at = moments(pa.table({"id": np.arange(3), "x": [1.0, 1.0, 1.0], "n": [1, 0, 9]}), counts="n")
-    first = [ids(drawn_rows(at, 1, seed, "id"))[0][0] for seed in range(300)]
+    first = [ids(drawn(at, 1, seed, "id"))[0][0] for seed in range(300)]
     assert 1 not in first
     assert abs(np.mean(np.array(first) == 2) - 0.9) < 4 * np.sqrt(0.09 / 300)
 
 
 def test_the_engine_s_own_row_number():
     table = pa.table({"id": np.arange(100), "x": np.linspace(1.0, 2.0, 100)})
-    assert ids(drawn_rows(moments(table), 10, 5)) == ids(drawn_rows(moments(table), 10, 5, "id"))
+    assert ids(drawn(moments(table), 10, 5)) == ids(drawn(moments(table), 10, 5, "id"))
     with pytest.raises(vardi.NeedsRowsError, match="Drawing rows without a column that identifies rows"):
-        drawn_rows(moments(table, engine=local_engine("duckdb")), 10, 5)
+        drawn(moments(table, engine=local_engine("duckdb")), 10, 5)
 
 
 @pytest.mark.parametrize("engine", ["polars-lazy", "duckdb", "ibis", "dask"], indirect=True)
@@ -124,15 +124,15 @@ def test_texts_identify_rows_by_their_order(engine):
     x = np.linspace(1.0, 2.0, 60)
     by_text = moments(pa.table({"id": order, "name": names[order], "x": x[order]}), engine=engine)
     by_number = moments(pa.table({"id": np.arange(60), "x": x}))
-    assert ids(drawn_rows(by_text, 12, 1, "name")) == ids(drawn_rows(by_number, 12, 1, "id"))
+    assert ids(drawn(by_text, 12, 1, "name")) == ids(drawn(by_number, 12, 1, "id"))
 
 
 def test_what_cannot_be_drawn():
     at = moments(pa.table({"id": np.arange(3), "x": [1.0, 2.0, 3.0]}))
     with pytest.raises(vardi.MismatchError, match="4 rows cannot be drawn without replacement from 3"):
-        drawn_rows(at, 4, 0, "id")
+        drawn(at, 4, 0, "id")
     with pytest.raises(vardi.MismatchError, match="There is no column 'key' that identifies rows"):
-        drawn_rows(at, 1, 0, "key")
+        drawn(at, 1, 0, "key")
 
 
 class TestSamplesThatAreLeftOut:
@@ -166,10 +166,10 @@ class TestSamplesThatAreLeftOut:
             assert pool.distinct.counts.sum() == 70
         fit = vardi.debias(kept, {name: biases[name] for name in kept})
         u = np.append(fit.solution.u, -np.inf)
-        model = EngineModel.of(pool, KnownMoments.none())
-        at = EngineMoments(model, Point(model.model, u))
-        assert_allclose(weights.weights_by_sample(at).shares, [*fit.weight_shares().values(), 0.0])
-        frames = weights.weights_column(at, pool.dropped)
+        measure = measure_of(EngineModel.of(pool, KnownMoments.none()), u)
+        mass = weights_by_sample(measure).mass
+        assert_allclose(mass / mass.sum(), [*fit.weight_shares().values(), 0.0])
+        frames = measure.rows.frames_with(("weight",), lambda block: measure.point.at(block).weight, pool.dropped)
         assert list(frames) == ([None] if labels else [0, 1, 2])
         found = np.concatenate([collected(frame)["weight"] for frame in frames.values()])
         assert_allclose(found, np.concatenate([np.asarray(fit.weights), np.zeros(5)]), rtol=1e-9)

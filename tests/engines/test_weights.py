@@ -1,88 +1,97 @@
-"""Weights asked of an engine, against arrays."""
+"""Weights as a column of the user's frames, and what is asked about them, against rows in memory."""
 
 from __future__ import annotations
 
-import narwhals as nw
 import numpy as np
 import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
-from dense import point, problem
-from engines import QUICK_TO_ASK, as_lazy_pool, collected, local_engine
+from engines import QUICK_TO_ASK, collected
 from numpy.testing import assert_allclose
-from test_moments import EVERYTHING, Oracle, prepared, rescaled
 
 import vardi
-from vardi._rows.engine import weights
-from vardi._rows.engine.functions import EngineFunction
-from vardi._rows.engine.model import EngineModel
-from vardi._rows.engine.moments import EngineMoments
-from vardi._rows.point import KnownMoments, Point
 
-POLARS = local_engine("polars-lazy")
 LOCAL = pytest.mark.parametrize("engine", QUICK_TO_ASK, indirect=True)
+FORMS = pytest.mark.parametrize(("labels", "counts"), [(False, None), (True, None), (True, "c"), (False, "c")])
+BIASES = {"a": "x <= 2", "b": "1", "c": "exp(-0.3 * x)"}
+
+
+def tables():
+    rng, made = np.random.default_rng(7), {}
+    for name, size in (("a", 60), ("b", 50), ("c", 40)):
+        x = rng.gamma(2.0, size=4 * size)
+        x = x[x <= 2.0][:size] if name == "a" else x[:size]
+        made[name] = {"x": x, "c": rng.integers(0, 3, len(x)), "s": np.full(len(x), name)}
+    whole = {column: np.concatenate([table[column] for table in made.values()]) for column in ("x", "c", "s")}
+    whole["id"] = np.arange(len(whole["x"]))
+    return pa.table(whole)
+
+
+def fitted(engine, whole, labels, counts):
+    """Return the fit of rows in memory, and that of the same rows in an engine."""
+    if labels:
+        options = {"source": "s", "counts": counts}
+        return vardi.debias(whole, BIASES, **options), vardi.debias(engine.frame(whole), BIASES, **options)
+    frames = {name: whole.filter(pc.equal(whole["s"], name)) for name in BIASES}
+    lazy = {name: engine.frame(frame) for name, frame in frames.items()}
+    return vardi.debias(frames, BIASES, counts=counts), vardi.debias(lazy, BIASES, counts=counts)
+
+
+def by_id(frames, name):
+    """Return a column in the order of the rows, and check that no other was added."""
+    every = frames.values() if isinstance(frames, dict) else [frames]
+    rows = [collected(frame) for frame in every]
+    assert all(set(one) == {"x", "c", "s", "id", name} for one in rows)
+    pairs = sorted((i, value) for one in rows for i, value in zip(one["id"], one[name], strict=True))
+    return [value for _, value in pairs]
 
 
 @LOCAL
-@pytest.mark.parametrize(
-    ("parts", "form"), [("", "labels"), (EVERYTHING, "frames"), ("known logistic", "labels counts")]
-)
-def test_weights_by_sample(engine, parts, form):
-    given = problem(parts, form)
-    measure, functions, oracle, _ = prepared(given, engine)
-    at = EngineMoments(given.model(given.pool(engine)), measure.point)
-    K = len(given.names)
-    source = oracle.dense.source
-    sums = weights.weights_by_sample(at)
-    mass = np.bincount(source, oracle.c * oracle.r, minlength=K)
-    assert_allclose(sums.mass, mass)
-    assert_allclose(sums.squares, np.bincount(source, oracle.c * oracle.r**2, minlength=K))
-    largest = [oracle.r[source == k].max(initial=-np.inf) for k in range(K)]
-    assert_allclose(sums.largest, largest)
-    assert_allclose(sums.shares, mass / mass.sum())
-    assert_allclose(sums.effective, mass.sum() ** 2 / (oracle.c @ oracle.r**2))
-    positive = (oracle.dense.omega > 0) * 1.0
-    assert_allclose(weights.overlap(at), (positive.T * (oracle.c * oracle.r)) @ positive / oracle.n)
-    assert_allclose(weights.pooled_means(at, functions), oracle.c @ oracle.F / oracle.n)
+@FORMS
+def test_weights_are_a_column_of_the_user_s_frames(engine, labels, counts):
+    """Rows that do not count are there, too, with weights of zero."""
+    memory, lazy = fitted(engine, tables(), labels, counts)
+    weights, counted = np.asarray(memory.weights), np.ones(150)
+    if counts:
+        counted = tables()["c"].to_numpy()
+        assert not counted.all()
+    probabilities = by_id(lazy.probabilities, "probability")
+    assert_allclose(probabilities, np.asarray(memory.probabilities), rtol=1e-9)
+    assert_allclose(sum(probabilities), 1.0)
+    assert_allclose(by_id(lazy.weights, "weight"), np.where(counted > 0, weights, 0.0), rtol=1e-9)
 
 
 @LOCAL
-@pytest.mark.parametrize("form", ["frames", "labels counts"])
-def test_weights_are_a_column_of_the_user_s_frames(engine, form):
-    given = problem(EVERYTHING, form)
-    v = rescaled(given, point(given))
-    model, oracle = given.model(given.pool(engine)), Oracle(given, v)
-    at = EngineMoments(model, Point(model.model, v))
-    by_id = dict(zip(given.rows["id"].tolist(), oracle.r.tolist(), strict=True))
-    counts = dict(zip(given.rows["id"].tolist(), oracle.c.tolist(), strict=True))
-    total, seen = 0.0, 0
-    for frame, shares, table in zip(
-        weights.weights_column(at).values(),
-        weights.probabilities_column(at).values(),
-        given.tables.values(),
-        strict=True,
-    ):
-        rows = collected(frame)
-        assert [name for name in rows if name != "weight"] == table.column_names
-        assert_allclose(rows["weight"], [by_id.get(one, 0.0) for one in rows["id"]], rtol=1e-9)
-        part = collected(shares)
-        wanted = [by_id.get(one, 0.0) * counts.get(one, 0.0) / oracle.n for one in part["id"]]
-        assert_allclose(part["probability"], wanted, rtol=1e-9)
-        total, seen = total + sum(part["probability"]), seen + len(rows["id"])
-    assert_allclose(total, 1.0)
-    assert seen == sum(table.num_rows for table in given.tables.values())
+@FORMS
+def test_the_weights_of_some_samples_are_zero_for_others(engine, labels, counts):
+    memory, lazy = (fit.among(["a", "b"]) for fit in fitted(engine, tables(), labels, counts))
+    probabilities = by_id(lazy.probabilities, "probability")
+    assert_allclose(probabilities, np.asarray(memory.probabilities), rtol=1e-9, atol=1e-15)
+    assert not any(probabilities[110:])
+
+
+@LOCAL
+@FORMS
+def test_sums_of_weights_and_their_largest(engine, labels, counts):
+    memory, lazy = fitted(engine, tables(), labels, counts)
+    one, other = memory.parts.weight_sums(), lazy.parts.weight_sums()
+    assert_allclose([other.mass, other.squares, other.largest], [one.mass, one.squares, one.largest], rtol=1e-9)
+    assert_allclose(list(lazy.weight_shares().values()), list(memory.weight_shares().values()), rtol=1e-9)
+    assert_allclose(lazy.effective_rows(), memory.effective_rows(), rtol=1e-9)
+    assert_allclose(lazy.identify().kappa, memory.identify().kappa, rtol=1e-9)
+
+
+@LOCAL
+@FORMS
+def test_bins_hold_all_rows_of_a_sample_and_all_weight(engine, labels, counts):
+    _, lazy = fitted(engine, tables(), labels, counts)
+    table, sums = lazy.parts.weight_table(), lazy.parts.weight_sums()
+    assert_allclose(np.bincount(table.source, table.counts), list(lazy.sizes.values()))
+    assert_allclose(np.bincount(table.source, table.counts * table.weights), sums.mass, rtol=1e-12)
 
 
 def test_a_column_that_is_there_already():
-    frames = {"a": pl.LazyFrame({"x": [1.0, 2.0], "weight": [1, 2]})}
-    pool = as_lazy_pool(frames, {"a": "x"}, source=None, counts=None)
-    model = EngineModel.of(pool, KnownMoments.none())
-    at = EngineMoments(model, Point(model.model, np.zeros(1)))
+    fit = vardi.debias({"a": pl.LazyFrame({"x": [1.0, 2.0], "weight": [1, 2]})}, {"a": "x"})
     with pytest.raises(vardi.MismatchError, match="There is already a column 'weight'"):
-        weights.weights_column(at)
-
-
-def test_a_function_of_two_conditions():
-    frames = {"a": pl.LazyFrame({"x": [1.0, 2.0, 4.0]})}
-    x = EngineFunction(lambda part: nw.col("x"), "x")
-    both = x.times(x.map(lambda one: (one > 1.5).cast(nw.Float64)))
-    assert_allclose(vardi.debias(frames, {"a": 1}).held.tangent.measure.mean([both]), 2.0)
+        _ = fit.weights

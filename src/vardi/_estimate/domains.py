@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -16,28 +16,12 @@ from vardi._estimate.tangent import Influence, Tangent, estimates_with
 from vardi._inputs.domains import By
 from vardi._notebook import MOST_ROWS, fragment, table
 from vardi._rows.contract import Evenness
-from vardi._rows.domains import DomainSums
+from vardi._rows.domains import AT_ONCE, RowsByDomain
 from vardi._types import Floats, Integers
 from vardi.errors import MismatchError, suggest
 from vardi.errors._texts import SHOWN, WIDTH, cut, more, show, width_of
 
 T = TypeVar("T")
-
-AT_ONCE = 50  # domains whose influence values are held at once
-
-
-class RowsByDomain(Protocol):
-    """Domains of rows and a function of the rows, in memory or in an engine."""
-
-    at_once: int
-
-    @property
-    def sums(self) -> DomainSums: ...
-    def functions(self, places: Integers) -> Any: ...
-    def against(self, places: Integers, functions: Any) -> Floats: ...
-    def naive(self, places: Integers, functions: Any) -> Floats: ...
-    def event(self, j: int) -> Any: ...
-    def inside(self, j: int) -> Any: ...
 
 
 class ByDomain(Mapping[Any, T], Generic[T]):
@@ -241,10 +225,9 @@ def found_in_domains(
     sums = domains.sums
     times = 1.0 if factor is None else float(factor)
 
-    def influence(places: Integers, functions: Any = None) -> Influence:
-        functions = domains.functions(places) if functions is None else functions
-        b = tangent.jacobian.solve(domains.against(places, functions))
-        own = tangent.moved_by(functions, np.zeros(len(places)), b)
+    def influence(places: Integers) -> Influence:
+        b = tangent.jacobian.solve(domains.against(places))
+        own = tangent.moved_by(domains.functions(places), np.zeros(len(places)), b)
         if not isinstance(factor, Estimate):
             return own if factor is None else own @ (times * np.eye(len(places)))
         assert factor.influence is not None
@@ -254,13 +237,12 @@ def found_in_domains(
     stderr = np.zeros(len(sums))
     for start in range(0, len(sums), domains.at_once):
         places = np.arange(start, min(start + domains.at_once, len(sums)))
-        functions = domains.functions(places)
-        moved = influence(places, functions)
+        moved = influence(places)
         spread = moved.spread(joint=False)
         students = moved.laws(spread, tails=False)  # a domain's few rows have the largest values: not a heavy tail
         fixed = np.zeros(len(places), bool)
         if tangent.measure.coordinates.known and not isinstance(factor, Estimate):
-            fixed = tangent.is_fixed(spread, domains.naive(places, functions) * times**2)
+            fixed = tangent.is_fixed(spread, domains.naive(places) * times**2)
         for j, student, error, is_fixed in zip(places.tolist(), students, spread.stderr.tolist(), fixed, strict=True):
             law, stderr[j] = _law(tangent.measure, domains, j, student, error, factor, is_fixed=bool(is_fixed))
             laws.append(law)

@@ -22,8 +22,6 @@ from vardi._inputs.engine.part import Part
 from vardi._machine.memory import require_memory
 from vardi._rows.columns import Block, Question
 from vardi._rows.engine.hashing import LEFT, RIGHT, hashed
-from vardi._rows.engine.moments import EngineMoments
-from vardi._rows.engine.weights import with_added
 from vardi._rows.expressions import total
 from vardi._rows.grouping import sums_by_code
 from vardi._rows.multipliers import Multipliers, ReplicateKind, hashed_numbers, names_of
@@ -288,15 +286,10 @@ class ReplicatesInEngine:
 
     def result(self) -> Any:
         """Return the user's frames, lazy as they are, with a column of weights and one for each replicate."""
-        names, frames, parts = ("weight", *names_of(self.law.n)), dict[int | None, Any](), self.rows.parts
-        for part in parts:
-            at = EngineMoments(replace(self.held.model, parts=(part,)), self.point)
-            columns = dict(zip(names, self._columns(at.point.block).terms, strict=True))
-            dropped = self.held.pool.dropped if part is parts[-1] else ()
-            frames |= with_added(at, names, {part: columns}.__getitem__, dropped)
-        return self.held.by_name(frames)
+        names = ("weight", *names_of(self.law.n))
+        return self.held.by_name(self.rows.frames_with(names, self._columns, self.held.pool.dropped))
 
-    def _columns(self, block: Any) -> Any:
+    def _columns(self, block: Block) -> Floats:
         """Return the weights of the rows of a frame in the fit, and in each replicate."""
         every = [one.weights(block, one.change(block)) * scale for one, scale in self._kept]
         return np.hstack([self.point.at(block).weight, *every])

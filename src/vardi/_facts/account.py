@@ -16,9 +16,10 @@ from vardi._estimate.reliability import Trust
 from vardi._facts.bias_notes import bias_notes
 from vardi._facts.check import UNASKED, Check, Remark, check_of
 from vardi._facts.columns import Column, ColumnFacts
-from vardi._facts.parts import Fit, Given, WeightSums
+from vardi._facts.parts import Fit, Given
 from vardi._inputs.given import Function
 from vardi._inputs.pool import Name
+from vardi._rows.weights import WeightSums
 from vardi._solve.identify import Verdict
 from vardi._solve.newton import Solution
 from vardi.biases import everywhere

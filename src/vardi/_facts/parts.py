@@ -20,44 +20,13 @@ from vardi._facts.fingerprint import Fingerprint
 from vardi._inputs.pool import Name, Pool
 from vardi._rows.contract import Gram
 from vardi._rows.shares import Shares
+from vardi._rows.weights import WeightSums, WeightTable
 from vardi._solve.identify import Verdict
 from vardi._solve.newton import Solution
-from vardi._types import Floats, Integers
 from vardi.biases import Bias
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-EVEN = 1e-12  # by how much weights may differ, relative to them, and be all the same
-
-
-@dataclass(frozen=True, eq=False)
-class WeightSums:
-    """For the rows of each bias: the sum of their weights, the sum of squares, and the largest weight."""
-
-    mass: Floats
-    squares: Floats
-    largest: Floats
-
-    @property
-    def effective(self) -> float:
-        """Kish's effective number of all rows."""
-        return float(self.mass.sum() ** 2 / self.squares.sum())
-
-    @property
-    def are_even(self) -> bool:
-        """Whether all weights are the same, hence 1."""
-        rows = self.mass.sum()
-        return bool(abs(self.effective - rows) <= EVEN * rows)
-
-
-@dataclass(frozen=True, eq=False)
-class WeightTable:
-    """How many rows of which sample have which weight; nearly equal weights may be replaced by their mean."""
-
-    weights: Floats
-    source: Integers
-    counts: Floats
 
 
 @dataclass(frozen=True, eq=False)

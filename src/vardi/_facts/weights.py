@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vardi._facts.parts import Fit, WeightTable
+from vardi._facts.parts import Fit
 from vardi._inputs.pool import Name
 from vardi._rows.shares import edges_below
+from vardi._rows.weights import WeightTable
 from vardi._types import Floats, Integers
 
 LARGEST = 10  # rows of largest weight that are named

@@ -26,25 +26,19 @@ from vardi._inputs.engine.part import Part
 from vardi._inputs.engine.pool import LazyPool
 from vardi._inputs.frames.functions import bias_of, is_function, name_of
 from vardi._rows.arrays import Arrays
-from vardi._rows.columns import Block
-from vardi._rows.engine.among import EngineAmong
-from vardi._rows.engine.domains import EngineDomains, domains_of, is_in, missing_by_domain
+from vardi._rows.columns import Block, Question
+from vardi._rows.domains import RowsByDomain
+from vardi._rows.engine.domains import DomainColumns, domains_of, is_in, missing_by_domain
 from vardi._rows.engine.draw import drawn_rows
-from vardi._rows.engine.functions import ONE, EngineFunction, all_missing, compiled_functions, condition
+from vardi._rows.engine.functions import EngineFunction, all_missing, compiled_functions, condition
 from vardi._rows.engine.groups import GroupSums, sums_in_groups
 from vardi._rows.engine.model import EngineModel
-from vardi._rows.engine.moments import EngineMoments
 from vardi._rows.engine.shares import Counted, SharesInEngine
-from vardi._rows.engine.weights import (
-    overlap,
-    pooled_means,
-    probabilities_column,
-    weights_column,
-)
 from vardi._rows.measure import Functions, Measure, as_functions
 from vardi._rows.point import KnownMoments, Point, RowsAt
 from vardi._rows.queries import Queries
 from vardi._rows.series import batch_lengths
+from vardi._rows.weights import overlap
 from vardi._solve.identify import Verdict, judge
 from vardi._solve.model import JointFit
 from vardi._types import Floats
@@ -80,14 +74,6 @@ class InEngine(Held):
             self.rows = self.joint.rows_at(self.theta)
 
     @cached_property
-    def measure(self) -> EngineMoments:
-        """The frames at the solution, for queries that are not yet questions of columns."""
-        measure = self.tangent.measure
-        if self.some is None:
-            return EngineMoments(self.model, measure.point)
-        return EngineAmong(self.model, measure.point, measure.recorded_by)
-
-    @cached_property
     def tangent(self) -> Tangent:
         """The solution as a map from functions on rows to estimates."""
         if self.some is not None:
@@ -106,17 +92,31 @@ class InEngine(Held):
     @property
     def weights(self) -> Any:
         """The user's lazy frames with a column of weights."""
-        return self.by_name(weights_column(self.measure, self._dropped))
+        point = self.tangent.measure.point
+        return self._with("weight", lambda block: point.at(block).weight)
 
     @property
     def probabilities(self) -> Any:
         """The user's lazy frames with a column of probabilities."""
-        return self.by_name(probabilities_column(self.measure, self._dropped))
+        measure = self.tangent.measure
+        return self._with("probability", lambda block: block.counted(measure.point.at(block).weight) / measure.n)
+
+    def _with(self, name: str, question: Question[Floats]) -> Any:
+        """Return the user's lazy frames with a column, which is zero for rows that have no weight."""
+        return self.by_name(self.rows_asked.frames_with((name,), question, self._dropped))
 
     @property
     def parts_asked(self) -> tuple[Part, ...]:
         """The frames with rows of the samples in question."""
-        return tuple(self.measure.parts)
+        if self.some is None:
+            return self.model.parts
+        states = set(self.states)
+        return tuple(part.of_samples(states) for part in self.model.parts if not states.isdisjoint(part.codes.values()))
+
+    @cached_property
+    def rows_asked(self) -> Queries:
+        """The rows of the samples in question."""
+        return Queries(self.parts_asked, self.model.sizes, self.dependence)
 
     @property
     def _dropped(self) -> tuple[Part, ...]:
@@ -213,10 +213,6 @@ class InEngine(Held):
         """Return whether a text reads no column, so that it is its own mean."""
         return not bias_of(text, self.parts_asked[0].schema).columns
 
-    def pooled_means(self, functions: Sequence[EngineFunction]) -> Floats:
-        """Return means over the pool, without weights."""
-        return pooled_means(self.measure, functions)
-
     def steps(self, values: Any) -> Steps:
         """Return where the distribution function of something steps."""
         return self._steps(self.functions(values)[0])
@@ -239,15 +235,16 @@ class InEngine(Held):
 
     def domains(
         self, values: Any, by: By, base: int, *, whole: bool = False
-    ) -> tuple[tuple[tuple[Any, ...], ...], EngineDomains]:
+    ) -> tuple[tuple[tuple[Any, ...], ...], RowsByDomain]:
         """Return domains and a function of their rows (1 for None); the first ``base`` columns define their bases."""
-        keys = domains_of(self.parts_asked, by, self.mixed, whole=whole)
-        y = ONE if values is None else self._function_in(values, by, keys)
-        return keys, EngineDomains(self.measure, y, keys, by, bases(keys, base), base)
+        keys = domains_of(self.rows_asked, by, self.mixed, whole=whole)
+        y = None if values is None else as_functions([self._function_in(values, by, keys)])
+        labels = DomainColumns(self.parts_asked, by.columns, keys, base)
+        return keys, RowsByDomain(self.tangent.measure, self.rows_asked, y, by, keys, labels, bases(keys, base))
 
     def steps_by_domain(self, values: Any, by: By) -> tuple[tuple[tuple[Any, ...], ...], Callable[[int], Steps]]:
         """Return domains, and a function that returns the steps of the distribution function in each."""
-        keys = domains_of(self.parts_asked, by, self.mixed, whole=False)
+        keys = domains_of(self.rows_asked, by, self.mixed, whole=False)
         y = self._function_in(values, by, keys)
         return keys, lambda j: self._steps(y, condition(self.parts_asked, is_in(by.columns, keys[j])))
 
@@ -256,7 +253,7 @@ class InEngine(Held):
         try:
             return self.functions(values)[0]
         except MissingValuesError as error:
-            counts = missing_by_domain(self.parts_asked, by, keys, list(error.columns))
+            counts = missing_by_domain(self.rows_asked, by, keys, list(error.columns))
             raise in_domains(error, by, keys, counts) from None
 
     @cached_property
@@ -396,7 +393,8 @@ class InEngine(Held):
         """Draw rows by weight and without replacement, as lazy frames."""
         if replace:
             raise refusal("draws with replacement", "engine")
-        return self.by_name(drawn_rows(self.measure, n, seed, identity))
+        point = self.tangent.measure.point
+        return self.by_name(drawn_rows(self.rows_asked, lambda block: point.at(block).weight, n, seed, identity))
 
     def drawing(self) -> NoReturn:
         """Refuse: positions of rows are drawn in memory."""
@@ -424,4 +422,4 @@ class _Weighed:
         return self._held.rows.reach()
 
     def overlap(self, mass: Floats) -> Floats:
-        return overlap(self._held.measure)
+        return overlap(self._held.tangent.measure)

@@ -6,10 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 
 import narwhals as nw
+import numpy as np
 
 from vardi._inputs.engine.part import COUNTS, LABEL, ROW, Part
 from vardi._inputs.pool import kinds_in_words
-from vardi._rows.engine.moments import is_endless
+from vardi._rows.expressions import Expressions
 
 
 class EngineColumns:
@@ -60,7 +61,8 @@ class EngineColumns:
         found: set[str] = set()
         for part, schema in self._schemas:
             names = [name for name in self.with_means if name in schema]
-            counts = part.sums([is_endless(nw.col(name).cast(nw.Float64)) for name in names]) if names else ()
+            endless = 1.0 - np.isfinite(Expressions([nw.col(name).cast(nw.Float64) for name in names]))
+            counts = part.sums(endless.terms) if names else ()
             found |= {name for name, count in zip(names, counts, strict=True) if count}
         return tuple(name for name in self.with_means if name in found)
 

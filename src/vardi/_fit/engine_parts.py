@@ -6,19 +6,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import narwhals as nw
 import numpy as np
 
 from vardi._estimate.cdf import Band, DebiasedCdf
 from vardi._facts.choice import IDENTIFIER, MISSING, MOST_NUMERIC, MOST_TEXT, by_reason, most_frequent, note_on
 from vardi._facts.columns import Column
 from vardi._facts.fingerprint import Fingerprint
-from vardi._facts.parts import Given, Item, Result, WeightSums, WeightTable
+from vardi._facts.parts import Given, Item, Result
 from vardi._fit.parts import MemoryParts
+from vardi._inputs.engine.distinct import rows_by_value
 from vardi._inputs.frames.functions import is_function
 from vardi._inputs.pool import Name
-from vardi._rows.engine.binned import rows_by_text, values_in_bins, weights_in_bins
-from vardi._rows.engine.weights import weights_by_sample
+from vardi._rows.measure import as_functions
 from vardi._rows.shares import Shares, shares_of
+from vardi._rows.weights import WeightTable, values_in_bins, weights_in_bins
 from vardi.biases._expressions import nodes
 from vardi.errors._refusals import needs_rows
 
@@ -33,7 +35,7 @@ class EngineParts(MemoryParts):
 
     def __init__(self, fit: DebiasedSample) -> None:
         super().__init__(fit)
-        self._at, self._parts = fit.held.measure, fit.held.model.parts
+        self._parts = fit.held.model.parts
 
     @property
     def _uncovered(self) -> Mapping[str, str]:
@@ -54,12 +56,8 @@ class EngineParts(MemoryParts):
     def fingerprint(self, columns: Sequence[str]) -> Fingerprint:
         return Fingerprint()  # it would bring every row here
 
-    def weight_sums(self) -> WeightSums:
-        found = weights_by_sample(self._at)
-        return WeightSums(found.mass, found.squares, np.maximum(found.largest, 0.0))
-
     def weight_table(self) -> WeightTable:
-        return WeightTable(*weights_in_bins(self._at))
+        return weights_in_bins(self._held.tangent.measure, self._held.rows_asked)
 
     def largest_weights(self, most: int) -> list[tuple[int, Name, float]]:
         return []
@@ -100,12 +98,19 @@ class EngineParts(MemoryParts):
         """
         texts = [name for name in self._held.columns["texts"] if name != self._parts[0].label]
         whole = [name for name in texts if all(name in part.schema for part in self._parts)]
-        asked = {name: rows_by_text(self._parts, name, IDENTIFIER) for name in whole[: 2 * MOST_TEXT]}
+        asked = {name: self._rows_by_text(name) for name in whole[: 2 * MOST_TEXT]}
         found = {name: rows for name, rows in asked.items() if rows}
         shown = sorted(found, key=lambda name: len(found[name]))[:MOST_TEXT]
         columns = [column for name in shown for column in _conditions(name, found[name])]
         apart, many = [name for name in texts if name not in whole], [name for name in asked if name not in found]
         return columns, apart, many, [name for name in whole if name not in (*many, *shown)]
+
+    def _rows_by_text(self, name: str) -> Mapping[str | None, float] | None:
+        """Query how many rows have each text, or None for missing; None if it names units rather than categories."""
+        text = nw.col(name).cast(nw.String)
+        return rows_by_value(
+            [part.map(lambda frame: frame.with_columns(text)) for part in self._parts], name, IDENTIFIER
+        )
 
     @property
     def _most_slopes(self) -> int:
@@ -121,7 +126,8 @@ class EngineParts(MemoryParts):
 
     def shares(self, column: Column, centre: float, scale: float) -> Shares:
         held = self._held.of(column.among)
-        x, *masses = values_in_bins(held.measure, held.functions(column.values)[0], centre, scale)
+        functions = as_functions(held.functions(column.values))
+        x, *masses = values_in_bins(held.tangent.measure, held.rows_asked, functions, centre, scale)
         return shares_of(x, masses)
 
     def band(self, column: Column, level: float = 0.95, shares: Shares | None = None) -> Band | None:

@@ -24,7 +24,7 @@ from vardi._machine.memory import require_memory
 from vardi._rows import Rows
 from vardi._rows.arrays import Arrays
 from vardi._rows.joint import Joint
-from vardi._rows.measure import Functions, Measure
+from vardi._rows.measure import Functions, Measure, as_functions
 from vardi._rows.point import Point
 from vardi._solve.identify import Verdict, judge
 from vardi._solve.model import JointFit
@@ -36,8 +36,7 @@ from vardi.errors._refusals import not_covered
 if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked for
     from vardi._estimate.bounds import Bounds
     from vardi._fit.parts import MemoryParts
-    from vardi._rows.domains import RowDomains
-
+    from vardi._rows.domains import RowsByDomain
 
 class InMemory(ColumnsInMemory):
     """Rows of a pool with their weights.
@@ -221,13 +220,15 @@ class InMemory(ColumnsInMemory):
 
     def domains(
         self, values: Any, by: By, base: int, *, whole: bool = False
-    ) -> tuple[tuple[tuple[Any, ...], ...], RowDomains]:
+    ) -> tuple[tuple[tuple[Any, ...], ...], RowsByDomain]:
         """Return domains and a function of their rows (1 for None); the first ``base`` columns define their bases."""
-        from vardi._rows.domains import RowDomains
+        from vardi._rows.domains import DomainCodes, RowsByDomain
 
-        found = self._grouping(by, whole=whole)
-        y = np.ones(len(self.source)) if values is None else self._values_in(values, by, found)
-        return found.keys, RowDomains(self.tangent.measure, y, found.codes, bases(found.keys, base))
+        found, measure = self._grouping(by, whole=whole), self.tangent.measure
+        y = None if values is None else as_functions(self._values_in(values, by, found)[:, None])
+        places = bases(found.keys, base)
+        labels = DomainCodes(found.codes, places)
+        return found.keys, RowsByDomain(measure, measure.rows, y, by, found.keys, labels, places)
 
     def steps_by_domain(self, values: Any, by: By) -> tuple[tuple[tuple[Any, ...], ...], Callable[[int], Steps]]:
         """Return domains, and a function that returns the steps of the distribution function in each."""
@@ -255,10 +256,6 @@ class InMemory(ColumnsInMemory):
             rows = found.codes[self.kept.of(gaps)]
             counts = np.bincount(rows[rows >= 0], minlength=len(found.keys)).astype(np.float64)
             raise in_domains(error, by, found.keys, counts) from None
-
-    def pooled_means(self, functions: Floats) -> Floats:
-        """Return means over the pool, without weights."""
-        return np.asarray(np.average(functions, axis=0, weights=self.counts))
 
     def draw(
         self, n: int, seed: int | np.random.Generator | None, *, replace: bool | None, identity: str | None = None

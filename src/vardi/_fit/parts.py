@@ -14,12 +14,12 @@ from vardi._estimate.steps import Steps
 from vardi._facts.choice import choose
 from vardi._facts.columns import Column, ColumnFacts, by_samples, column_sums, exponent_of
 from vardi._facts.fingerprint import Fingerprint, fingerprint
-from vardi._facts.parts import Given, Item, Result, WeightSums, WeightTable
+from vardi._facts.parts import Given, Item, Result
 from vardi._inputs.pool import Name, Pool
-from vardi._machine.threads import at_once, map_blocks
+from vardi._machine.threads import at_once
 from vardi._rows.contract import Gram
-from vardi._rows.grouping import sums_by_code
 from vardi._rows.shares import Shares, shares_of
+from vardi._rows.weights import WeightSums, WeightTable, weights_by_sample
 from vardi._types import Floats
 
 SLOPES = 400_000_000  # rows times samples times columns up to which the effect of wrong biases on means is computed
@@ -77,18 +77,7 @@ class MemoryParts:
         return None if callable(gram) else gram
 
     def weight_sums(self) -> WeightSums:
-        rows, weights, K = self._rows, self._held.row_weights, len(self._pool.names)
-
-        def block(part: slice) -> tuple[Floats, Floats]:
-            own, source = weights[part], rows.source[part]
-            mass = own * rows.counts[part]
-            largest = np.zeros(K)
-            np.maximum.at(largest, source, own)
-            return sums_by_code(source, np.stack([mass, mass * own]).T, K), largest
-
-        sums, largest = zip(*map_blocks(block, len(rows), 2), strict=True)
-        mass, squares = np.sum(sums, axis=0).T
-        return WeightSums(mass, squares, np.max(largest, axis=0))
+        return weights_by_sample(self._held.tangent.measure)
 
     def weight_table(self) -> WeightTable:
         counts = self._rows.counts

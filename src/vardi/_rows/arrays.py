@@ -14,6 +14,7 @@ from vardi._machine.threads import Scratch, map_blocks, sum_blocks
 from vardi._rows.base import Rows
 from vardi._rows.columns import (
     Block,
+    ByKey,
     Columns,
     Extremes,
     Grouped,
@@ -23,8 +24,9 @@ from vardi._rows.columns import (
     Question,
     Result,
     addable,
+    pieces_of,
 )
-from vardi._rows.grouping import sums_by_code, sums_by_sample
+from vardi._rows.grouping import extremes_by_code, sums_by_code, sums_by_sample
 from vardi._rows.units import Units, entries_of
 from vardi._types import Floats, Integers, are_once
 
@@ -102,18 +104,22 @@ class Arrays:
         self.each(fill, m, biases=biases)
         return found
 
-    def grouped(self, question: Question[tuple[Floats, Floats]], width: int = 0, most: int | None = None) -> Grouped:
-        """Return counted sums of columns by a key, the first of two that the question returns."""
+    def grouped(self, question: Question[ByKey], width: int = 0, most: int | None = None) -> Grouped:
+        """Return counted sums, and extremes, of columns by a key, which the question returns first."""
 
-        def of_block(block: Block) -> tuple[Floats, Floats]:
+        def of_block(block: Block) -> tuple[Floats, Floats, Floats, Floats]:
             assert isinstance(block, ArrayBlock)
-            key, columns = question(block)
+            key, columns, *bounded = question(block)
             keys, place = _coded(key[:, 0])
-            return keys, sums_by_code(place, block.counted(columns), len(keys))
+            sums = np.hstack([block.by_code(place, piece, len(keys)) for piece in pieces_of(columns)])
+            ends = bounded[0] if bounded else key[:, :0]
+            return keys, sums, *extremes_by_code(place, ends, ends, len(keys))
 
-        parts = [part for _, part in self.each(of_block, width)]
-        keys, place = np.unique(np.concatenate([keys for keys, _ in parts]), return_inverse=True)
-        return Grouped(keys.tolist(), sums_by_code(place, np.concatenate([sums for _, sums in parts]), len(keys)))
+        parts = zip(*(part for _, part in self.each(of_block, width)), strict=True)
+        all_keys, sums, low, high = (np.concatenate(part) for part in parts)
+        keys, place = np.unique(all_keys, return_inverse=True)
+        ends = extremes_by_code(place, low, high, len(keys))
+        return Grouped(keys.tolist(), np.hstack([sums_by_code(place, sums, len(keys)), *ends]))
 
     def by_code(self, codes: Integers, size: int, question: Question[Floats], m: int) -> Floats:
         """Return counted sums of columns over the rows with each code below a size, of shape (size, m)."""
@@ -233,7 +239,6 @@ class ArrayBlock:
         return columns
 
     def counted(self, columns: Floats) -> Floats:
-        """Return columns times the counts of the rows."""
         return columns if self.rows._is_once else columns * self.counts[:, None]
 
     def sum(self, columns: Any) -> Floats:
@@ -245,6 +250,12 @@ class ArrayBlock:
         if not isinstance(others, np.ndarray):
             return self.gram(others, columns).T
         return np.asarray(self.counted(columns).T @ others)
+
+    def by_code(self, codes: Integers, columns: Any, size: int) -> Floats:
+        """Return the sums over the rows with each code below a size, of shape (size, m)."""
+        if isinstance(columns, np.ndarray):
+            return sums_by_code(codes, self.counted(columns), size)
+        return np.asarray(columns.by_code(codes, self.counts, size))
 
     def products(self, p: Any, weights: Floats) -> Floats:
         found: Floats = p.products(self.counted(weights))

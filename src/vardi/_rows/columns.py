@@ -79,6 +79,9 @@ class Block(Protocol):
     def let(self, columns: Columns) -> Columns:
         """Return columns that are computed once, however often they are read."""
 
+    def counted(self, columns: Floats) -> Floats:
+        """Return columns times the counts of the rows."""
+
     def sum(self, columns: Floats) -> Floats:
         """Return the sum of each column, of shape (m,)."""
 
@@ -131,15 +134,25 @@ def addable(answer: Any) -> Any:
     return Answers(answer) if type(answer) is tuple else answer
 
 
+#: A key, whose columns may be labels in an engine; columns to be summed, in pieces or in one; and, if there is a third,
+#: columns whose extremes are asked for.
+ByKey: TypeAlias = tuple[Any, ...]
+
+
+def pieces_of(columns: Any) -> list[Any]:
+    """Return columns in pieces: a list is, anything else is one piece."""
+    return columns if isinstance(columns, list) else [columns]
+
+
 class Grouped(NamedTuple):
     """Sums over groups of rows.
 
     Attributes
     ----------
     keys : list
-        What the rows of each group have in common.
+        What the rows of each group have in common: a value or, with a key of several columns, a tuple.
     sums : ndarray of shape (groups, m)
-        The sum of each column, counted.
+        The sum of each column, counted; then the smallest, and the largest, number of each further column.
     """
 
     keys: list[Any]

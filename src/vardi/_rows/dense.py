@@ -14,7 +14,7 @@ from vardi._machine.threads import Scratch, blocks, map_blocks, sum_blocks
 from vardi._rows.base import MODERATE, Rows, Scaled, Space
 from vardi._rows.columns import Normalised
 from vardi._rows.contract import Sums
-from vardi._rows.grouping import mean_over_counts, membership
+from vardi._rows.grouping import mean_over_counts, membership, sums_by_code
 from vardi._types import Floats, Integers
 
 Result = TypeVar("Result")
@@ -291,6 +291,10 @@ class DenseProbabilities:
     def against(self, counted: Floats) -> Floats:
         """Return P'y for y of shape (rows, m), already counted."""
         return np.asarray(self.A.T @ (counted.T * (self.factor / self.S)).T) * self.step[:, None]
+
+    def by_code(self, codes: Integers, counts: Floats, size: int) -> Floats:
+        """Return the sums of c P over the rows with each code below a size, of shape (size, K)."""
+        return sums_by_code(codes, self.A * (counts * self.factor / self.S)[:, None], size) * self.step
 
     def gram(self, counts: Floats) -> Floats:
         """Return P'(c P)."""

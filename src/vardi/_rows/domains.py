@@ -1,4 +1,4 @@
-r"""Means within domains of rows in memory: for each a function with mean zero and the influence of the ratio.
+r"""Means within domains of rows: for each a function with mean zero and the influence of the ratio.
 
 A domain j lies within a base B, and its number is a ratio of two expectations,
 
@@ -12,18 +12,22 @@ With B = j it is the mean of y in the domain, with B everything the part of the 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._machine.memory import require_memory
+from vardi._inputs.domains import By, in_domains
+from vardi._rows.columns import Block, ByKey, Kept
 from vardi._rows.contract import Evenness
-from vardi._rows.measure import Measure
+from vardi._rows.measure import Functions, Holder, Measure
 from vardi._types import Floats, Integers
+from vardi.errors._refusals import not_finite
 
-NUMBERS = 2**24  # influence values held at once
+AT_ONCE = 50  # domains whose deviations are columns of one pass
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,81 +103,198 @@ class DomainSums:
         return Evenness(float(self.total[j]), float(self.event_squares[j]), float(self.largest[j]))
 
 
-class RowDomains:
-    """Domains of rows in memory, and a function of the rows.
+class DomainLabels(Protocol):
+    """Which rows are in which domain, and in which base, in the form in which their holder keeps labels."""
+
+    @property
+    def key(self) -> Kept:
+        """What rows are grouped by."""
+
+    def places(self, keys: Sequence[Any]) -> Integers:
+        """Return the domains that values of the key stand for; -1 for rows that do not count."""
+
+    def within(self, places: Integers) -> Kept:
+        """Return 1 on the rows of some domains, and 0 on others."""
+
+    def within_base(self, places: Integers) -> Kept:
+        """Return 1 on the rows of the bases of some domains, and 0 on others."""
+
+
+class DomainCodes:
+    """The domain of each row in memory.
 
     Parameters
     ----------
-    rows : Measure
-        The rows at the solution.
-    values : ndarray of shape (n,)
-        y.
     codes : ndarray of int
         The place of the domain of each row; -1 for rows that do not count.
     base : ndarray of int of shape (G,)
         The place of the base of each domain.
     """
 
-    def __init__(self, rows: Measure, values: Floats, codes: Integers, base: Integers) -> None:
-        self.rows, self.values, self.codes, self.base = rows, values, codes, base
-        self.at_once = max(NUMBERS // max(len(values), 1), 1)
+    def __init__(self, codes: Integers, base: Integers) -> None:
+        self.key, self.base = codes, base
+        self._base_of_rows = np.where(codes < 0, -1, base[codes])
+
+    def places(self, keys: Sequence[Any]) -> Integers:
+        return np.array(keys, np.int64)
+
+    def within(self, places: Integers) -> DomainIndicators:
+        return DomainIndicators(self.key, places)
+
+    def within_base(self, places: Integers) -> DomainIndicators:
+        return DomainIndicators(self._base_of_rows, self.base[places])
+
+
+@dataclass(frozen=True, eq=False)
+class DomainIndicators:
+    """Whether rows have some of the codes, of shape (n, m), computed for the rows that are read."""
+
+    codes: Integers
+    chosen: Integers
+
+    def __getitem__(self, rows: slice) -> NDArray[np.bool_]:
+        return np.asarray(self.codes[rows, None] == self.chosen)
+
+
+class RowsByDomain:
+    """Domains of rows, and a function of the rows.
+
+    Parameters
+    ----------
+    measure : Measure
+        The rows at the solution.
+    rows : Holder
+        Those of the samples in question.
+    y : Functions or None
+        The function; 1 for None.
+    by : By
+        The columns that define the domains.
+    keys : sequence of tuple
+        The value of each domain in each column.
+    labels : DomainLabels
+        The domain of each row.
+    base : ndarray of int of shape (G,)
+        The place of the base of each domain.
+    """
+
+    at_once = AT_ONCE
+
+    def __init__(
+        self,
+        measure: Measure,
+        rows: Holder,
+        y: Functions | None,
+        by: By,
+        keys: Sequence[tuple[Any, ...]],
+        labels: DomainLabels,
+        base: Integers,
+    ) -> None:
+        self.measure, self.rows, self.y, self.by = measure, rows, y, by
+        self.keys, self.labels, self.base = keys, labels, base
 
     @cached_property
     def sums(self) -> DomainSums:
-        """The sums behind means and their distributions."""
-        inside = self.codes >= 0
-        codes, G = self.codes[inside], len(self.base)
-        y, c, r = (one[inside] for one in (self.values, self.rows.counts, self.rows.weights))
+        """The sums behind means and their distributions, in one pass."""
 
-        def summed(values: Floats) -> Floats:
-            return np.bincount(codes, values, minlength=G).astype(np.float64)
+        def question(block: Block) -> ByKey:
+            y, r = self._value(block), self.measure.point.at(block).weight
+            event, squares = (y != 0.0) * 1.0, block.let(r * r)
+            strays, endless = np.abs(y * (1.0 - y)), 1.0 - np.isfinite(y)
+            summed = [r * 0.0 + 1.0, r, r * y, squares, event, event * squares, strays, endless]
+            return block.columns(self.labels.key), np.hstack(summed), np.hstack([r, y])
 
-        low, high, largest = np.full(G, np.inf), np.full(G, -np.inf), np.zeros(G)
-        np.minimum.at(low, codes, y)
-        np.maximum.at(high, codes, y)
-        np.maximum.at(largest, codes, r)
+        found = self._by_domain(question, 10, [0.0] * 8 + [np.inf] * 2 + [-np.inf] * 2)
+        rows, mass, total, squares, events, event_squares, strays, endless, _, low, largest, high = found
+        if self.y is not None and self.y.names and endless.any():
+            ((_, name),) = self.y.names
+            raise in_domains(not_finite(int(endless.sum()), name), self.by, self.keys, endless)
         return DomainSums(
-            rows=summed(c),
-            mass=summed(c * r),
-            total=summed(c * r * y),
-            squares=summed(c * r**2),
-            largest=largest,
-            events=summed(c * (y != 0.0)),
-            event_squares=summed(c * r**2 * (y != 0.0)),
-            strays=summed(((y != 0.0) & (y != 1.0)).astype(np.float64)),
+            rows=rows,
+            mass=mass,
+            total=total,
+            squares=squares,
+            largest=np.maximum(largest, 0.0),
+            events=events,
+            event_squares=event_squares,
+            strays=strays,
             low=low,
             high=high,
             base=self.base,
         )
 
-    def functions(self, places: Integers) -> Floats:
-        """Return h of the given domains, of shape (n, m)."""
-        found = self.sums
-        require_memory(
-            3 * 8 * len(self.values) * len(places),
-            f"The influence of {len(self.values):,} rows on {len(places)} domains",
-            "Ask for differences of two domains instead of the covariance of all.",
-        )
-        event = (self.codes[:, None] == places) * self.values[:, None]
-        inside = self._base_of_rows[:, None] == self.base[places]
-        return (event - found.mean[places] * inside) * (self.rows.n / found.base_mass[places])
+    def _value(self, block: Block) -> Floats:
+        at = self.measure.point.at(block)
+        return at.weight * 0.0 + 1.0 if self.y is None else self.y.of(block, at)
+
+    def _by_domain(self, question: Callable[[Block], ByKey], width: int, without_rows: Sequence[float]) -> Floats:
+        """Return what is asked of the rows of each domain, of shape (m, G)."""
+        keys, sums = self.rows.grouped(question, width)
+        places = self.labels.places(keys)
+        found = np.tile(np.array(without_rows)[:, None], len(self.base))
+        found[:, places[places >= 0]] = sums[places >= 0].T
+        return found
+
+    def functions(self, places: Integers) -> Functions:
+        """Return h of the given domains."""
+        mean, scale = self.sums.mean[places], self.measure.n / self.sums.base_mass[places]
+        within = self.labels.within(places)
+        _, first, own = np.unique(self.base[places], return_index=True, return_inverse=True)
+        base = self.labels.within_base(places[first])
+
+        def h(block: Block, at: Any) -> Floats:
+            event, inside = block.columns(within), block.columns(base)[:, own]
+            return (event * self._value(block) - inside * mean) * scale
+
+        def h_of_bases(block: Block, at: Any) -> Floats:
+            return (self._value(block) - mean) * block.columns(within) * scale
+
+        return Functions((), len(places), h_of_bases if self._are_bases.all() else h)
 
     @cached_property
-    def _base_of_rows(self) -> Integers:
-        return np.where(self.codes < 0, -1, self.base[self.codes])
+    def _are_bases(self) -> NDArray[np.bool_]:
+        """Which domains are bases of their own."""
+        return np.asarray(np.bincount(self.base)[self.base] == 1)
 
-    def event(self, j: int) -> NDArray[np.bool_]:
+    def event(self, j: int) -> Functions:
         """Return the rows of a domain on which y is not 0."""
-        return np.asarray((self.codes == j) & (self.values != 0.0))
+        within = self.labels.within(np.array([j]))
+        return Functions((), 1, lambda block, at: block.columns(within) * (self._value(block) != 0.0))
 
-    def inside(self, j: int) -> NDArray[np.bool_]:
+    def inside(self, j: int) -> Functions:
         """Return the rows of the base of a domain."""
-        return np.asarray(self._base_of_rows == self.base[j])
+        return Functions(self.labels.within_base(np.array([j])), 1)
 
-    def against(self, places: Integers, functions: Floats) -> Floats:
+    def against(self, places: Integers) -> Floats:
         """Return sum_i c_i r_i h_i x_i, of shape (d, m)."""
-        return self.rows.against(functions, np.zeros(len(places)))
+        return self._products[0][:, places]
 
-    def naive(self, places: Integers, functions: Floats) -> Floats:
+    def naive(self, places: Integers) -> Floats:
         """Return sum_i c_i (r_i h_i)^2: n^2 times the variance if the weights were known."""
-        return self.rows.counts @ np.square(functions * self.rows.weights[:, None])
+        return self._products[1][places]
+
+    @cached_property
+    def _products(self) -> tuple[Floats, Floats]:
+        """Sums of h against x, and of its square, in one pass, for y minus its mean over all domains."""
+        sums, d = self.sums, len(self.measure.coordinates)
+        centre = float(sums.total.sum() / sums.mass.sum())
+
+        def question(block: Block) -> ByKey:
+            at = self.measure.point.at(block)
+            r, y = at.weight, block.let(self._value(block) - centre)
+            first = block.let(r * y)
+            return block.columns(self.labels.key), [*at.times(r), *at.times(first), r * first, first * first]
+
+        found = self._by_domain(question, 2 * d + 2, [0.0] * (2 * d + 2))
+        plain, with_y, first, second = found[:d], found[d : 2 * d], found[-2], found[-1]
+        scale = self.measure.n / sums.base_mass
+        of_base = sums.of_base(plain.T).T
+        # in a domain that is its base y minus its centre keeps digits that y itself loses
+        own = with_y - (sums.mean - centre) * plain
+        against = np.where(self._are_bases, own, with_y + centre * plain - sums.mean * of_base) * scale
+        return against, self._squares(first, second, centre) * scale**2
+
+    def _squares(self, first: Floats, second: Floats, centre: float) -> Floats:
+        """Return sum_i c_i r_i^2 (y 1_j - mu_j 1_B)^2, from sums of r^2 (y - centre) and of r^2 (y - centre)^2."""
+        sums, mu = self.sums, self.sums.mean
+        of_y = second + 2.0 * (centre - mu) * first + (centre - mu) ** 2 * sums.squares
+        return np.maximum(of_y + mu**2 * (sums.of_base(sums.squares) - sums.squares), 0.0)

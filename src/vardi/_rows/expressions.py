@@ -53,7 +53,8 @@ class Expressions(np.lib.mixins.NDArrayOperatorsMixin):
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **_: Any) -> Any:
         if method != "__call__" or ufunc not in OPERATORS:
             return NotImplemented
-        width = max(map(_width, inputs))
+        widths = [_width(one) for one in inputs]
+        width = 0 if 0 in widths else max(widths)
         columns = [_broadcast(one, width) for one in inputs]
         return Expressions([OPERATORS[ufunc](*terms) for terms in zip(*columns, strict=True)])
 
@@ -173,6 +174,9 @@ OPERATORS: dict[np.ufunc, Callable[..., Term]] = {
     np.logaddexp: _log_of_sum,
     np.exp: _function(np.exp, lambda x: x.exp()),
     np.log: _function(np.log, lambda x: x.log()),
+    np.isfinite: _function(
+        np.isfinite, lambda x: nw.when(x.abs() < float("inf")).then(nw.lit(1.0)).otherwise(nw.lit(0.0))
+    ),
     np.abs: _function(np.abs, lambda x: x.abs()),
     np.floor: _function(np.floor, lambda x: x.floor()),
     np.greater: _comparison(operator.gt),

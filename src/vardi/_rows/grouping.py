@@ -41,6 +41,16 @@ def sums_by_code(codes: Integers, values: Floats, size: int) -> Floats:
     return np.stack(sums, axis=1).astype(np.float64, copy=False) if sums else np.zeros((size, 0))
 
 
+def extremes_by_code(codes: Integers, low: Floats, high: Floats, size: int) -> tuple[Floats, Floats]:
+    """Return the smallest of some and the largest of other numbers of the rows with each code, of shape (size, m)."""
+    lows, highs = np.full((low.shape[1], size), np.inf), np.full((high.shape[1], size), -np.inf)
+    for found, column in zip(lows, low.T, strict=True):
+        np.fmin.at(found, codes, column)  # a number may be missing
+    for found, column in zip(highs, high.T, strict=True):
+        np.fmax.at(found, codes, column)
+    return lows.T, highs.T
+
+
 def sums_by_sample(values: Floats, source: Integers | int, K: int) -> Floats:
     """Return sums of the rows of each sample, of shape (K, m); the source is a number if they all are of one."""
     if not isinstance(source, int):

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._rows.arrays import Arrays
-from vardi._rows.columns import Block, Extremes, Grouped, Kept, Question, Result
+from vardi._rows.columns import Block, ByKey, Extremes, Grouped, Kept, Question, Result
 from vardi._rows.contract import Coordinates, Evenness, Means
 from vardi._rows.point import Point, PointAmong, PointWithin, Seen
 from vardi._rows.units import Units
@@ -39,8 +39,11 @@ class Holder(Protocol):
     def total(self, question: Question[Result], width: int = 0, *, biases: bool = True) -> Result:
         """Return the sum of the answers to a question over all blocks of rows; it may read no biases."""
 
-    def grouped(self, question: Question[tuple[Floats, Floats]], width: int = 0, most: int | None = None) -> Grouped:
-        """Return counted sums of columns by a key, the first of two that the question returns; of so many groups."""
+    def grouped(self, question: Question[ByKey], width: int = 0, most: int | None = None) -> Grouped:
+        """Return counted sums, and extremes, of columns by a key, which the question returns first.
+
+        If there are more than ``most`` groups, some of them may be left out: one more is enough to see that.
+        """
 
     def over_units(self, question: Question[Floats], m: int) -> tuple[Units, Floats]:
         """Return the units of rows that depend on one another, and counted sums of columns over these, (E, m)."""
@@ -578,6 +581,11 @@ class Measure:
         """Weight r_i of each row of the pool."""
         rows = self.arrays
         return rows.column(lambda block: self.point.at(block).weight, 1, biases=self._reads_biases())[:, 0]
+
+    @property
+    def solved(self) -> Holder:
+        """The rows as they were solved: in memory one stands for all equal ones, if these were collapsed."""
+        return Arrays.as_solved(self.rows.rows) if isinstance(self.rows, Arrays) else self.rows
 
     @property
     def row_weights(self) -> Floats:

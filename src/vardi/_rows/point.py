@@ -134,6 +134,9 @@ class Seen(Protocol):
     def weight(self) -> Floats:
         """The weight of each row."""
 
+    def times(self, column: Floats) -> list[Any]:
+        """Return x times a column, in pieces of which each has some of the d coordinates, in their order."""
+
     def against(self, columns: Floats) -> Floats:
         """Return the sums of columns times x, of shape (d, m)."""
 
@@ -247,6 +250,15 @@ class RowsAt:
     def q(self, b: Floats) -> Floats:
         """Return q'b, for b of shape (d, m)."""
         return self.x(b) - self.own(b) if self.model.families else self.x(b)
+
+    def times(self, column: Floats) -> list[Any]:
+        """Return x times a column, in pieces."""
+        at, pieces = self.model.coordinates, [self.p * column]
+        if at.parameters or at.known:
+            pieces.append(self.others * column)  # type: ignore[arg-type]
+        if at.uncertain:
+            pieces.append(self.weight * column * self.weight_of_epsilon)  # type: ignore[arg-type]
+        return pieces
 
     def against(self, columns: Floats) -> Floats:
         """Return the sums of columns times x, of shape (d, m)."""
@@ -370,6 +382,10 @@ class RowsWithin:
         """Return q'b, 0 on the rows of other samples."""
         return self.inside * self.whole.q(b)
 
+    def times(self, column: Floats) -> list[Any]:
+        """Return x times a column that is 0 on the rows of other samples, in pieces."""
+        return self.whole.times(column)
+
     def against(self, columns: Floats) -> Floats:
         """Return the sums of columns, which are 0 on the rows of other samples, times x: of shape (d, m)."""
         return self.whole.against(columns)
@@ -407,6 +423,10 @@ class RowsAmong:
         if at.known:
             parts.append(self.share * np.zeros(at.known + at.uncertain))
         return np.hstack(parts) / (self.share + (1.0 - (self.share > 0.0)))
+
+    def times(self, column: Floats) -> list[Any]:
+        """Return x^A times a column that is 0 on the rows of others, in pieces."""
+        return [self.every_x * column]
 
     def against(self, columns: Floats) -> Floats:
         """Return the sums of columns, which are 0 on the rows of others, times x^A: of shape (d, m)."""

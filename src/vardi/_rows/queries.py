@@ -7,7 +7,7 @@ and taken as zero; then one query computes them; and the second time they are th
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, cast
 
 import narwhals as nw
@@ -16,12 +16,13 @@ import numpy as np
 from vardi._inputs.engine.aggregates import LENGTH, Aggregate, How
 from vardi._inputs.engine.asking import answering, collected
 from vardi._inputs.engine.dependence import CELL, UNIT, EngineDependence
-from vardi._inputs.engine.part import OMEGA, PREFIX, Change, Part, changed, with_columns
+from vardi._inputs.engine.part import OMEGA, PREFIX, Change, Groups, Part, changed, with_columns
 from vardi._inputs.engine.queries import aggregated, stacked, with_interval
-from vardi._rows.columns import Extremes, Grouped, Normalised, Question, Result, addable
+from vardi._rows.columns import ByKey, Extremes, Grouped, Normalised, Question, Result, addable, pieces_of
 from vardi._rows.engine.functions import EngineFunction, Reads
 from vardi._rows.engine.united import can_unite, united
 from vardi._rows.expressions import Expressions, Term, total
+from vardi._rows.grouping import extremes_by_code, sums_by_code
 from vardi._rows.series import rows_a_value
 from vardi._rows.shares import evenly
 from vardi._rows.units import Units
@@ -75,8 +76,8 @@ class Queries:
             found = found + addable(answer)
         return found
 
-    def grouped(self, question: Question[tuple[Floats, Floats]], width: int = 0, most: int | None = None) -> Grouped:
-        """Return counted sums of columns by a key, the first of two that the question returns.
+    def grouped(self, question: Question[ByKey], width: int = 0, most: int | None = None) -> Grouped:
+        """Return counted sums, and extremes, of columns by a key, which the question returns first.
 
         If there are more than ``most`` groups, some of them are left in the engine: one more is enough to see that.
         """
@@ -85,20 +86,57 @@ class Queries:
     def _grouped(
         self,
         frames: Sequence[tuple[Part, Mapping[Hashable, str]]],
-        question: Question[tuple[Floats, Floats]],
+        question: Question[ByKey],
         most: int | None = None,
     ) -> Grouped:
         limit = None if most is None else most + 1
-        found: dict[Any, Floats] = {}
+        places: dict[Any, int] = {}
+        codes: list[int] = []
+        numbers: list[Floats] = []
+        bounds = 0
         for part, names in frames:
             block = QueryBlock(part, len(self.sizes), names)
-            key, columns = (_terms(one) for one in question(block))
-            named = with_columns({KEY: key[0] if isinstance(key[0], nw.Expr) else nw.lit(key[0])})
-            asked = {str(j): Aggregate(part.times_count(_expression(term))) for j, term in enumerate(columns)}
-            for row in part.by_key(asked, *block.changes, named, key=KEY, most=limit):
-                sums = np.array([row[name] for name in asked], np.float64)
-                found[row[KEY]] = found.get(row[KEY], 0.0) + sums
-        return Grouped(list(found), np.array(list(found.values())))
+            key, columns, *bounded = question(block)
+            for piece in pieces_of(columns):
+                block.sum(piece)
+            bounds = sum(len(block.extremes(piece).low) for piece in bounded)
+            terms = {f"{KEY}_{j}": _expression(term) for j, term in enumerate(_terms(key))}
+            whole = replace(part, label=None)  # of any sample
+            groups = whole.groups(block.named, *block.changes, with_columns(terms), key=[*terms], most=limit)
+            numbers.append(block.by_group(groups))
+            codes += [places.setdefault(value, len(places)) for value in _keys(groups, list(terms))]
+        place, size, sums = np.array(codes, np.int64), len(places), np.concatenate(numbers)
+        summed, low, high = np.hsplit(sums, [sums.shape[1] - 2 * bounds, sums.shape[1] - bounds])
+        ends = extremes_by_code(place, low, high, size)
+        return Grouped(list(places), np.hstack([sums_by_code(place, summed, size), *ends]))
+
+    def frames_with(
+        self, names: Sequence[str], question: Question[Floats], dropped: Sequence[Part] = ()
+    ) -> dict[int | None, Any]:
+        """Return the user's frames, still lazy, with further columns, which are zero for rows outside the fit.
+
+        They are keyed by the position of their sample, or by None if one frame holds all. ``dropped`` are those of
+        samples that were left out.
+        """
+        frames: dict[int | None, Any] = {}
+        for part in self.parts:
+            columns, changes = self._named(part, names, question)
+            frames[part.code] = part.with_added(columns, *changes)
+        zeros = dict.fromkeys(names, nw.lit(0.0))
+        return frames | {part.code: part.with_added(zeros) for part in dropped}
+
+    def adding(self, part: Part, names: Sequence[str], question: Question[Floats]) -> Change:
+        """Return the step that adds columns to a frame."""
+        columns, changes = self._named(part, names, question)
+        return lambda frame: changed(frame, changes).with_columns(**columns)
+
+    def _named(
+        self, part: Part, names: Sequence[str], question: Question[Floats]
+    ) -> tuple[dict[str, nw.Expr], list[Change | None]]:
+        """Return columns of a frame by name, and the steps that they rest on."""
+        block = QueryBlock(part, len(self.sizes), {})
+        terms = _terms(question(block))
+        return {name: _expression(term) for name, term in zip(names, terms, strict=True)}, block.changes
 
     def spaced(self, question: Question[Floats], low: float, high: float, most: int) -> Floats:
         """Return numbers of a column that are evenly spaced among the distinct ones from low to high, in order."""
@@ -196,6 +234,8 @@ class Queries:
         probe = QueryBlock(self.parts[0], len(self.sizes), {})
         question(probe)
         read = tuple(dict.fromkeys(probe.read))
+        if not all(function.is_number for function in read):
+            return self._apart
         if read not in self._joined:
             names = {function: f"{PREFIX}joined_{j}" for j, function in enumerate(read)}
             functions = {
@@ -303,6 +343,9 @@ class QueryBlock:
         self.changes.append(with_columns(stage))
         return Expressions(terms, are_named=True)
 
+    def counted(self, columns: Expressions) -> Expressions:
+        return Expressions([self.part.times_count(_expression(term)) for term in columns.terms])
+
     # sums
 
     def sum(self, columns: Expressions) -> Floats:
@@ -348,11 +391,8 @@ class QueryBlock:
         return Expressions([nw.col(name)], are_named=True)
 
     def unknown(self, columns: Expressions) -> Floats:
-        endless = [
-            nw.when(_expression(term).abs() < float("inf")).then(nw.lit(0.0)).otherwise(nw.lit(1.0))
-            for term in columns.terms
-        ]
-        return self._ask([Asked(Aggregate(term)) for term in endless])
+        endless = (1.0 - np.isfinite(columns)).terms
+        return self._ask([Asked(Aggregate(_expression(term))) for term in endless])
 
     def _sum(self, term: Term) -> Asked:
         if isinstance(term, nw.Expr):
@@ -386,6 +426,15 @@ class QueryBlock:
                 rows.append((next(iter(self.part.codes.values())), self.part.aggregates(some, *self.changes)))
         return self.answered(rows)
 
+    def by_group(self, groups: Groups) -> Floats:
+        """Return what was asked for of each group, of shape (groups, m)."""
+        columns = [
+            np.full(len(groups), one.factor) if one.of is None else one.factor * groups.numbers(f"{i} {j}")
+            for i, (asked, _) in enumerate(self._asked)
+            for j, one in enumerate(asked)
+        ]
+        return np.column_stack(columns)
+
     def answered(self, rows: list[tuple[int, dict[str, Any]]], *, by_sample: bool = False) -> list[Floats]:
         """Return the answers of rows by name, each with the sample that it is of; those of all by sample, if asked."""
         return [self._answered(i, rows, by_sample=by_sample or own) for i, (_, own) in enumerate(self._asked)]
@@ -403,6 +452,12 @@ class QueryBlock:
             for code, number in told if one.of.how not in EXTREMES else ():
                 found[code, j] += one.factor * (np.nan if number is None else float(number))
         return found if by_sample else found.sum(axis=0)
+
+
+def _keys(groups: Groups, names: Sequence[str]) -> Iterable[Hashable]:
+    """Return the value of each group in a column or, in several, a tuple."""
+    columns = [groups.table.get_column(name).to_list() for name in names]
+    return columns[0] if len(columns) == 1 else zip(*columns, strict=True)
 
 
 def _are_equal(a: Term, b: Term) -> bool:

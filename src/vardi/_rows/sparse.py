@@ -292,6 +292,10 @@ class SparseProbabilities:
         """Return P'y for y of shape (rows, m), already counted."""
         return np.asarray(self.p.T @ counted)
 
+    def by_code(self, codes: Integers, counts: Floats, size: int) -> Floats:
+        """Return the sums of c P over the rows with each code below a size, of shape (size, K)."""
+        return np.asarray((membership(codes, size, counts) @ self.p).toarray())
+
     def gram(self, counts: Floats) -> Floats:
         """Return P'(c P)."""
         return np.asarray((self.p.T @ (sparse.diags_array(counts) @ self.p)).toarray())

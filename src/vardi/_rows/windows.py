@@ -323,6 +323,12 @@ class WindowProbabilities:
         """Return P'y for y of shape (rows, m), already counted."""
         return self._against(counted)
 
+    def by_code(self, codes: Integers, counts: Floats, size: int) -> Floats:
+        """Return the sums of c P over the rows with each code below a size, of shape (size, K)."""
+        by_cell = np.zeros((len(self.S), size))
+        np.add.at(by_cell, (self.rows._cell, codes), counts * self.factor)
+        return self._from_cells(by_cell).T
+
     def gram(self, counts: Floats) -> Floats:
         """Return P'(c P)."""
         columns = ((self @ e[:, None]) * counts[:, None] for e in np.eye(len(self.step)))
@@ -335,5 +341,7 @@ class WindowProbabilities:
         return np.vstack([weighed_products(cells, w) for w in by_cell.T])
 
     def _against(self, counted: Floats) -> Floats:
-        by_cell = membership(self.rows._cell, len(self.S)) @ (counted * self.factor[:, None])
+        return self._from_cells(membership(self.rows._cell, len(self.S)) @ (counted * self.factor[:, None]))
+
+    def _from_cells(self, by_cell: Floats) -> Floats:
         return np.asarray((self.rows._within((by_cell.T / self.S).T).T * self.step).T)

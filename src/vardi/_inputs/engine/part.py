@@ -14,6 +14,7 @@ from vardi._inputs.engine.aggregates import LENGTH, Aggregate
 from vardi._inputs.engine.asking import DataFrame, LazyFrame, answering, collected, schema_of
 from vardi._inputs.engine.queries import aggregated
 from vardi._types import Floats, Integers
+from vardi.errors import MismatchError
 
 #: Adds columns to a frame, for the terms of a query to read.
 Change: TypeAlias = Callable[[LazyFrame], LazyFrame]
@@ -159,11 +160,26 @@ class Part:
         columns = [*columns, *filter(None, [self.label])]
         return Groups(self.ask(lambda frame: changed(frame, changes).select(*columns).head(rows)), self)
 
-    def by_key(
-        self, asked: Mapping[str, Aggregate], *changes: Change | None, key: str, most: int | None = None
-    ) -> list[dict[str, Any]]:
-        """Query aggregates by a column that changes may add, whatever the sample; of so many groups at most."""
-        return self.ask(lambda frame: aggregated(changed(frame, changes), [key], asked, most)).rows(named=True)
+    @property
+    def code(self) -> int | None:
+        """The position of its sample; None if the frame holds all samples."""
+        return None if self.label is not None else self.codes[None]
+
+    def with_added(self, columns: Mapping[str, nw.Expr], *changes: Change | None) -> Any:
+        """Return the user's frame, still lazy, with further columns, which are zero for rows outside the fit."""
+        rows = self.frame if self.whole is None else self.whole
+        taken = schema_of(rows, self.name)
+        if lost := [name for name in columns if name in taken]:
+            raise MismatchError(
+                f"There is already a column {lost[0]!r}, which would be lost. Rename it in the frame before the fit."
+            )
+        if self.belongs is not None:
+            inside = nw.when(self.belongs)
+            columns = {name: inside.then(column).otherwise(nw.lit(0.0)) for name, column in columns.items()}
+        with answering(self.name):
+            frame = changed(rows, changes).with_columns(**columns)
+            ours = [one for one in schema_of(frame, self.name) if one.startswith(PREFIX)]
+            return frame.drop(*ours).to_native()
 
     def sums(self, terms: Sequence[nw.Expr], *changes: Change | None) -> Floats:
         """Query the sums of expressions, which may read columns that the changes add, all in one query."""

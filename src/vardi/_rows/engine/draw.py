@@ -14,26 +14,30 @@ import numpy as np
 from vardi._inputs.engine.aggregates import LENGTH
 from vardi._inputs.engine.asking import LazyFrame, answering
 from vardi._inputs.engine.part import PREFIX, Change, Part
-from vardi._rows.columns import Block
+from vardi._rows.columns import Question
 from vardi._rows.engine.functions import EngineFunction
 from vardi._rows.engine.hashing import hashed, uniform
-from vardi._rows.engine.moments import EngineMoments
-from vardi._rows.engine.shares import Counted, SharesInEngine
+from vardi._rows.engine.shares import SharesInEngine
 from vardi._rows.queries import Queries
+from vardi._types import Floats
 from vardi.biases._expressions.targets import literal
 from vardi.errors import MismatchError
 
-KEY = f"{PREFIX}clock"
+KEY, WEIGHT = f"{PREFIX}clock", f"{PREFIX}weight"
 KEYS = (EngineFunction(lambda part: nw.col(KEY)),)
 
 
-def drawn_rows(at: EngineMoments, n: int, seed: int | None, identity: str | None = None) -> dict[int | None, object]:
+def drawn_rows(
+    rows: Queries, weight: Question[Floats], n: int, seed: int | None, identity: str | None = None
+) -> dict[int | None, object]:
     """Return n rows drawn by weight and without replacement, as lazy frames with the user's columns.
 
     Parameters
     ----------
-    at : EngineMoments
-        The rows at the solution.
+    rows : Queries
+        The rows.
+    weight : callable
+        Returns their weights.
     n : int
         How many.
     seed : int or None
@@ -46,45 +50,37 @@ def drawn_rows(at: EngineMoments, n: int, seed: int | None, identity: str | None
     dict
         A frame by the position of its sample; by None if one frame holds all samples.
     """
-    rows = sum(int(part.aggregates({"n": LENGTH})["n"]) for part in at.parts)
-    if not 1 <= n <= rows:
+    most = sum(int(part.aggregates({"n": LENGTH})["n"]) for part in rows.parts)
+    if not 1 <= n <= most:
         raise MismatchError(
-            f"{n} rows cannot be drawn without replacement from {rows}. Draw fewer, or with replacement."
+            f"{n} rows cannot be drawn without replacement from {most}. Draw fewer, or with replacement."
         )
-    keyed = [part.map(with_key(at, part, place, seed, identity)) for place, part in enumerate(at.parts)]
+    keyed = [part.map(with_key(rows, weight, place, seed, identity)) for place, part in enumerate(rows.parts)]
     if len(keyed) == 1:
-        return {_code(keyed[0]): _ordered(keyed[0], lambda frame: frame.sort(KEY).head(n))}
-    below = nw.col(KEY) <= literal(_threshold(at, keyed, n, rows))
-    return {_code(part): _ordered(part, lambda frame: frame.filter(below).sort(KEY)) for part in keyed}
+        return {keyed[0].code: _ordered(keyed[0], lambda frame: frame.sort(KEY).head(n))}
+    below = nw.col(KEY) <= literal(_threshold(rows, keyed, (n - 0.5) / most))
+    return {part.code: _ordered(part, lambda frame: frame.filter(below).sort(KEY)) for part in keyed}
 
 
-def with_key(at: EngineMoments, part: Part, place: int, seed: int | None, identity: str | None) -> Change:
+def with_key(rows: Queries, weight: Question[Floats], place: int, seed: int | None, identity: str | None) -> Change:
     """Return the step that adds E / pi, by which rows are ordered, to a part."""
+    part = rows.parts[place]
+    weighed = rows.adding(part, [WEIGHT], weight)
     halves = hashed(part, place, seed, identity, "Drawing rows")
 
     def change(frame: LazyFrame) -> LazyFrame:
-        pi = part.times_count(at.point.weight)
-        return halves(at.point(frame)).with_columns(**{KEY: (uniform().log() * -1.0) / pi})
+        pi = part.times_count(nw.col(WEIGHT))
+        return halves(weighed(frame)).with_columns(**{KEY: (uniform().log() * -1.0) / pi})
 
     return change
 
 
-def _threshold(at: EngineMoments, keyed: list[Part], n: int, rows: int) -> float:
-    """Return the n-th smallest key of all parts."""
-
-    def counted(block: Block) -> Counted:
-        key = block.columns(KEYS)
-        return Counted(key, key * 0.0 + 1.0, None)
-
-    once = [replace(part, counted=False) for part in keyed]
-    shares = SharesInEngine(Queries(once, at.sizes, at.dependence), counted)
-    return float(shares.reaching(np.ones(1), np.array([(n - 0.5) / rows]))[0][0])
+def _threshold(rows: Queries, keyed: list[Part], share: float) -> float:
+    """Return the key up to which a share of all rows lies."""
+    once = Queries([replace(part, counted=False) for part in keyed], rows.sizes, rows.dependence)
+    return float(SharesInEngine.of_pool(once, KEYS).reaching(np.ones(1), np.array([share]))[0][0])
 
 
 def _ordered(part: Part, drawn: Change) -> object:
     with answering(part.name):
         return drawn(part.frame).select(*part.schema).to_native()
-
-
-def _code(part: Part) -> int | None:
-    return None if part.label is not None else part.codes[None]

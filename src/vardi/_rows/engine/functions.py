@@ -43,11 +43,14 @@ class EngineFunction:
         Its name in messages; its values are checked only if it has one.
     reads : Reads
         What the expression reads.
+    is_number : bool
+        Whether its values are numbers, not labels: frames are joined only for numbers.
     """
 
     of: Callable[[Part], nw.Expr]
     name: str | None = None
     reads: Reads = Reads.BOTH
+    is_number: bool = True
 
     def __call__(self, part: Part) -> nw.Expr:
         """Return the expression of a part."""
@@ -142,6 +145,3 @@ def condition(parts: Sequence[Part], holds: nw.Expr | None) -> EngineFunction:
 def zero_elsewhere(condition: nw.Expr | None, term: nw.Expr) -> nw.Expr:
     """Return a term where a condition holds, and 0 elsewhere; None holds everywhere."""
     return term if condition is None else nw.when(condition).then(term).otherwise(nw.lit(0.0))
-
-
-ONE = EngineFunction(lambda part: nw.lit(1.0), reads=Reads.OURS)

@@ -9,11 +9,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from vardi._inputs.engine.part import OMEGA, Part
+from vardi._rows.columns import Block
 from vardi._rows.contract import Coordinates, JointSums
 from vardi._rows.dense import Dense
 from vardi._rows.engine.lazy_rows import LazyRows
 from vardi._rows.engine.model import EngineModel
-from vardi._rows.engine.point import parts_at
 from vardi._rows.families import BiasFamily
 from vardi._rows.joint import Joint
 from vardi._rows.likelihood import likelihood
@@ -161,10 +162,23 @@ class EngineRows:
     def rows_at(self, theta: Floats) -> LazyRows:
         """Return the rows with all biases at theta, on the user's scale."""
         assert self._reach is not None
-        parts = parts_at(self.model, theta)
+        parts = self._parts_at(theta)
         few = self.few.rows_at(theta)
         assert isinstance(few, Dense)
         return LazyRows(parts, self.coordinates.samples, self.sizes, self._reach, few, few.start)
+
+    def _parts_at(self, theta: Floats) -> tuple[Part, ...]:
+        """Return frames whose biases have their parameters fixed, on the user's scale: known biases like any others."""
+        if not self.families:
+            return self.model.parts
+        alone = replace(self.model.model, known=KnownMoments.none())
+        point = Point(alone, np.concatenate([np.zeros(len(self.sizes)), theta]))
+        names = [OMEGA.format(k) for k in self.families]
+
+        def biases(block: Block) -> Floats:
+            return np.hstack([point.at(block).users_bias(k) for k in self.families])
+
+        return tuple(part.map(self.rows.adding(part, names, biases)) for part in self.model.parts)
 
     def weights(self, v: Floats) -> tuple[Floats, float]:
         """Return no weights, which stay in the engine, and the log of the scale at which they have mean 1."""

@@ -11,7 +11,7 @@ import narwhals as nw
 import numpy as np
 
 from vardi._inputs.engine.dependence import EngineDependence
-from vardi._inputs.engine.part import OMEGA, PREFIX, Part, with_columns
+from vardi._inputs.engine.part import PREFIX, Part, with_columns
 from vardi._rows.contract import Coordinates
 from vardi._rows.families import Linear, Logistic, model_on
 from vardi._rows.point import KnownMoments, Model
@@ -129,8 +129,3 @@ def _spread_of(rows: DistinctRows, places: Sequence[int]) -> tuple[Floats, Float
     columns = rows.matrix[:, places]
     mean = np.average(columns, axis=0, weights=rows.counts)
     return mean, np.sqrt(np.average((columns - mean) ** 2, axis=0, weights=rows.counts))
-
-
-def omega_column(k: int) -> nw.Expr:
-    """Return the known factor of a bias."""
-    return nw.col(OMEGA.format(k))
