@@ -200,7 +200,9 @@ def test_influence_is_the_derivative_of_the_estimate(samples):
             moved.append(numbers(shifted))
         for estimate, up, down in zip(here, *moved, strict=True):
             derivative = (up.value - down.value) / (2 * step / unit)
-            predicted = (estimate.influence.of_rows()[i, 0] - estimate.influence.of_rows()[j, 0]) / (counts.sum() / unit)
+            predicted = (estimate.influence.of_rows()[i, 0] - estimate.influence.of_rows()[j, 0]) / (
+                counts.sum() / unit
+            )
             assert derivative == pytest.approx(predicted, rel=1e-5, abs=1e-10)
 
 

@@ -65,5 +65,3 @@ def test_diagnostics_of_thousands_of_samples_fit_on_one_screen():
     assert "... and 3,980 more" in found.summary()
     assert sparse.issparse(found.overlap)
     np.testing.assert_allclose(found.overlap.sum(axis=1), 1.0, rtol=1e-9)
-
-

@@ -304,9 +304,7 @@ def test_every_equation_holds_whichever_normaliser_is_held(name):
     for held in np.flatnonzero(joint.sizes > 0):
         assert At.of(joint, fit.held.point, int(held)).residual < 1e-10
     if fit.held.prepared.known:
-        np.testing.assert_allclose(
-            fit.held.measured_known(), fit.held.moved_known(), atol=1e-10
-        )
+        np.testing.assert_allclose(fit.held.measured_known(), fit.held.moved_known(), atol=1e-10)
 
 
 # ---------------------------------------------------------------- what solutions equal

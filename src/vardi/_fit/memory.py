@@ -38,6 +38,7 @@ if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked 
     from vardi._fit.parts import MemoryParts
     from vardi._rows.domains import RowsByDomain
 
+
 class InMemory(ColumnsInMemory):
     """Rows of a pool with their weights.
 

@@ -614,7 +614,6 @@ class Measure:
         return self.arrays.column(lambda block: self.through.at(block).q(b), b.shape[1])
 
 
-
 def _require_finite(functions: Functions, endless: Floats) -> None:
     for (_, name), count in zip(functions.names, endless, strict=True):
         if count:

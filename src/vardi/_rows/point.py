@@ -174,7 +174,8 @@ class RowsAt:
         """S / S0, and where it is not above zero; there it is taken as 1."""
         moved: Floats = self.g @ self.mu[:, None]
         lift: Floats = self.block.let(moved * self._base.weight + 1.0)
-        above: Floats = self.block.let((lift > 0.0) * 1.0)
+        positive: Floats = np.multiply(lift > 0.0, 1.0)
+        above = self.block.let(positive)
         return self.block.let(lift * above + (1.0 - above)), 1.0 - above
 
     @property

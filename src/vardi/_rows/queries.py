@@ -30,6 +30,7 @@ from vardi._types import Floats, Integers
 from vardi.biases._expressions.targets import literal
 
 if TYPE_CHECKING:
+    from vardi._rows.columns import Block, Probabilities
     from vardi._rows.point import RowsAt
 
 SUMS_OF_A_QUERY = 400  # at most
@@ -63,7 +64,7 @@ class Queries:
 
     def __init__(self, parts: Sequence[Part], sizes: Floats, dependence: EngineDependence) -> None:
         self.parts, self.sizes, self.dependence = tuple(parts), sizes, dependence
-        self._joined: dict[tuple[Hashable, ...], tuple[Part, dict[Hashable, str]] | None] = {}
+        self._joined: dict[tuple[EngineFunction, ...], tuple[Part, Mapping[EngineFunction, str]] | None] = {}
 
     def __len__(self) -> int:
         return int(self.sizes.sum())
@@ -85,7 +86,7 @@ class Queries:
 
     def _grouped(
         self,
-        frames: Sequence[tuple[Part, Mapping[Hashable, str]]],
+        frames: Sequence[tuple[Part, Mapping[EngineFunction, str]]],
         question: Question[ByKey],
         most: int | None = None,
     ) -> Grouped:
@@ -96,7 +97,7 @@ class Queries:
         bounds = 0
         for part, names in frames:
             block = QueryBlock(part, len(self.sizes), names)
-            key, columns, *bounded = question(block)
+            key, columns, *bounded = block.put(question)
             for piece in pieces_of(columns):
                 block.sum(piece)
             bounds = sum(len(block.extremes(piece).low) for piece in bounded)
@@ -135,7 +136,7 @@ class Queries:
     ) -> tuple[dict[str, nw.Expr], list[Change | None]]:
         """Return columns of a frame by name, and the steps that they rest on."""
         block = QueryBlock(part, len(self.sizes), {})
-        terms = _terms(question(block))
+        terms = _terms(block.put(question))
         return {name: _expression(term) for name, term in zip(names, terms, strict=True)}, block.changes
 
     def spaced(self, question: Question[Floats], low: float, high: float, most: int) -> Floats:
@@ -149,10 +150,10 @@ class Queries:
             chosen = collected(ranked.filter(nw.col(ROWS).is_in(places)).select(KEY))
         return np.sort(chosen.get_column(KEY).to_numpy().astype(np.float64))
 
-    def _values(self, part: Part, names: Mapping[Hashable, str], question: Question[Floats]) -> nw.LazyFrame[Any]:
+    def _values(self, part: Part, names: Mapping[EngineFunction, str], question: Question[Floats]) -> nw.LazyFrame[Any]:
         """Return a frame of one column."""
         block = QueryBlock(part, len(self.sizes), names)
-        (term,) = _terms(question(block))
+        (term,) = _terms(block.put(question))
         return changed(part.rows_as_asked, block.changes).select(_expression(term).alias(KEY))
 
     def over_units(self, question: Question[Floats], m: int) -> tuple[Units, Floats]:
@@ -163,7 +164,7 @@ class Queries:
         for part in self.parts:
             block = QueryBlock(part, len(self.sizes), {})
             block.changes.append(dependence.units(part, lengths))
-            terms = enumerate(_terms(question(block)))
+            terms = enumerate(_terms(block.put(question)))
             asked = {str(j): Aggregate(part.times_count(_expression(one))) for j, one in terms} | {ROWS: part.rows}
             groups = part.groups(asked, *block.changes, key=dependence.keys)
             cells, units = (
@@ -189,7 +190,7 @@ class Queries:
         found: list[tuple[int, Any, float, Floats]] = []
         for part, change in zip(self.parts, changes, strict=True):
             block = QueryBlock(part, len(self.sizes), {})
-            question(block)
+            block.put(question)
             for code, row in part.by_sample(block.named | {ROWS: part.rows}, *block.changes, change, key=key):
                 sums = np.concatenate([answer.sum(axis=0) for answer in block.answered([(code, row)], by_sample=True)])
                 found.append((code, row[key], float(row[ROWS]), sums))
@@ -202,7 +203,7 @@ class Queries:
         found = 0
         for part in self.parts:
             block = QueryBlock(part, len(self.sizes), {})
-            (term,) = _terms(question(block))
+            (term,) = _terms(block.put(question))
             asked = {"kinds": Aggregate(_expression(term), "n_unique")}
             found += int(part.aggregates(asked, *block.changes)["kinds"])
         return found
@@ -223,16 +224,16 @@ class Queries:
         return self.dependence.remaining
 
     @property
-    def _apart(self) -> list[tuple[Part, Mapping[Hashable, str]]]:
+    def _apart(self) -> list[tuple[Part, Mapping[EngineFunction, str]]]:
         """The frames, each on its own."""
         return [(part, {}) for part in self.parts]
 
-    def _asked(self, question: Question[Any]) -> list[tuple[Part, Mapping[Hashable, str]]]:
+    def _asked(self, question: Question[Any]) -> list[tuple[Part, Mapping[EngineFunction, str]]]:
         """Return the frames to ask: one in place of many, with the functions that the question reads as columns."""
         if not can_unite(self.parts):
             return self._apart
         probe = QueryBlock(self.parts[0], len(self.sizes), {})
-        question(probe)
+        probe.put(question)
         read = tuple(dict.fromkeys(probe.read))
         if not all(function.is_number for function in read):
             return self._apart
@@ -247,10 +248,10 @@ class Queries:
         joined = self._joined[read]
         return self._apart if joined is None else [joined]
 
-    def _answer(self, part: Part, names: Mapping[Hashable, str], question: Question[Result]) -> Result:
+    def _answer(self, part: Part, names: Mapping[EngineFunction, str], question: Question[Result]) -> Result:
         block = QueryBlock(part, len(self.sizes), names)
-        question(block)
-        return question(QueryBlock(part, len(self.sizes), names, block.answers()))
+        block.put(question)
+        return QueryBlock(part, len(self.sizes), names, block.answers()).put(question)
 
 
 class QueryBlock:
@@ -268,7 +269,9 @@ class QueryBlock:
         The sums that were asked for, in their order; zeros by default.
     """
 
-    def __init__(self, part: Part, K: int, names: Mapping[Hashable, str], answers: list[Floats] | None = None) -> None:
+    def __init__(
+        self, part: Part, K: int, names: Mapping[EngineFunction, str], answers: list[Floats] | None = None
+    ) -> None:
         self.part, self.K, self._names, self._answers = part, K, names, answers
         self.changes: list[Change | None] = []
         self.points: dict[int, Any] = {}
@@ -276,6 +279,10 @@ class QueryBlock:
         self._asked: list[tuple[list[Asked], bool]] = []
         self._columns: dict[int, Expressions] = {}
         self._staged = 0
+
+    def put(self, question: Question[Result]) -> Result:
+        """Return what a question returns; expressions stand for the arrays that it is typed for."""
+        return question(cast("Block", self))
 
     # columns
 
@@ -306,9 +313,10 @@ class QueryBlock:
         terms = self.let(Expressions(biases))
         mass = self.let(Expressions([total([terms.terms[k] for k in sampled])]))
         weight = self.let(1.0 / mass)
-        return Normalised(weight, lambda: np.log(mass), self.let(terms * weight))
+        p = self.let(terms * weight)
+        return Normalised(cast("Floats", weight), lambda: np.log(mass), cast("Probabilities", p))
 
-    def tilts(self, rows: RowsAt, log_omegas: Floats) -> Expressions:
+    def tilts(self, rows: RowsAt, log_omegas: Floats) -> Floats:
         biases = [rows.users_bias(k) * float(np.exp(-log_omegas[k])) for k in range(self.K)]
         return np.hstack([one * rows.weight for one in biases])
 
@@ -522,4 +530,4 @@ class GroupAnswers(Generic[Result]):
         """Return the answer with group g counted times_g times."""
         block, numbers = self.block, times @ self.totals
         answers = np.split(numbers, np.cumsum([len(asked) for asked, _ in self.block._asked])[:-1])
-        return self.question(QueryBlock(block.part, block.K, {}, answers))
+        return QueryBlock(block.part, block.K, {}, answers).put(self.question)

@@ -169,9 +169,7 @@ class Sparse(Rows):
         terms = np.exp(logs - np.repeat(offset, lengths))
         S = np.add.reduceat(terms, starts)
         p = sparse.csr_array((terms / np.repeat(S, lengths), part.indices, part.indptr), shape=part.shape)
-        return Normalised(
-            (np.exp(-offset) / S)[:, None], lambda: (np.log(S) + offset)[:, None], SparseProbabilities(p)
-        )
+        return Normalised((np.exp(-offset) / S)[:, None], lambda: (np.log(S) + offset)[:, None], SparseProbabilities(p))
 
     def log_omega_of(self, rows: slice | Integers, values: Any) -> Floats:
         """Return log omega of some rows, as a dense matrix."""

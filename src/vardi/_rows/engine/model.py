@@ -13,7 +13,7 @@ import numpy as np
 from vardi._inputs.engine.dependence import EngineDependence
 from vardi._inputs.engine.part import PREFIX, Part, with_columns
 from vardi._rows.contract import Coordinates
-from vardi._rows.families import Linear, Logistic, model_on
+from vardi._rows.families import BiasFamily, Linear, Logistic, model_on
 from vardi._rows.point import KnownMoments, Model
 from vardi._types import Floats
 from vardi.biases import ParametricBias
@@ -37,7 +37,7 @@ class EngineModel:
         The frames, with features of mean 0 and standard deviation 1 as columns.
     sizes : ndarray of shape (K,)
         How many rows the rows of each sample stand for.
-    families : mapping from int to Linear or Logistic
+    families : mapping from int to BiasFamily
         The family of each bias that has one, with the names of these columns.
     known : KnownMoments
         What is known of the population, with the names of columns.
@@ -47,7 +47,7 @@ class EngineModel:
 
     parts: tuple[Part, ...]
     sizes: Floats
-    families: Mapping[int, Linear | Logistic]
+    families: Mapping[int, BiasFamily]
     known: KnownMoments
     dependence: EngineDependence
 
@@ -75,6 +75,7 @@ class EngineModel:
         """Return the families on rows in memory, given all features side by side, in the user's units."""
         found, start = {}, 0
         for k, family in self.families.items():
+            assert isinstance(family, Linear | Logistic)  # of expressions
             end = start + len(family.z)
             found[k] = family.on(features[:, start:end])
             start = end
