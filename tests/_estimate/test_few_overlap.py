@@ -105,7 +105,7 @@ def test_products_of_few_samples_are_those_of_all(shuffled, dense_is_faster, mon
     fit, x = along_a_line(shuffled)
     weights = np.column_stack([x, np.sin(x), x > np.median(x)])
     entries = Arrays.as_solved(fit.held.tangent.measure.rows.rows)
-    ((_, p),) = entries.each(lambda block: fit.held.tangent.measure.point.at(block).p)
+    (p,) = entries.each(lambda block: fit.held.tangent.measure.point.at(block).p)
     assert isinstance(p, SparseProbabilities)
     P = p.p.toarray()
     assert_allclose(P.sum(axis=1), 1.0, rtol=1e-14)

@@ -170,9 +170,11 @@ class Influence:
         df = spread.df
         suspect = (spread.kurtosis > LIGHT) & (df < SETTLED) & tails
         most = spread.most if len(spread.carried) == len(self.measure.sizes) else -np.ones(len(df))
-        heavy = [self.measure.tail(self.values, j) if one else math.nan for j, one in enumerate(suspect)]
+        heavy = np.full(len(df), math.nan)
+        if suspect.any():
+            heavy[suspect] = self.measure.tails(self.values, np.flatnonzero(suspect).tolist())
         effective = spread.effective_in_time
-        return [Student(float(own), heavy[j], int(most[j]), effective[j]) for j, own in enumerate(df)]
+        return [Student(float(own), float(heavy[j]), int(most[j]), effective[j]) for j, own in enumerate(df)]
 
 
 class Tangent:

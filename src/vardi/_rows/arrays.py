@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -82,16 +81,16 @@ class Arrays:
             return total
         return sum_blocks(lambda place: answer(place, None), len(self), self._width(width))
 
-    def each(self, question: Question[Result], width: int = 0, *, biases: bool = True) -> list[tuple[slice, Result]]:
-        """Return the place of each block, and its answer."""
+    def each(self, question: Question[Result], width: int = 0, *, biases: bool = True) -> Iterator[Result]:
+        """Yield the answer of each block, in their order."""
         scratch = Scratch()
 
-        def answer(place: slice, values: Any) -> tuple[slice, Result]:
-            return place, question(ArrayBlock(self, place, values, scratch))
+        def answer(place: slice, values: Any) -> Result:
+            return question(ArrayBlock(self, place, values, scratch))
 
         if self.inverse is None and biases:
-            return list(self.rows.each_block(answer, width))
-        return list(map_blocks(lambda place: answer(place, None), len(self), self._width(width)))
+            return self.rows.each_block(answer, width)
+        return map_blocks(lambda place: answer(place, None), len(self), self._width(width))
 
     def column(self, question: Question[Floats], m: int, *, biases: bool = True) -> Floats:
         """Return columns of all rows, of shape (n, m)."""
@@ -101,39 +100,34 @@ class Arrays:
             assert isinstance(block, ArrayBlock)
             found[block.place] = question(block)
 
-        self.each(fill, m, biases=biases)
+        for _ in self.each(fill, m, biases=biases):
+            pass
         return found
 
     def grouped(self, question: Question[ByKey], width: int = 0, most: int | None = None) -> Grouped:
         """Return counted sums, and extremes, of columns by a key, which the question returns first."""
+        return self.all_grouped([question], width)[0]
 
-        def of_block(block: Block) -> tuple[Floats, Floats, Floats, Floats]:
+    def all_grouped(self, questions: Sequence[Question[ByKey]], width: int = 0) -> list[Grouped]:
+        """Return the answers to several questions by keys of their own, from one pass over the rows."""
+
+        def of_block(block: Block) -> list[tuple[Floats, ...]]:
             assert isinstance(block, ArrayBlock)
-            key, columns, *bounded = question(block)
-            keys, place = _coded(key[:, 0])
-            sums = np.hstack([block.by_code(place, piece, len(keys)) for piece in pieces_of(columns)])
-            ends = bounded[0] if bounded else key[:, :0]
-            return keys, sums, *extremes_by_code(place, ends, ends, len(keys))
+            return [block.grouped(question) for question in questions]
 
-        parts = zip(*(part for _, part in self.each(of_block, width)), strict=True)
-        all_keys, sums, low, high = (np.concatenate(part) for part in parts)
-        keys, place = np.unique(all_keys, return_inverse=True)
-        ends = extremes_by_code(place, low, high, len(keys))
-        return Grouped(keys.tolist(), np.hstack([sums_by_code(place, sums, len(keys)), *ends]))
+        return [_together(parts) for parts in zip(*self.each(of_block, width), strict=True)]
 
     def by_code(self, codes: Integers, size: int, question: Question[Floats], m: int) -> Floats:
         """Return counted sums of columns over the rows with each code below a size, of shape (size, m)."""
-        sums, lock = np.zeros((size, m)), threading.Lock()
+        sums = np.zeros((size, m))
 
-        def add(block: Block) -> None:
+        def of_block(block: Block) -> tuple[Integers, Floats]:
             assert isinstance(block, ArrayBlock)
             found, place = np.unique(codes[block.place], return_inverse=True)
-            part = sums_by_code(place, block.counted(question(block)), len(found))
-            with lock:
-                sums[found] += part
+            return found, sums_by_code(place, block.counted(question(block)), len(found))
 
-        for place, part in self.each(add, m):
-            del place, part
+        for found, part in self.each(of_block, m):
+            sums[found] += part
         return sums
 
     def over_units(self, question: Question[Floats], m: int) -> tuple[Units, Floats]:
@@ -251,6 +245,14 @@ class ArrayBlock:
             return self.gram(others, columns).T
         return np.asarray(self.counted(columns).T @ others)
 
+    def grouped(self, question: Question[ByKey]) -> tuple[Floats, ...]:
+        """Return keys, and for each the sums and extremes of columns."""
+        key, columns, *bounded = question(self)
+        keys, place = _coded(key[:, 0])
+        sums = np.hstack([self.by_code(place, piece, len(keys)) for piece in pieces_of(columns)])
+        ends = bounded[0] if bounded else key[:, :0]
+        return keys, sums, *extremes_by_code(place, ends, ends, len(keys))
+
     def by_code(self, codes: Integers, columns: Any, size: int) -> Floats:
         """Return the sums over the rows with each code below a size, of shape (size, m)."""
         if isinstance(columns, np.ndarray):
@@ -273,6 +275,14 @@ class ArrayBlock:
 
     def unknown(self, columns: Floats) -> Floats:
         return np.count_nonzero(~np.isfinite(columns), axis=0).astype(np.float64)
+
+
+def _together(parts: Sequence[tuple[Floats, ...]]) -> Grouped:
+    """Return sums and extremes by key over all blocks."""
+    all_keys, sums, low, high = (np.concatenate(part) for part in zip(*parts, strict=True))
+    keys, place = np.unique(all_keys, return_inverse=True)
+    ends = extremes_by_code(place, low, high, len(keys))
+    return Grouped(keys.tolist(), np.hstack([sums_by_code(place, sums, len(keys)), *ends]))
 
 
 def _coded(key: Floats) -> tuple[Floats, Integers]:

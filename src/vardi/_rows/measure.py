@@ -45,6 +45,9 @@ class Holder(Protocol):
         If there are more than ``most`` groups, some of them may be left out: one more is enough to see that.
         """
 
+    def all_grouped(self, questions: Sequence[Question[ByKey]], width: int = 0) -> list[Grouped]:
+        """Return the answers to several questions by keys of their own, in one pass if they are in memory."""
+
     def over_units(self, question: Question[Floats], m: int) -> tuple[Units, Floats]:
         """Return the units of rows that depend on one another, and counted sums of columns over these, (E, m)."""
 
@@ -506,28 +509,32 @@ class Measure:
         total = np.maximum(fourths, 0.0).sum(axis=0) / self.n**4
         return spread_of_samples(covariance, scale, within, total, self.sizes, factors)
 
-    def tail(self, values: Values, j: int) -> float:
-        """Return the tail index of the influence values of an estimate.
+    def tails(self, values: Values, estimates: Sequence[int]) -> list[float]:
+        """Return the tail index of the influence values of some estimates.
 
         If weights have only a few values, it is that of phi divided by those above 1: otherwise rows of a rare large
         weight would all be the largest, which is not a tail.
         """
         if self.rows.is_in_units:
             units, sums = self._over_units(values)
-            return units.tail(sums[:, [j]])
-        found = self._deviations(values, joint=False)
-        centres = found.means[:, [j]]
-        unit = float(found.spread.scale[j]) * self.n * np.sqrt(found.spread.squares[j] / self.n)
-        one, least, has_few = values[:, [j]], np.exp(BIN * NOTHING), self._has_few_weights
+            return [units.tail(sums[:, [j]]) for j in estimates]
+        found, least = self._deviations(values, joint=False), np.exp(BIN * NOTHING)
+        units_of_logs = found.spread.scale * self.n * np.sqrt(found.spread.squares / self.n)
+        has_few = len(estimates) > 0 and self._has_few_weights
 
-        def question(block: Block) -> tuple[Floats, Floats]:
-            size = np.abs(one.of(block) - block.of_sample(centres)) / unit
-            size = size / np.maximum(self.point.at(block).weight, 1.0) if has_few else size
-            logs = block.let(np.log(np.maximum(size, least)))
-            return np.floor(logs / BIN), np.hstack([logs * 0.0 + 1.0, logs])
+        def by_size(j: int) -> Question[ByKey]:
+            one, centres, unit = values[:, [j]], found.means[:, [j]], float(units_of_logs[j])
 
-        places, sums = self.rows.grouped(question, 2)
-        return hill(np.array(places, np.float64), sums[:, 0], sums[:, 1])
+            def question(block: Block) -> tuple[Floats, Floats]:
+                size = np.abs(one.of(block) - block.of_sample(centres)) / unit
+                size = size / np.maximum(self.point.at(block).weight, 1.0) if has_few else size
+                logs = block.let(np.log(np.maximum(size, least)))
+                return np.floor(logs / BIN), np.hstack([logs * 0.0 + 1.0, logs])
+
+            return question
+
+        grouped = self.rows.all_grouped([by_size(j) for j in estimates], 2 * len(estimates))
+        return [hill(np.array(places, np.float64), sums[:, 0], sums[:, 1]) for places, sums in grouped]
 
     @cached_property
     def _has_few_weights(self) -> bool:

@@ -84,6 +84,10 @@ class Queries:
         """
         return self._grouped(self._asked(question), question, most)
 
+    def all_grouped(self, questions: Sequence[Question[ByKey]], width: int = 0) -> list[Grouped]:
+        """Return the answers to several questions by keys of their own."""
+        return [self.grouped(question) for question in questions]
+
     def _grouped(
         self,
         frames: Sequence[tuple[Part, Mapping[EngineFunction, str]]],
