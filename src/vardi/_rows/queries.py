@@ -107,7 +107,8 @@ class Queries:
             bounds = sum(len(block.extremes(piece).low) for piece in bounded)
             terms = {f"{KEY}_{j}": _expression(term) for j, term in enumerate(_terms(key))}
             whole = replace(part, label=None)  # of any sample
-            groups = whole.groups(block.named, *block.changes, with_columns(terms), key=[*terms], most=limit)
+            asked = block.named or {ROWS: LENGTH}  # numbers that are known need no query, but keys do
+            groups = whole.groups(asked, *block.changes, with_columns(terms), key=[*terms], most=limit)
             numbers.append(block.by_group(groups))
             codes += [places.setdefault(value, len(places)) for value in _keys(groups, list(terms))]
         place, size, sums = np.array(codes, np.int64), len(places), np.concatenate(numbers)
