@@ -258,7 +258,7 @@ def test_a_known_value_moves_what_it_says(name):
     estimates, step = told(fit), 1e-4
 
     def at(shift):
-        moved = joint.with_values(joint.means + joint.known.root @ shift)
+        moved = joint.with_values(joint.known.means + joint.known.root @ shift)
         walk = stationary(moved, fit.held.point, held_of(joint), tol=1e-12)
         assert walk.converged
         return np.average(fit.held.values("w * x"), weights=moved.weights(walk.v)[0])

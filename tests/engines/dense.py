@@ -13,8 +13,9 @@ from cases import drawn, labelled, tables_of
 from engines import as_lazy_pool
 
 from vardi._inputs.engine.pool import LazyPool
-from vardi._rows.engine.model import EngineModel
-from vardi._rows.point import KnownMoments
+from vardi._rows.engine.model import model_of
+from vardi._rows.point import KnownMoments, Model
+from vardi._rows.queries import Queries
 
 
 @dataclass(frozen=True)
@@ -79,10 +80,10 @@ class Problem:
         functions = [one if isinstance(one, int) else where(one) for one in self.known.functions]
         return as_lazy_pool(samples, self.biases, functions=functions, **self.options)
 
-    def model(self, pool: LazyPool) -> EngineModel:
+    def model(self, pool: LazyPool) -> tuple[Queries, Model]:
         known = self.known
         names = pool.declared.function_columns
-        return EngineModel.of(pool, KnownMoments(names, known.directions, known.means, known.root, known.moving))
+        return model_of(pool, KnownMoments(names, known.directions, known.means, known.root, known.moving))
 
     @cached_property
     def rows(self) -> dict[str, np.ndarray]:

@@ -14,7 +14,7 @@ from test_moments import measure_of, prepared
 
 import vardi
 from vardi._rows.engine.draw import KEY, drawn_rows, with_key
-from vardi._rows.engine.model import EngineModel
+from vardi._rows.engine.model import model_of
 from vardi._rows.point import KnownMoments
 from vardi._rows.weights import weights_by_sample
 
@@ -166,7 +166,7 @@ class TestSamplesThatAreLeftOut:
             assert pool.distinct.counts.sum() == 70
         fit = vardi.debias(kept, {name: biases[name] for name in kept})
         u = np.append(fit.solution.u, -np.inf)
-        measure = measure_of(EngineModel.of(pool, KnownMoments.none()), u)
+        measure = measure_of(*model_of(pool, KnownMoments.none()), u)
         mass = weights_by_sample(measure).mass
         assert_allclose(mass / mass.sum(), [*fit.weight_shares().values(), 0.0])
         frames = measure.rows.frames_with(("weight",), lambda block: measure.point.at(block).weight, pool.dropped)

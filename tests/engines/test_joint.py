@@ -17,7 +17,7 @@ from vardi._inputs.engine.pool import open_frames
 from vardi._rows.engine import subsample
 from vardi._rows.engine.choose import few_rows, functions_on, in_memory, joint_rows
 from vardi._rows.engine.joint import EngineRows
-from vardi._rows.engine.model import EngineModel
+from vardi._rows.engine.model import model_of
 from vardi._rows.joint import Joint
 from vardi._rows.point import KnownMoments
 from vardi._solve.joint import hold, stationary
@@ -48,7 +48,7 @@ def asked(monkeypatch):
 
 
 def rows_of(given, engine):
-    return EngineRows(given.model(given.pool(engine)), lambda: pytest.fail("a start was asked for"))
+    return EngineRows(*given.model(given.pool(engine)), lambda: pytest.fail("a start was asked for"))
 
 
 def same(found, wanted):
@@ -146,7 +146,7 @@ def test_parameters_out_of_range_are_told():
 @pytest.mark.parametrize("form", FORMS)
 def test_features_have_mean_0_and_deviation_1(form):
     given = problem("logistic tilt steps", form)
-    model = given.model(given.pool(POLARS))
+    _, model = given.model(given.pool(POLARS))
     for k, (_, mean, deviation) in given.features.items():
         assert_allclose(model.families[k].mean, mean, rtol=1e-12)
         assert_allclose(model.families[k].deviation, deviation, rtol=1e-10)
@@ -184,15 +184,15 @@ def test_conditions_collapse_by_one_query(engine, form, asked):
     pool = given.pool(engine)
     assert len(asked) == len(given.tables)
     found, is_all = few_rows(pool)
-    model = given.model(pool)
-    joint = joint_rows(pool, model, found, in_memory(pool, found, is_all=is_all), is_all=is_all)
+    frames, model = given.model(pool)
+    joint = joint_rows(pool, frames, model, found, in_memory(pool, found, is_all=is_all), is_all=is_all)
     assert len(asked) == len(given.tables), "the query that checks brings the distinct rows, features included"
     assert isinstance(joint, Joint)
     assert len(joint) <= 3 * 2 * 3 * 2
     v = np.array([-1.0, -0.8, -1.2, 0.5, 0.02, -0.03, 0.4])
     wanted = given.dense(v).sums()
     same(joint.joint_sums(v), wanted)
-    same(EngineRows(model, lambda: joint).joint_sums(v), wanted)
+    same(EngineRows(frames, model, lambda: joint).joint_sums(v), wanted)
 
 
 @pytest.mark.parametrize("engine", QUICK_TO_ASK, indirect=True)
@@ -210,14 +210,14 @@ def test_few_distinct_numbers_collapse_by_one_more_query(engine, asked):
     pool = given.pool(engine)
     found, is_all = few_rows(pool)
     assert is_all
-    model = given.model(pool)
-    joint = joint_rows(pool, model, found, in_memory(pool, found, is_all=is_all), is_all=is_all)
+    frames, model = given.model(pool)
+    joint = joint_rows(pool, frames, model, found, in_memory(pool, found, is_all=is_all), is_all=is_all)
     assert isinstance(joint, Joint)
     assert len(joint) <= 3 * 6
     v = np.array([-1.0, -0.8, -1.2, 0.5, 0.02])
     wanted = given.dense(v).sums()
     same(joint.joint_sums(v), wanted)
-    same(EngineRows(model, lambda: joint).joint_sums(v), wanted)
+    same(EngineRows(frames, model, lambda: joint).joint_sums(v), wanted)
 
 
 @pytest.mark.parametrize("engine", QUICK_TO_ASK, indirect=True)
@@ -228,7 +228,7 @@ def test_newton_ends_where_it_ends_in_memory(engine, form, monkeypatch):
     pool = given.pool(engine)
     found, is_all = few_rows(pool)
     assert not is_all
-    rows = joint_rows(pool, given.model(pool), found, in_memory(pool, found, is_all=is_all), is_all=is_all)
+    rows = joint_rows(pool, *given.model(pool), found, in_memory(pool, found, is_all=is_all), is_all=is_all)
     assert isinstance(rows, EngineRows)
     assert len(rows.few) < 0.9 * len(given.rows["count"])
     assert_allclose(rows.few.sizes, rows.sizes)
@@ -252,12 +252,12 @@ def test_biases_at_their_parameters_are_known_ones(engine):
     given = problem("known logistic tilt steps", "labels counts")
     pool = given.pool(engine)
     found, _ = few_rows(pool)
-    model = given.model(pool)
-    joint = joint_rows(pool, model, found, in_memory(pool, found, is_all=True), is_all=True)
-    rows = EngineRows(model, lambda: joint, pool.reach)
+    frames, model = given.model(pool)
+    joint = joint_rows(pool, frames, model, found, in_memory(pool, found, is_all=True), is_all=True)
+    rows = EngineRows(frames, model, lambda: joint, pool.reach)
     v = point(given)
     theta = v[rows.coordinates.theta]
-    fixed, omega = rows.rows_at(theta), given.dense(v).omega * np.exp(rows.shift(theta))
+    fixed, omega = rows.rows_at(theta), given.dense(v).omega * np.exp(rows.model.shift(theta))
     u = v[rows.coordinates.u]
     p = omega * np.exp(u) / (omega @ np.exp(u))[:, None]
     sums = fixed.sums(u)
@@ -318,7 +318,7 @@ class TestRefusals:
     def test_a_feature_that_does_not_vary(self):
         pool = self.pool("exponential_tilt(x)", x=[2.0, 2.0, 2.0, 2.0])
         with pytest.raises(vardi.UnidentifiedParametersError, match="is the same on all rows of the pool"):
-            EngineModel.of(pool, KnownMoments.none())
+            model_of(pool, KnownMoments.none())
 
     def test_an_infinite_known_function(self):
         with pytest.raises(vardi.InvalidBiasError, match=r"1 / x, whose mean is known, is inf at some rows of 'a'"):

@@ -18,7 +18,6 @@ from vardi._rows import queries
 from vardi._rows.engine.functions import compiled_functions
 from vardi._rows.measure import Measure
 from vardi._rows.point import KnownMoments, Point
-from vardi._rows.queries import Queries
 
 LOCAL = pytest.mark.parametrize("engine", QUICK_TO_ASK, indirect=True)
 POLARS = local_engine("polars-lazy")
@@ -52,14 +51,14 @@ class Arrays:
 
 def labels_of(given, engine, v):
     """Return the labels at a point without known values."""
-    model = replace(given.model(given.pool(engine)), known=KnownMoments.none())
-    at = Point(model.model, v[: len(model.coordinates)])
-    measure = Measure(Queries(model.parts, model.sizes, model.dependence), at)
+    frames, model = given.model(given.pool(engine))
+    model = replace(model, known=KnownMoments.none())
+    measure = Measure(frames, Point(model, v[: len(model.coordinates)]))
     return Labels(Tangent(measure, None, None)), model
 
 
-def column_of(model, name):
-    return compiled_functions(model.parts, [vardi.where(name)], [name])
+def column_of(labels, name):
+    return compiled_functions(labels.measure.rows.parts, [vardi.where(name)], [name])
 
 
 @LOCAL
@@ -70,7 +69,7 @@ def test_the_sums_of_the_score_test(engine, parts, form, monkeypatch):
     v = point(given)
     wanted = Arrays(given, v)
     labels, model = labels_of(given, engine, v)
-    varying = varying_of(labels.measure, {name: column_of(model, name) for name in ("y", "x * k")})
+    varying = varying_of(labels.measure, {name: column_of(labels, name) for name in ("y", "x * k")})
     x, c = np.column_stack([given.rows["y"], given.rows["x"] * given.rows["k"]]).astype(float), wanted.c
     Z = x - c @ x / c.sum()
     Z /= np.sqrt(c @ Z**2 / c.sum())
@@ -92,8 +91,8 @@ def test_rows_by_cells(engine, column):
     given = problem("known logistic", "labels counts")
     v = point(given)
     wanted = Arrays(given, v)
-    labels, model = labels_of(given, engine, v)
-    function = column_of(model, column)
+    labels, _ = labels_of(given, engine, v)
+    function = column_of(labels, column)
     cells = labels.cells(function, 10)
     x = np.asarray(given.rows[column], float)
     place = np.searchsorted(cells.high, x)

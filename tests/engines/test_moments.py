@@ -12,10 +12,9 @@ from numpy.testing import assert_allclose
 
 import vardi
 from vardi._rows.engine.functions import EngineFunction, compiled_functions
-from vardi._rows.engine.model import EngineModel
+from vardi._rows.engine.model import model_of
 from vardi._rows.measure import Functions, Measure, nothing
 from vardi._rows.point import KnownMoments, Point
-from vardi._rows.queries import Queries
 
 EVERYTHING = "known state logistic tilt steps"
 POLARS = local_engine("polars-lazy")
@@ -93,13 +92,13 @@ def rescaled(given, v):
     return v
 
 
-def measure_of(model, v):
-    return Measure(Queries(model.parts, model.sizes, model.dependence), Point(model.model, v))
+def measure_of(frames, model, v):
+    return Measure(frames, Point(model, v))
 
 
 def prepared(given, engine):
     v = rescaled(given, point(given))
-    moments = measure_of(given.model(given.pool(engine)), v)
+    moments = measure_of(*given.model(given.pool(engine)), v)
     functions = compiled_functions(moments.rows.parts, [vardi.where(text) for text in TEXTS], TEXTS)
     return moments, functions, Oracle(given, v), v
 
@@ -218,7 +217,7 @@ class TestValues:
     def moments(self, **columns):
         frames = {"a": pl.LazyFrame({"x": [1.0, 2.0, 3.0], **columns})}
         pool = as_lazy_pool(frames, {"a": "x"}, source=None, counts=None)
-        return measure_of(EngineModel.of(pool, KnownMoments.none()), np.array([np.log(11 / 18)]))
+        return measure_of(*model_of(pool, KnownMoments.none()), np.array([np.log(11 / 18)]))
 
     def functions(self, moments, text):
         return compiled_functions(moments.rows.parts, [vardi.where(text)], [text])

@@ -68,7 +68,7 @@ class GroupRefits:
         with np.errstate(divide="ignore", invalid="ignore"):
             found = np.log(here.sums.x[at.u] - here.sums.gram[at.u] @ delta) - self.point[at.u]
             for k in rows.families:
-                found[k] = np.log(self.sizes[k]) - self.point[k] - delta[k] + rows.shift(theta)[k]
+                found[k] = np.log(self.sizes[k]) - self.point[k] - delta[k] + rows.model.shift(theta)[k]
             found[self.idle] = np.log(total[one + 1 :])
         return found - float(np.log(total[one]))
 

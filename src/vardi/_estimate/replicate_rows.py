@@ -212,7 +212,7 @@ class ReplicatesInEngine:
     """
 
     def __init__(self, held: Any, kind: ReplicateKind, n: int, seed: Any, identity: str | None) -> None:
-        given, parts, self.held = held.dependence, held.model.parts, held
+        given, parts, self.held = held.dependence, held.frames.parts, held
         if given.strata or (given.remaining < 1.0).any():
             raise needs_rows("Making replicate weights within strata, or of finite populations,")
         clusters = given.clusters
@@ -224,7 +224,7 @@ class ReplicatesInEngine:
         elif clusters and len(parts) > 1 and not all(part.schema[clusters].is_integer() for part in parts):
             raise needs_rows(f"{WHAT} of clusters in several frames that are not whole numbers")
         parts = tuple(_with_hash(part, place, seed, identity, clusters) for place, part in enumerate(parts))
-        self.rows = Queries(parts, held.model.sizes, given)
+        self.rows = Queries(parts, held.frames.sizes, given)
         self.point: Point = held.tangent.measure.point
         self.law = Multipliers(kind, n, seed, self.rows.sizes if clusters is None else self._units(clusters))
         self._kept: list[tuple[Replicates, Floats]] = []

@@ -32,10 +32,9 @@ from vardi._rows.engine.domains import DomainColumns, domains_of, is_in, missing
 from vardi._rows.engine.draw import drawn_rows
 from vardi._rows.engine.functions import EngineFunction, all_missing, compiled_functions, condition
 from vardi._rows.engine.groups import GroupSums, sums_in_groups
-from vardi._rows.engine.model import EngineModel
 from vardi._rows.engine.shares import Counted, SharesInEngine
 from vardi._rows.measure import Functions, Measure, as_functions
-from vardi._rows.point import KnownMoments, Point, RowsAt
+from vardi._rows.point import Model, Point, RowsAt
 from vardi._rows.queries import Queries
 from vardi._rows.series import batch_lengths
 from vardi._rows.weights import overlap
@@ -67,8 +66,9 @@ class InEngine(Held):
 
     def __init__(self, pool: LazyPool, prepared: Prepared, found: JointFit, some: SomeSamples | None = None) -> None:
         super().__init__(pool, prepared, found, some)
+        assert prepared.frames is not None
         assert prepared.model is not None
-        self.model = prepared.model
+        self.frames, self.model = prepared.frames, prepared.model
         self.collapsed = hasattr(prepared.rows, "matrix")  # equal rows were collapsed, and are in memory
         if self.collapsed:
             self.rows = self.joint.rows_at(self.theta)
@@ -83,9 +83,9 @@ class InEngine(Held):
             return Tangent(self._measure(self.model, self.point), hessian, hessian)
         return self.tangent_at(self._measure(self.model, self.point), self.joint, self.point)
 
-    def _measure(self, model: EngineModel, v: Floats) -> Measure:
+    def _measure(self, model: Model, v: Floats) -> Measure:
         """Return the frames with their weights at a point, which has weights of mean 1."""
-        return Measure(Queries(model.parts, model.sizes, model.dependence), Point(model.model, v))
+        return Measure(self.frames, Point(model, v))
 
     # Weights
 
@@ -109,20 +109,21 @@ class InEngine(Held):
     def parts_asked(self) -> tuple[Part, ...]:
         """The frames with rows of the samples in question."""
         if self.some is None:
-            return self.model.parts
+            return tuple(self.frames.parts)
         states = set(self.states)
-        return tuple(part.of_samples(states) for part in self.model.parts if not states.isdisjoint(part.codes.values()))
+        own = [part for part in self.frames.parts if not states.isdisjoint(part.codes.values())]
+        return tuple(part.of_samples(states) for part in own)
 
     @cached_property
     def rows_asked(self) -> Queries:
         """The rows of the samples in question."""
-        return Queries(self.parts_asked, self.model.sizes, self.dependence)
+        return Queries(self.parts_asked, self.frames.sizes, self.dependence)
 
     @property
     def _dropped(self) -> tuple[Part, ...]:
         """Frames whose rows have no weight: their samples were left out, or are not in question."""
         asked = set(self.states)
-        return (*self.pool.dropped, *(part for part in self.model.parts if asked.isdisjoint(part.codes.values())))
+        return (*self.pool.dropped, *(part for part in self.frames.parts if asked.isdisjoint(part.codes.values())))
 
     def column(self, frames: Any, name: str) -> Any:
         """Return frames as they are: they already have the column."""
@@ -259,7 +260,7 @@ class InEngine(Held):
     @cached_property
     def _users(self) -> EngineColumns:
         """The user's columns."""
-        return EngineColumns(self.model.parts, {name for bias in self.pool.biases for name in bias.columns})
+        return EngineColumns(self.frames.parts, {name for bias in self.pool.biases for name in bias.columns})
 
     @cached_property
     def numeric_columns(self) -> tuple[str, ...]:
@@ -322,11 +323,7 @@ class InEngine(Held):
     @property
     def dependence(self) -> Any:
         """How rows depend on one another."""
-        return self.model.dependence
-
-    @property
-    def _without_known(self) -> EngineModel:
-        return dataclasses.replace(self.model, known=KnownMoments.none())
+        return self.frames.dependence
 
     def measure_of(self, joint: Any, v: Floats, weights: Floats) -> Measure:
         """Return the frames with their weights at a point, which has weights of mean 1."""
@@ -341,15 +338,12 @@ class InEngine(Held):
         rows = Arrays(joint.base, joint.source, joint.counts, Dependence.none(len(joint.sizes)))
         return self.tangent_at(Measure(rows, Point(joint.model, v, weights)), joint, v)
 
-    def _model_of(self, joint: Any) -> EngineModel:
+    def _model_of(self, joint: Any) -> Model:
         """Return the model of joint rows, which may have no known values, all of them, or the masses of groups."""
         if not self.collapsed:
             return joint.model
-        if not joint.coordinates.known:
-            return self._without_known
-        if joint.known.by_sample is not None:
-            return dataclasses.replace(self.model, known=joint.known)
-        return self.model
+        is_of_functions = joint.coordinates.known and joint.known.by_sample is None
+        return self.model if is_of_functions else dataclasses.replace(self.model, known=joint.known)
 
     def known_on_rows(self, tangent: Tangent) -> Functions:
         """Return the functions with known means, on the rows of a tangent."""
@@ -364,7 +358,7 @@ class InEngine(Held):
             raise refusal("bootstrap of functions", "engine")
         if groups is not None and not isinstance(groups, str):
             raise needs_rows("A bootstrap of groups that are not a column")
-        if groups is None and not self.depends and any(part.counted for part in self.model.parts):
+        if groups is None and not self.depends and any(part.counted for part in self.frames.parts):
             raise needs_rows("A bootstrap of means, where rows have counts,")
         given, lengths = self.dependence, None
         statistics = [statistic] if is_function(statistic) else statistic

@@ -35,7 +35,7 @@ class EngineParts(MemoryParts):
 
     def __init__(self, fit: DebiasedSample) -> None:
         super().__init__(fit)
-        self._parts = fit.held.model.parts
+        self._parts = fit.held.frames.parts
 
     @property
     def _uncovered(self) -> Mapping[str, str]:

@@ -15,7 +15,6 @@ from vardi._inputs.pool import Name, Pool
 from vardi._rows.columns import Block, Kept
 from vardi._rows.dense import Dense
 from vardi._rows.draws import SharedPasses
-from vardi._rows.joint import mean_gradients
 from vardi._rows.measure import Functions, Measure
 from vardi._rows.point import RowsAt
 from vardi._solve.joint import JacobianAt
@@ -149,7 +148,7 @@ class Held:
     def tangent_at(self, measure: Measure, joint: Any, v: Floats) -> Tangent:
         """Return the tangent at a point of the rows, given these with their weights there."""
         at = joint.coordinates
-        hessian = Hessian(joint.rows_at(v[at.theta]), v[at.u] - joint.shift(v[at.theta]), self.groups)
+        hessian = Hessian(joint.rows_at(v[at.theta]), v[at.u] - joint.model.shift(v[at.theta]), self.groups)
         jacobian = hessian if self.is_plain else JacobianAt(joint, v, held_of(joint))
         return Tangent(measure, jacobian, hessian, approximate=self.is_learned)
 
@@ -206,7 +205,7 @@ class Held:
         r"""Return the influence on each :math:`\log\Omega_k`, through weights and through the bias's parameters."""
         moved = None
         if self.joint.families:
-            moved = self.tangent.n * mean_gradients(self.joint, self.point)
+            moved = self.tangent.n * self.joint.mean_gradients(self.point)
         return self.tangent.influence_on(self.bias_functions(), np.ones(len(self.names)), moved)
 
     def log_omega_covariance(self) -> Floats:
@@ -239,7 +238,7 @@ class Held:
     def known_at(self, tangent: Tangent, joint: Any, v: Floats) -> tuple[Floats, Influence]:
         """Return the means of the known functions at another point, and the influence on them."""
         functions = self.known_on_rows(tangent)
-        eta, gradients = tangent.measure.mean(functions), mean_gradients(joint, v)
+        eta, gradients = tangent.measure.mean(functions), joint.mean_gradients(v)
         moved = np.zeros((len(joint.coordinates), len(eta)))
         for j, k in self.prepared.moving.items():
             moved[:, j] = tangent.n * eta[j] * gradients[:, k]
@@ -261,7 +260,7 @@ class Held:
 
     def moved_known(self) -> Floats:
         """Return the known values, shifted within their errors as in the solution."""
-        moved = self.joint.root @ self.point[self.joint.coordinates.epsilon]
+        moved = self.joint.known.root @ self.point[self.joint.coordinates.epsilon]
         return self.prepared.known.values + np.linalg.pinv(self.prepared.directions.T) @ moved
 
     @property

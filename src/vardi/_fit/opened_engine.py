@@ -18,7 +18,7 @@ from vardi._rows.dense import Dense
 from vardi._rows.engine.choose import few_rows, functions_on, in_memory, joint_rows
 from vardi._rows.engine.lazy_rows import LazyRows
 from vardi._rows.engine.levels import with_levels
-from vardi._rows.engine.model import EngineModel
+from vardi._rows.engine.model import model_of
 from vardi._rows.point import KnownMoments
 from vardi._solve.identify import Verdict, connected, judge
 from vardi._solve.model import JointFit
@@ -59,9 +59,10 @@ class EngineFrames:
         found, is_all = few_rows(self.pool)
         few = in_memory(self.pool, found, is_all=is_all)
         rows = few if is_all else _in_engine(self.pool, few)
-        model, values, directions = _model(self.pool, self.known, found)
-        joint = joint_rows(self.pool, model, found, few, is_all=is_all)
-        return Prepared(rows, joint, self.known, values, directions, model=model)
+        known, values, directions = _known(self.pool, self.known, found)
+        frames, model = model_of(self.pool, known)
+        joint = joint_rows(self.pool, frames, model, found, few, is_all=is_all)
+        return Prepared(rows, joint, self.known, values, directions, frames=frames, model=model)
 
     def overlap(self, prepared: Prepared) -> Verdict:
         """Judge which samples can be compared."""
@@ -100,9 +101,9 @@ def _start(few: Dense) -> Floats:
     return few.start()
 
 
-def _model(pool: LazyPool, known: Known, found: DistinctRows) -> tuple[EngineModel, Floats, Floats]:
-    """Return the engine's model, the known functions on some rows, and which combinations of these are independent."""
+def _known(pool: LazyPool, known: Known, found: DistinctRows) -> tuple[KnownMoments, Floats, Floats]:
+    """Return what is known, by columns; its functions on some rows; and which combinations of these are independent."""
     H = functions_on(pool, found)
     directions, root, moving = independent(known, H, set(pool.declared.features))
-    engine = KnownMoments(pool.declared.function_columns, directions, known.values @ directions, root, moving)
-    return EngineModel.of(pool, engine), H, directions
+    moments = KnownMoments(pool.declared.function_columns, directions, known.values @ directions, root, moving)
+    return moments, H, directions

@@ -15,13 +15,13 @@ from vardi._rows import Rows, as_rows
 from vardi._rows.cells import with_levels
 from vardi._rows.families import BiasFamily, Function, as_model
 from vardi._rows.joint import Joint
-from vardi._rows.point import KnownMoments
+from vardi._rows.point import KnownMoments, Model
 from vardi._types import Floats, Integers
 from vardi.biases import ParametricBias
 from vardi.errors._refusals import too_many_biases, untold_parameters
 
 if TYPE_CHECKING:
-    from vardi._rows.engine.model import EngineModel
+    from vardi._rows.queries import Queries
 
 RANK = 1e-12  # relative size above which a variance of known values counts
 MAX_JOINT_BIASES = 5000  # whose matrix with parameters or known values takes 200 MB, of which a solve holds a few
@@ -45,8 +45,8 @@ class Prepared:
         Which combinations of the known functions are linearly independent.
     pool : Pool or None
         The pool, if its biases were completed from the rows, with the categories that have a parameter.
-    model : EngineModel or None
-        For rows in an engine: what depends on which coordinates of a point.
+    frames, model : Queries and Model, or None
+        For rows in an engine: its frames, and what depends on which coordinates of a point.
     """
 
     rows: Any
@@ -55,7 +55,8 @@ class Prepared:
     values: Floats = field(default_factory=lambda: np.empty((0, 0)))
     directions: Floats = field(default_factory=lambda: np.empty((0, 0)))
     pool: Pool | None = None
-    model: EngineModel | None = None
+    frames: Queries | None = None
+    model: Model | None = None
 
     @classmethod
     def plain(cls, rows: Rows) -> Prepared:

@@ -67,7 +67,7 @@ def _shared_errors(whole: Any, alone: Any) -> Floats:
     """
     if not whole.joint.coordinates.uncertain:
         return np.zeros((0, 0))
-    first, second = (np.linalg.pinv(one.joint.root) @ one.prepared.directions.T for one in (whole, alone))
+    first, second = (np.linalg.pinv(one.joint.known.root) @ one.prepared.directions.T for one in (whole, alone))
     return np.asarray(first @ whole.prepared.known.covariance @ second.T)
 
 

@@ -1,10 +1,12 @@
-"""Rows in memory with parameters and known moments besides their biases: what a search in all coordinates needs."""
+"""Rows with parameters and known moments besides their biases: what a search in all coordinates needs."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,36 +22,44 @@ from vardi._rows.likelihood import likelihood
 from vardi._rows.point import KnownMoments, Model, Point
 from vardi._types import Floats, Integers
 
+if TYPE_CHECKING:
+    from vardi._rows.measure import Holder
+
 MODERATE = 200.0  # log omega up to which omega itself is held
 
 
-class Joint:
-    """Rows with known moments besides their biases, or with biases that have parameters.
+class JointRows(ABC):
+    """Rows with parameters and known moments besides their biases, wherever they are: what a search needs of them."""
 
-    Parameters
-    ----------
-    base : Rows
-        The rows with their known biases; for a bias with parameters, its known factor.
-    families : mapping from int to BiasFamily
-        The family of each bias that has one, on the same rows.
-    known : KnownMoments
-        What is known of the population, on the same rows.
-    """
+    model: Model
+    sizes: Floats
+    reading_dominates: bool  # whether reading the rows costs more than forming their gram
 
-    reading_dominates = False
+    @property
+    @abstractmethod
+    def holder(self) -> Holder:
+        """The rows, to which questions are put."""
 
-    def __init__(self, base: Rows, families: Mapping[int, BiasFamily], known: KnownMoments) -> None:
-        self.base, self.model = base, Model(base.sizes, dict(families), known)
-        self.sizes, self.source, self.counts, self.inverse = base.sizes, base.source, base.counts, base.inverse
-        self._last: tuple[bytes, bool, JointSums] | None = None
-        self._rows: tuple[bytes, Rows] | None = None
+    @property
+    @abstractmethod
+    def few(self) -> Joint:
+        """Rows in memory on which a search may start, with counts that make them stand for all."""
 
-    def __len__(self) -> int:
-        return len(self.base)
+    @abstractmethod
+    def rows_at(self, theta: Floats) -> Any:
+        """Return the rows with all biases at theta, on the user's scale."""
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out what can be recomputed."""
-        return {**self.__dict__, "_last": None, "_rows": None}
+    @abstractmethod
+    def joint_sums(self, v: Floats, *, objective: bool = True) -> JointSums:
+        """Return all sums at v; without the objective ``log_mass`` is NaN."""
+
+    @abstractmethod
+    def weights(self, v: Floats) -> tuple[Floats, float]:
+        """Return the weights 1 / S_i, scaled to mean 1 over the counted rows, and the log of that scale."""
+
+    @abstractmethod
+    def with_model(self, change: Callable[[Model], Model]) -> Self:
+        """Return the same rows with another model."""
 
     @property
     def families(self) -> Mapping[int, BiasFamily]:
@@ -71,6 +81,75 @@ class Joint:
         """The layout of a point."""
         return self.model.coordinates
 
+    def without_known(self) -> Self:
+        """Return the same rows without known values."""
+        return self.with_model(lambda model: replace(model, known=KnownMoments.none()))
+
+    def with_masses_of(self, groups: Integers, masses: Floats) -> Self:
+        """Return the same rows with only the masses of groups of samples known."""
+        return self.with_model(lambda model: replace(model, known=KnownMoments.of_groups(groups, masses)))
+
+    def with_values(self, means: Floats) -> Self:
+        """Return the same rows with other known values."""
+        return self.with_model(lambda model: replace(model, known=model.known.with_means(means)))
+
+    def with_tilts(self, states: Collection[int]) -> Self:
+        """Return the same rows with the families of some biases replaced by the tilts that they resemble."""
+        return self.with_model(lambda model: model.with_tilts(states))
+
+    def masses_of(self, groups: Integers, v: Floats) -> Floats:
+        """Return the share of the weight that each group of samples carries at a point."""
+        point = Point(self.model, self.coordinates.rescaled(v, self.weights(v)[1]))
+        mass = self.holder.total(lambda block: block.by_sample(point.at(block).weight))[:, 0]
+        sampled = self.sizes > 0
+        return np.bincount(groups[sampled], mass[sampled]) / mass.sum()
+
+    def mean_gradients(self, v: Floats) -> Floats:
+        """Return the mean of the gradient of log omega_k under the fitted law of sample k, of shape (d, K)."""
+        at = self.coordinates
+        means = np.zeros((len(at), at.samples))
+        if self.families:
+            information = self.joint_sums(v, objective=False).information
+        for k, family in self.families.items():
+            place = self.places[k]
+            theta = slice(at.theta.start + place.start, at.theta.start + place.stop)
+            means[theta, k] = information[k, theta] / self.sizes[k] + family.offset_gradient(v[theta])
+        return means
+
+
+class Joint(JointRows):
+    """Rows in memory with known moments besides their biases, or with biases that have parameters.
+
+    Parameters
+    ----------
+    base : Rows
+        The rows with their known biases; for a bias with parameters, its known factor.
+    families : mapping from int to BiasFamily
+        The family of each bias that has one, on the same rows.
+    known : KnownMoments
+        What is known of the population, on the same rows.
+    """
+
+    reading_dominates = False
+
+    def __init__(self, base: Rows, families: Mapping[int, BiasFamily], known: KnownMoments) -> None:
+        self.base, self.model = base, Model(base.sizes, families, known)
+        self.sizes, self.source, self.counts, self.inverse = base.sizes, base.source, base.counts, base.inverse
+        self._last: tuple[bytes, bool, JointSums] | None = None
+        self._rows: tuple[bytes, Rows] | None = None
+
+    def __len__(self) -> int:
+        return len(self.base)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what can be recomputed."""
+        return {**self.__dict__, "_last": None, "_rows": None}
+
+    @property
+    def holder(self) -> Arrays:
+        """The rows as they were solved."""
+        return Arrays.as_solved(self.base)
+
     @cached_property
     def logs(self) -> Floats:
         """The log of the known factor of each bias, if some have parameters."""
@@ -91,17 +170,13 @@ class Joint:
             self._rows = (key, rows)
         return self._rows[1]
 
-    def shift(self, theta: Floats) -> Floats:
-        """Return the offset of log omega on the user's scale, for each bias."""
-        return self.model.shift(theta)
-
     def joint_sums(self, v: Floats, *, objective: bool = True) -> JointSums:
         """Return all sums at v; without the objective ``log_mass`` is NaN."""
         last = self._last
         if last is None or last[0] != v.tobytes() or objective > last[1]:
             width = len(self.coordinates) - self.coordinates.samples
             with np.errstate(over="ignore", invalid="ignore"):  # sums at a point so far off are not finite
-                sums = Arrays.as_solved(self.base).total(likelihood(Point(self.model, v), objective=objective), width)
+                sums = self.holder.total(likelihood(Point(self.model, v), objective=objective), width)
             last = self._last = v.tobytes(), objective, sums.checked
         return last[2]
 
@@ -109,7 +184,7 @@ class Joint:
         """Return columns that are made of the rows at a point, of shape (n, m)."""
         point = Point(self.model, v)
         asked: Question[Floats] = lambda block: question(point.at(block))  # noqa: E731
-        return Arrays.as_solved(self.base).column(asked, m)
+        return self.holder.column(asked, m)
 
     def weights(self, v: Floats) -> tuple[Floats, float]:
         """Return the weights 1 / S_i, scaled to mean 1 over the counted rows, and the log of that scale."""
@@ -130,34 +205,14 @@ class Joint:
             joint.logs = self.logs
         return joint
 
-    def without_known(self) -> Joint:
-        """Return the same rows without known values."""
-        return self._with(KnownMoments.none())
-
-    def _with(self, known: KnownMoments) -> Joint:
-        joint = Joint(self.base, self.families, known)
-        joint._rows = self._rows
+    def with_model(self, change: Callable[[Model], Model]) -> Joint:
+        """Return the same rows with another model, which keeps what does not depend on it."""
+        model = change(self.model)
+        joint = Joint(self.base, model.families, model.known)
+        joint._rows = self._rows if model.families is self.families else None
         if self.families:
             joint.logs = self.logs
         return joint
-
-    def masses_of(self, groups: Integers, v: Floats) -> Floats:
-        """Return the share of the weight that each group of samples carries at a point."""
-        weights, _ = self.weights(v)
-        mass = weights * self.counts
-        return np.bincount(groups[self.source], mass) / self.sizes.sum()
-
-    def with_masses_of(self, groups: Integers, masses: Floats) -> Joint:
-        """Return the same rows with only the masses of groups of samples known."""
-        return self._with(KnownMoments.of_groups(groups, masses))
-
-    def with_values(self, means: Floats) -> Joint:
-        """Return the same rows with other known values."""
-        return self._with(self.known.with_means(means))
-
-    def with_tilts(self, states: Collection[int]) -> Joint:
-        """Return the same rows with the families of some biases replaced by the tilts that they resemble."""
-        return Joint(self.base, self.model.with_tilts(states).families, self.known)
 
     @property
     def few(self) -> Joint:
@@ -168,45 +223,3 @@ class Joint:
         """Return some of the rows."""
         families = {k: family.subset(rows) for k, family in self.families.items()}
         return Joint(self.base.subset(rows), families, self.known.subset(rows))
-
-    @property
-    def means(self) -> Floats:
-        """The known values."""
-        return self.known.means
-
-    @property
-    def root(self) -> Floats:
-        """R, with R R' their covariance."""
-        return self.known.root
-
-    @property
-    def scaled(self) -> NDArray[np.bool_]:
-        """Which parameters belong to columns of standard deviation 1."""
-        return self.model.scaled
-
-
-class WithSums(Protocol):
-    """Rows with parameters, in memory or in an engine."""
-
-    sizes: Floats
-
-    @property
-    def coordinates(self) -> Coordinates: ...
-    @property
-    def families(self) -> Mapping[int, BiasFamily]: ...
-    @property
-    def places(self) -> Mapping[int, slice]: ...
-    def joint_sums(self, v: Floats, *, objective: bool = True) -> JointSums: ...
-
-
-def mean_gradients(rows: WithSums, v: Floats) -> Floats:
-    """Return the mean of the gradient of log omega_k under the fitted law of sample k, of shape (d, K)."""
-    at = rows.coordinates
-    means = np.zeros((len(at), at.samples))
-    if rows.families:
-        information = rows.joint_sums(v, objective=False).information
-    for k, family in rows.families.items():
-        place = rows.places[k]
-        theta = slice(at.theta.start + place.start, at.theta.start + place.stop)
-        means[theta, k] = information[k, theta] / rows.sizes[k] + family.offset_gradient(v[theta])
-    return means

@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
 from vardi._rows.contract import Coordinates, JointSums
+from vardi._rows.joint import JointRows
 from vardi._solve.newton import EXACT, PATIENCE
 from vardi._types import Floats
 
@@ -35,20 +36,6 @@ SETTLED = 1e-6  # length of the last step
 STUCK = 10  # steps that do not halve the gradient after which weights are made to meet known values first
 CALIBRATION = 50  # steps of mu alone
 ROUGH = 1e-6  # change of the likelihood that is expected of a step, below which Newton's method starts again
-
-
-class JointRows(Protocol):
-    """What the solver needs from rows with parameters or known moments."""
-
-    sizes: Floats
-
-    @property
-    def reading_dominates(self) -> bool: ...
-    @property
-    def coordinates(self) -> Coordinates: ...
-    def joint_sums(self, v: Floats, *, objective: bool = True) -> JointSums: ...
-    @property
-    def scaled(self) -> NDArray[np.bool_]: ...
 
 
 @dataclass(frozen=True)
@@ -292,7 +279,7 @@ def descend(
         length = _length(here, direction)
         score = float(np.sqrt(max(squared, 0.0)))
         best, idle = (score, 0) if score < best / 2 else (best, idle + 1)
-        lost = not np.isfinite(length) or np.abs(here.v[at.theta][rows.scaled]).max(initial=0.0) > FAR
+        lost = not np.isfinite(length) or np.abs(here.v[at.theta][rows.model.scaled]).max(initial=0.0) > FAR
         done = length <= settled and score <= tol
         if done or lost or iterations == most or (idle > PATIENCE and score <= ENOUGH):
             return Walk(here, not lost and score <= max(tol, ENOUGH), iterations, length)
@@ -337,7 +324,7 @@ def _fall(
     Where the slope is below zero, the objective has to rise instead. ``then`` moves each point before it is judged.
     """
     at, sign = rows.coordinates, float(np.sign(slope))
-    leap = float(np.abs(direction[at.theta][rows.scaled]).max(initial=0.0))
+    leap = float(np.abs(direction[at.theta][rows.model.scaled]).max(initial=0.0))
     apart = float(np.ptp(direction[at.u][rows.sizes > 0]))
     length = min(1.0, LEAP / max(leap, LEAP), REACH / max(apart, REACH))
     for _ in range(HALVINGS):
@@ -383,7 +370,7 @@ def _smaller(rows: JointRows, here: At, delta: Floats) -> At | None:
     """Return the first point along a shrinking step at which the gradient is smaller."""
     at = rows.coordinates
     norm = here.distance(here.scale)
-    leap = float(np.abs(delta[at.theta][rows.scaled]).max(initial=0.0))
+    leap = float(np.abs(delta[at.theta][rows.model.scaled]).max(initial=0.0))
     length = min(1.0, STRIDE / max(leap, STRIDE))
     for _ in range(HALVINGS):
         after = At.of(rows, here.v + length * delta, here.held)

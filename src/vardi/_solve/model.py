@@ -216,7 +216,7 @@ def _polished_in_engine(rows: EngineRows, few: JointFit, tol: float, max_iterati
         without = (descend(own, without, held) if rows.families else stationary(own, without, held, tol=tol)).v
     _, shift = rows.weights(walk.v)
     v, at = rows.coordinates.rescaled(walk.v, shift), rows.coordinates
-    u = v[at.u] - rows.shift(v[at.theta])
+    u = v[at.u] - rows.model.shift(v[at.theta])
     solution = replace(few.solution, u=u, point=v, weights=None, iterations=walk.iterations)
     return replace(few, solution=replace(solution, residual=walk.at.residual, step=walk.step), alone=without)
 
@@ -273,7 +273,7 @@ def _polished(joint: Joint, v: Floats, held: int, tol: float, max_iterations: in
     if walk.converged:
         return walk
     at = joint.coordinates
-    rows, shift = joint.rows_at(v[at.theta]), joint.shift(v[at.theta])
+    rows, shift = joint.rows_at(v[at.theta]), joint.model.shift(v[at.theta])
     solution = newton(rows, v[at.u] - shift, tol=tol, max_iterations=max_iterations)
     point = v.copy()
     point[at.u] = solution.u + shift
@@ -296,7 +296,7 @@ def _solution(joint: Joint, walk: Walk, groups: Integers) -> Solution:
     weights, shift = joint.weights(walk.v)
     v = joint.coordinates.rescaled(walk.v, shift)
     rows = joint.rows_at(v[at.theta])
-    u = v[at.u] - joint.shift(v[at.theta])
+    u = v[at.u] - joint.model.shift(v[at.theta])
     gap, cut = _gap(rows, u, groups)
     return Solution(
         u, walk.converged, walk.iterations, walk.at.residual, walk.step, gap, np.nan, cut, point=v, weights=weights

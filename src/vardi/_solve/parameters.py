@@ -123,7 +123,7 @@ def require_identified(joint: Joint, here: At, names: Sequence[Name]) -> None:
     if not here.coordinates.known and _apart(joint, here) < SEPARATED:
         raise _separated(joint, names)
     weak = weakness(here)
-    far = bool(np.abs(here.v[here.coordinates.theta][joint.scaled]).max(initial=0.0) > FAR / 2)
+    far = bool(np.abs(here.v[here.coordinates.theta][joint.model.scaled]).max(initial=0.0) > FAR / 2)
     if weak.left < LEFT or far:
         raise _not_told(joint, here, weak, names)
 

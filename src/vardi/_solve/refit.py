@@ -123,7 +123,7 @@ def refit_joint(joint: Joint, v: Floats, *, tol: float, rng: np.random.Generator
     """
     at, held = joint.coordinates, held_of(joint)
     if rng is not None and at.uncertain:
-        joint = joint.with_values(joint.means + joint.known.root @ rng.standard_normal(at.uncertain))
+        joint = joint.with_values(joint.known.means + joint.known.root @ rng.standard_normal(at.uncertain))
     if at.known:
         walk = stationary(joint, v, held, tol=tol)
         if not walk.converged:

@@ -11,10 +11,12 @@ from vardi._inputs.engine.distinct import DistinctRows, distinct_rows
 from vardi._inputs.engine.pool import most_cells
 from vardi._rows.dense import Dense
 from vardi._rows.engine.joint import EngineRows
-from vardi._rows.engine.model import EngineModel
+from vardi._rows.engine.model import families_on
 from vardi._rows.engine.subsample import subsample
 from vardi._rows.engine.united import united
 from vardi._rows.joint import Joint
+from vardi._rows.point import Model
+from vardi._rows.queries import Queries
 from vardi._types import Floats
 
 if TYPE_CHECKING:
@@ -43,27 +45,27 @@ def in_memory(pool: LazyPool, found: DistinctRows, *, is_all: bool) -> Dense:
 
 
 def joint_rows(
-    pool: LazyPool, model: EngineModel, found: DistinctRows, few: Dense, *, is_all: bool
+    pool: LazyPool, frames: Queries, model: Model, found: DistinctRows, few: Dense, *, is_all: bool
 ) -> Joint | EngineRows:
     """Return rows with parameters and known moments: in memory if these are all distinct rows, else in the engine.
 
     Parameters
     ----------
-    pool, model : LazyPool, EngineModel
-        The frames, and what is known of them.
+    pool, frames, model : LazyPool, Queries, Model
+        The pool, its frames with features, and which coordinates they depend on.
     found, few : DistinctRows, Dense
         Some rows with all their columns, and the same with their biases, standing for all.
     is_all : bool
         Whether these are all distinct rows.
     """
     features = pool.places(name for names in pool.declared.features.values() for name in names)
-    families = model.families_on(found.matrix[:, features])
+    families = families_on(model.families, found.matrix[:, features])
     joint = Joint(few, families, replace(model.known, values=functions_on(pool, found)))
     if is_all:
         return joint
     if len(model.coordinates) > model.coordinates.samples:  # otherwise the rows with their biases alone are summed
-        model = replace(model, parts=tuple(united(model.parts)))
-    return EngineRows(model, lambda: joint, pool.reach)
+        frames = Queries(united(frames.parts), frames.sizes, frames.dependence)
+    return EngineRows(frames, model, lambda: joint, pool.reach)
 
 
 def functions_on(pool: LazyPool, rows: DistinctRows) -> Floats:

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vardi._inputs.engine.part import OMEGA, Part
 from vardi._rows.columns import Block
 from vardi._rows.contract import Coordinates, JointSums
 from vardi._rows.dense import Dense
 from vardi._rows.engine.lazy_rows import LazyRows
-from vardi._rows.engine.model import EngineModel
-from vardi._rows.families import BiasFamily
-from vardi._rows.joint import Joint
+from vardi._rows.joint import Joint, JointRows
 from vardi._rows.likelihood import likelihood
-from vardi._rows.point import KnownMoments, Point
+from vardi._rows.point import KnownMoments, Model, Point
 from vardi._rows.queries import Queries
-from vardi._types import Floats, Integers
+from vardi._types import Floats
 
 SAME = 1e-12  # relative error up to which two points count as equal up to a change of gauge
 
@@ -70,13 +67,15 @@ class Last:
         )
 
 
-class EngineRows:
-    """Rows in an engine with parameters and known moments, with the interface that Newton's method needs.
+class EngineRows(JointRows):
+    """Rows in an engine with parameters and known moments.
 
     Parameters
     ----------
-    model : EngineModel
-        The frames, the families and what is known.
+    frames : Queries
+        The frames.
+    model : Model
+        The families, with the names of columns, and what is known.
     few : callable
         Returns a small part of the rows in memory, for a start.
     reach : ndarray of shape (K, K), optional
@@ -85,79 +84,27 @@ class EngineRows:
 
     reading_dominates = True
 
-    def __init__(self, model: EngineModel, few: Callable[[], Joint], reach: Floats | None = None) -> None:
-        self.model, self._few, self._reach = model, few, reach
-        self.sizes, self.rows = model.sizes, Queries(model.parts, model.sizes, model.dependence)
+    def __init__(self, frames: Queries, model: Model, few: Callable[[], Joint], reach: Floats | None = None) -> None:
+        self.frames, self.model, self._few, self._reach = frames, model, few, reach
+        self.sizes = model.sizes
         self._last: Last | None = None
 
     def __len__(self) -> int:
         return int(self.sizes.sum())
 
     @property
-    def coordinates(self) -> Coordinates:
-        """The layout of a point."""
-        return self.model.coordinates
-
-    @property
-    def families(self) -> Mapping[int, BiasFamily]:
-        """The family of each bias that has one."""
-        return self.model.families
-
-    @property
-    def places(self) -> Mapping[int, slice]:
-        """The place of each bias's parameters among all."""
-        return self.model.places
-
-    @property
-    def means(self) -> Floats:
-        """The known values."""
-        return self.model.known.means
-
-    @property
-    def root(self) -> Floats:
-        """R, with R R' their covariance."""
-        return self.model.known.root
-
-    @property
-    def scaled(self) -> NDArray[np.bool_]:
-        """Which parameters belong to columns of standard deviation 1."""
-        return self.model.model.scaled
+    def holder(self) -> Queries:
+        """The frames."""
+        return self.frames
 
     @cached_property
     def few(self) -> Joint:
         """A small part of the rows, in memory, with counts that make it stand for all."""
         return self._few()
 
-    def without_known(self) -> EngineRows:
-        """Return the same rows without known values."""
-        return EngineRows(replace(self.model, known=KnownMoments.none()), lambda: self.few.without_known(), self._reach)
-
-    def masses_of(self, groups: Integers, v: Floats) -> Floats:
-        """Return the share of the weight that each group of samples carries at a point."""
-        point = Point(self.model.model, v)
-        masses = np.zeros(int(groups.max()) + 1)
-        np.add.at(masses, groups, self.rows.total(lambda block: block.by_sample(point.at(block).weight))[:, 0])
-        return masses / masses.sum()
-
-    def with_masses_of(self, groups: Integers, masses: Floats) -> EngineRows:
-        """Return the same rows with only the masses of groups of samples known."""
-        few = self.few.with_masses_of(groups, masses)
-        model = replace(self.model, known=KnownMoments.of_groups(groups, masses))
-        return EngineRows(model, lambda: few, self._reach)
-
-    def with_tilts(self, states: Collection[int]) -> EngineRows:
-        """Return the same rows with the families of some biases replaced by the tilts that they resemble."""
-        model = replace(self.model, families=self.model.model.with_tilts(states).families)
-        return EngineRows(model, lambda: self.few.with_tilts(states), self._reach)
-
-    def with_values(self, means: Floats) -> EngineRows:
-        """Return the same rows with other known values."""
-        model = replace(self.model, known=self.model.known.with_means(means))
-        return EngineRows(model, lambda: self.few.with_values(means), self._reach)
-
-    def shift(self, theta: Floats) -> Floats:
-        """Return the offset of log omega on the user's scale, for each bias."""
-        return self.model.model.shift(theta)
+    def with_model(self, change: Callable[[Model], Model]) -> EngineRows:
+        """Return the same rows with another model."""
+        return EngineRows(self.frames, change(self.model), lambda: self.few.with_model(change), self._reach)
 
     def rows_at(self, theta: Floats) -> LazyRows:
         """Return the rows with all biases at theta, on the user's scale."""
@@ -170,19 +117,19 @@ class EngineRows:
     def _parts_at(self, theta: Floats) -> tuple[Part, ...]:
         """Return frames whose biases have their parameters fixed, on the user's scale: known biases like any others."""
         if not self.families:
-            return self.model.parts
-        alone = replace(self.model.model, known=KnownMoments.none())
+            return tuple(self.frames.parts)
+        alone = replace(self.model, known=KnownMoments.none())
         point = Point(alone, np.concatenate([np.zeros(len(self.sizes)), theta]))
         names = [OMEGA.format(k) for k in self.families]
 
         def biases(block: Block) -> Floats:
             return np.hstack([point.at(block).users_bias(k) for k in self.families])
 
-        return tuple(part.map(self.rows.adding(part, names, biases)) for part in self.model.parts)
+        return tuple(part.map(self.frames.adding(part, names, biases)) for part in self.frames.parts)
 
     def weights(self, v: Floats) -> tuple[Floats, float]:
         """Return no weights, which stay in the engine, and the log of the scale at which they have mean 1."""
-        return np.empty(0), float(np.log(self.joint_sums(v, objective=False).inverse / self.model.n))
+        return np.empty(0), float(np.log(self.joint_sums(v, objective=False).inverse / self.sizes.sum()))
 
     def joint_sums(self, v: Floats, *, objective: bool = True) -> JointSums:
         """Return all sums at v: a query for each part, unless the last point differs only in the gauge.
@@ -194,7 +141,7 @@ class EngineRows:
         if known is not None:
             return known
         with np.errstate(over="ignore", invalid="ignore"):
-            sums = self.rows.total(likelihood(Point(self.model.model, v), objective=objective)).checked
+            sums = self.frames.total(likelihood(Point(self.model, v), objective=objective)).checked
         if sums.positive:
-            self._last = Last(v.copy(), sums, self.model.n)
+            self._last = Last(v.copy(), sums, float(self.sizes.sum()))
         return sums
