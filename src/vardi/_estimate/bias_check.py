@@ -91,7 +91,8 @@ class BiasCheck:
     @property
     def worst_first(self) -> list[Name]:
         """The samples, those that fit worst first, and at the end those that cannot be tested."""
-        return sorted(self.by_sample, key=lambda name: (math.isnan(self.by_sample[name]), self.by_sample[name]))
+        shown = {name: float(f"{pvalue:.6g}") for name, pvalue in self.by_sample.items()}  # two samples have the same
+        return sorted(shown, key=lambda name: (math.isnan(shown[name]), shown[name]))
 
     def summary(self) -> str:
         """Return the check in at most 80 columns, the samples that fit worst first."""

@@ -170,11 +170,10 @@ class Influence:
         df = spread.df
         suspect = (spread.kurtosis > LIGHT) & (df < SETTLED) & tails
         most = spread.most if len(spread.carried) == len(self.measure.sizes) else -np.ones(len(df))
-        heavy = np.full(len(df), math.nan)
-        if suspect.any():
-            heavy[suspect] = self.measure.tails(self.values, np.flatnonzero(suspect).tolist())
+        places = np.flatnonzero(suspect).tolist()
+        heavy = dict(zip(places, self.measure.tails(self.values, places) if places else (), strict=True))
         effective = spread.effective_in_time
-        return [Student(float(own), float(heavy[j]), int(most[j]), effective[j]) for j, own in enumerate(df)]
+        return [Student(float(own), heavy.get(j, math.nan), int(most[j]), effective[j]) for j, own in enumerate(df)]
 
 
 class Tangent:

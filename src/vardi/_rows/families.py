@@ -311,7 +311,8 @@ class Function:
 
     def subset(self, rows: Any) -> Function:
         """Return the same on some rows."""
-        return replace(self, rows=np.arange(sum(len(frame) for frame in self.frames))[self.rows][rows])
+        own = np.arange(sum(len(frame) for frame in self.frames))[self.rows][rows]
+        return replace(self, rows=own, _made={})
 
     def _difference(self, theta: Floats, j: int) -> Floats:
         """Return a five-point difference."""
