@@ -12,7 +12,7 @@ from oracle import design
 from scipy import sparse, stats
 
 import vardi
-from vardi._estimate.bias_check import BiasCheck, Worst
+from vardi._estimate.bias_check import BiasCheck, Discrepancy
 from vardi._estimate.bias_labels import Labels, RowFeatures
 from vardi._estimate.bias_test import check_biases
 from vardi._estimate.tangent import Hessian, Tangent
@@ -385,7 +385,7 @@ def test_the_summary_of_many_samples_shows_the_worst_first():
 
 
 def test_words_follow_the_p_value():
-    worst = Worst("price", "price between 12.1 and 18.3", "agency", 83.0, 61.25, 3.44)
+    worst = Discrepancy("price", "price between 12.1 and 18.3", "agency", 83.0, 61.25, 3.44)
     assert str(worst) == "price between 12.1 and 18.3, 83 rows of 'agency' where 61.25 are expected (z = +3.4)"
     for p, word in ((0.2, "are not contradicted"), (0.03, "are doubtful"), (0.001, "are contradicted")):
         found = BiasCheck(p, 9.0, 2, "score", ("price",), {"agency": p}, worst, {"agency": 0.4})

@@ -30,7 +30,7 @@ def require_features(features: str) -> None:
 
 
 @dataclass(frozen=True)
-class Worst:
+class Discrepancy:
     """Where a sample departs most from its bias: the largest z of many regions, so not a test.
 
     The ``sample`` has ``observed`` rows in the ``region`` of a ``column`` ("price between 12.1 and 18.3"), its bias
@@ -64,7 +64,7 @@ class BiasCheck:
         How they were compared, and in what.
     by_sample : dict of name to float
         The p-value of each sample alone, not adjusted for their number. Of two samples both have the same.
-    worst : Worst or None
+    worst : Discrepancy or None
         Where the disagreement is largest; None where no region has enough rows to tell.
     untested : dict of name to float
         The share of its rows that, in practice, no other sample could have drawn.
@@ -78,7 +78,7 @@ class BiasCheck:
     method: str
     columns: tuple[str, ...]
     by_sample: dict[Name, float]
-    worst: Worst | None
+    worst: Discrepancy | None
     untested: dict[Name, float]
     reason: str = ""
     note: str = ""

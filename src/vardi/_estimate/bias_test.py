@@ -17,7 +17,7 @@ from typing import TypeAlias
 import numpy as np
 import scipy
 
-from vardi._estimate.bias_check import BiasCheck, Features, Worst
+from vardi._estimate.bias_check import BiasCheck, Discrepancy, Features
 from vardi._estimate.bias_labels import CellSums, Labels, RowFeatures, Varying, indicators, polynomials, varying_of
 from vardi._estimate.tangent import Tangent
 from vardi._inputs.pool import Name
@@ -158,7 +158,7 @@ def _untested(df: int | None) -> str:
     return "no column was given that varies where the samples overlap."
 
 
-def _worst(labels: Labels, names: Sequence[Name], columns: Mapping[str, Varying]) -> Worst | None:
+def _worst(labels: Labels, names: Sequence[Name], columns: Mapping[str, Varying]) -> Discrepancy | None:
     """Return the cell and the sample in which observed and expected rows are the most standard errors apart."""
     worst = None
     for name, column in columns.items():
@@ -174,7 +174,9 @@ def _variances(M: Floats, solve: Solve) -> Floats:
     return variances
 
 
-def _further(worst: Worst | None, name: str, names: Sequence[Name], cells: CellSums, solve: Solve) -> Worst | None:
+def _further(
+    worst: Discrepancy | None, name: str, names: Sequence[Name], cells: CellSums, solve: Solve
+) -> Discrepancy | None:
     """Return the cell of a column that is furthest off, if it is further than the worst so far."""
     gap, low, high = cells.observed - cells.expected, cells.low, cells.high
     variance = np.stack([_variances(M, solve) for M in cells.information])
@@ -186,4 +188,4 @@ def _further(worst: Worst | None, name: str, names: Sequence[Name], cells: CellS
     seen = float(cells.observed[j, k]), float(cells.expected[j, k]), float(z[j, k])
     first, last = to_digits(low[j], 4), to_digits(high[j], 4)
     region = f"between {first} and {last}" if low[j] < high[j] else f"equal to {first}"
-    return Worst(name, f"{name} {region}", names[int(k)], *seen)
+    return Discrepancy(name, f"{name} {region}", names[int(k)], *seen)

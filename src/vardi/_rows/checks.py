@@ -18,7 +18,7 @@ MODERATE = (1e-100, 1e100)  # omega of rows under their own bias, and the larges
 LOG_MODERATE = (np.log(MODERATE[0]), np.log(MODERATE[1]))
 
 
-class Found(TypedDict):
+class FoundValues(TypedDict):
     """What a holder of rows needs to know about its values: see :class:`~vardi._rows.base.Rows`."""
 
     log: bool
@@ -26,7 +26,7 @@ class Found(TypedDict):
     positive: bool
 
 
-class Extremes(NamedTuple):
+class Range(NamedTuple):
     """The smallest and the largest value of some rows, and the smallest that a row has under its own bias."""
 
     low: float
@@ -63,7 +63,7 @@ class Checks:
         """The value that stands for omega = 0."""
         return -np.inf if self.log else 0.0
 
-    def array(self, matrix: NDArray[Any], source: Integers) -> Found:
+    def array(self, matrix: NDArray[Any], source: Integers) -> FoundValues:
         """Check an n x K array, or refuse."""
         low, high, own = together(map_blocks(lambda rows: extremes(matrix[rows], source[rows]), *matrix.shape))
         if self.refuses(low, high):
@@ -72,7 +72,7 @@ class Checks:
             self.own(matrix[np.arange(len(source)), source], source)
         return self.found(low, own, high)
 
-    def lists(self, columns: Sequence[NDArray[Any]], source: Integers) -> Found:
+    def lists(self, columns: Sequence[NDArray[Any]], source: Integers) -> FoundValues:
         """Check K columns of length n, or refuse."""
         low, high = np.min([column.min() for column in columns]), np.max([column.max() for column in columns])
         if self.refuses(low, high):
@@ -84,7 +84,7 @@ class Checks:
         self.own(own, source)
         return self.found(low, own.min(), high)
 
-    def sparse(self, matrix: Any, source: Integers) -> Found:
+    def sparse(self, matrix: Any, source: Integers) -> FoundValues:
         """Check a CSR array, or refuse."""
         low, high = (matrix.data.min(), matrix.data.max()) if matrix.nnz else (0.0, 0.0)
         if self.refuses(low, high):
@@ -117,7 +117,7 @@ class Checks:
         """Return whether the smallest and the largest value cannot both belong to biases."""
         return not (high < np.inf and (self.log or low >= 0))  # true for NaN, too
 
-    def found(self, low: float, own: float, high: float) -> Found:
+    def found(self, low: float, own: float, high: float) -> FoundValues:
         """Return what a holder of rows learns from extremes."""
         return {"log": self.log, "moderate": self._moderate(own, high), "positive": bool(low > self.zero)}
 
@@ -143,16 +143,16 @@ class Checks:
         raise invalid_bias(self.names[k], values[bad[order[0]]], where, log=self.log, rows=places[:LISTED])
 
 
-def extremes(part: NDArray[Any], source: Integers) -> Extremes:
+def extremes(part: NDArray[Any], source: Integers) -> Range:
     """Return the extremes of some rows; NaN if there is one."""
     if source[0] == source[-1] and (source == source[0]).all():  # the usual case: samples one after the other
         own = part[:, source[0]]
     else:
         own = part[np.arange(len(part)), source]
-    return Extremes(float(part.min()), float(part.max()), float(own.min()))
+    return Range(float(part.min()), float(part.max()), float(own.min()))
 
 
-def together(parts: Iterable[Extremes]) -> Extremes:
+def together(parts: Iterable[Range]) -> Range:
     """Return the extremes of all parts; NaN if one of them has it."""
     lows, highs, owns = np.array(list(parts)).T
-    return Extremes(float(lows.min()), float(highs.max()), float(owns.min()))
+    return Range(float(lows.min()), float(highs.max()), float(owns.min()))

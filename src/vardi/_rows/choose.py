@@ -11,7 +11,7 @@ from scipy import sparse
 
 from vardi._rows.base import Rows
 from vardi._rows.blocks import read_rows
-from vardi._rows.checks import Checks, Found
+from vardi._rows.checks import Checks, FoundValues
 from vardi._rows.dense import Dense
 from vardi._rows.distinct import distinct, distinct_sparse
 from vardi._rows.readers import Reader
@@ -88,7 +88,7 @@ def _dense(K: int) -> type[Dense]:
     return Thinned if K >= MIN_SAMPLES else Dense
 
 
-def _checked(checks: Checks, biases: Any, source: Integers) -> Found:
+def _checked(checks: Checks, biases: Any, source: Integers) -> FoundValues:
     return checks.lists(biases, source) if isinstance(biases, list) else checks.array(biases, source)
 
 

@@ -164,10 +164,6 @@ class Dense(Rows):
         """Sum the function's results over all blocks."""
         return sum_blocks(lambda rows: function(rows, self.matrix[rows]), len(self), len(self.sizes))
 
-    def total_of_logs(self, function: Callable[[slice, Floats], Result]) -> Result:
-        """Sum the results over all blocks of a function of the place of the rows and their log omega."""
-        return self._total(lambda rows, values: function(rows, self._log(values)))
-
     def _reciprocal_mass(self, u: Floats) -> tuple[Floats, Floats | None]:
         """Return 1 / S_i(u) for every row, as 1 / (S e^offset); without a pass if u is the point of the last sums."""
         scaled = self._scale(u)

@@ -42,7 +42,7 @@ STAGE, KEY, ROWS = f"{PREFIX}stage_{{}}", f"{PREFIX}key", "rows"
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedNumber:
     """A number that is asked for: an aggregate times a factor, or the factor alone."""
 
     of: Aggregate | None
@@ -281,7 +281,7 @@ class QueryBlock:
         self.changes: list[Change | None] = []
         self.points: dict[int, Any] = {}
         self.read: list[EngineFunction] = []
-        self._asked: list[tuple[list[Asked], bool]] = []
+        self._asked: list[tuple[list[AskedNumber], bool]] = []
         self._columns: dict[int, Expressions] = {}
         self._staged = 0
 
@@ -405,14 +405,14 @@ class QueryBlock:
 
     def unknown(self, columns: Expressions) -> Floats:
         endless = (1.0 - np.isfinite(columns)).terms
-        return self._ask([Asked(Aggregate(_expression(term))) for term in endless])
+        return self._ask([AskedNumber(Aggregate(_expression(term))) for term in endless])
 
-    def _sum(self, term: Term) -> Asked:
+    def _sum(self, term: Term) -> AskedNumber:
         if isinstance(term, nw.Expr):
-            return Asked(Aggregate(self.part.times_count(term)))
-        return Asked(self.part.rows, term) if term else Asked(None, 0.0)
+            return AskedNumber(Aggregate(self.part.times_count(term)))
+        return AskedNumber(self.part.rows, term) if term else AskedNumber(None, 0.0)
 
-    def _ask(self, asked: list[Asked], *, by_sample: bool = False) -> Floats:
+    def _ask(self, asked: list[AskedNumber], *, by_sample: bool = False) -> Floats:
         """Note aggregates, or return their answers: of shape (m,), or (K, m) by sample."""
         place = len(self._asked)
         self._asked.append((asked, by_sample))
@@ -493,8 +493,8 @@ def _place(unit: tuple[int, Any, Any], *, in_series: bool) -> tuple[Any, ...]:
     return (unit[0], unit[2]) if in_series else (unit[0], str(unit[1]), str(unit[2]))
 
 
-def _extreme(term: Term, how: How) -> Asked:
-    return Asked(Aggregate(term, how)) if isinstance(term, nw.Expr) else Asked(None, term)
+def _extreme(term: Term, how: How) -> AskedNumber:
+    return AskedNumber(Aggregate(term, how)) if isinstance(term, nw.Expr) else AskedNumber(None, term)
 
 
 def _terms(columns: Any) -> Sequence[Term]:

@@ -13,7 +13,7 @@ from vardi._estimate.estimates import Estimate
 from vardi._estimate.sensitivity.errors_of_biases import Errors, as_errors
 from vardi._estimate.sensitivity.result import FURTHEST, Kind, Sensitivity, require_number
 from vardi._estimate.sensitivity.targets import Mean, Target
-from vardi._estimate.sensitivity.worst import End, Linear, Reweighed, Search, Worst
+from vardi._estimate.sensitivity.worst import End, FirstOrder, Reweighed, Search, Worst
 from vardi._estimate.tangent import Influence
 from vardi._rows.measure import Values
 from vardi._types import Floats
@@ -71,7 +71,7 @@ class Question:
             note = "The factor applies to their bias as a whole." if len(errors.wrong) > 1 else ""
             return self._told(reweighed, End(estimate.value, phi), reweighed.steepest, beside, estimate, name, note)
         steepest = float(self.held.slopes(own, errors)[0])
-        worst: Worst = Linear(estimate.value, phi, steepest)
+        worst: Worst = FirstOrder(estimate.value, phi, steepest)
         note = ""
         numbers = len(self.held) * len(errors.wrong)
         if not self.held.in_memory:

@@ -47,7 +47,7 @@ class Worst(Protocol):
 
 
 @dataclass(frozen=True)
-class Linear:
+class FirstOrder:
     """To first order: the value plus or minus log(gamma) times the slope."""
 
     value: float
@@ -108,7 +108,7 @@ class Reweighed:
 
 
 @dataclass(frozen=True)
-class Point:
+class Reached:
     """The fit to biases with given errors; ``slopes`` are the derivatives of the value in these errors."""
 
     value: float
@@ -142,7 +142,7 @@ class Search:
         self._n = influence.n
 
     @cached_property
-    def base(self) -> Point:
+    def base(self) -> Reached:
         """The fit itself."""
         n, K = self._P.shape
         point = self._at(np.zeros((n, 1 if self.errors.common else K)), np.zeros(K))
@@ -156,7 +156,7 @@ class Search:
 
     def _end(self, gamma: float, side: int, before: End) -> End:
         reach = math.log(gamma)
-        point: Point = self.base if before.point is None else before.point
+        point: Reached = self.base if before.point is None else before.point
         enough = STATIONARY * reach * float(np.abs(self.base.slopes).sum())
         for _ in range(STEPS):
             move = side * reach * np.sign(point.slopes) - point.errors
@@ -173,14 +173,14 @@ class Search:
             return End(before.value, before.phi, point)
         return End(point.value, point.phi, point)
 
-    def _better(self, point: Point, move: Floats, side: int) -> Point | None:
+    def _better(self, point: Reached, move: Floats, side: int) -> Reached | None:
         for halved in range(HALVINGS):
             there = self._at(point.errors + move / 2**halved, point.v)
             if there is not None and side * there.value > side * point.value:
                 return there
         return None
 
-    def _at(self, errors: Floats, v: Floats) -> Point | None:
+    def _at(self, errors: Floats, v: Floats) -> Reached | None:
         """Refit to biases with these errors; None if the equations cannot be solved."""
         A = self._P * np.exp(self.errors.spread(errors))
         rows = Dense(A, self._source, self._counts, moderate=True)
@@ -202,7 +202,7 @@ class Search:
         p *= -self._m[:, None] * (phi[:, None] - b)
         nowhere = np.zeros((len(self._measure.coordinates), 1))
         moved = self._measure.influence(weighed(phi[:, None]), np.zeros(1), nowhere)
-        return Point(value, errors, solution.u, self.errors.slopes(p), moved)
+        return Reached(value, errors, solution.u, self.errors.slopes(p), moved)
 
 
 def slopes(measure: Measure, influence: Influence, errors: Errors) -> Floats:

@@ -28,7 +28,7 @@ class Engine(Target, Protocol):
         """Return compiled values as arrays; a value that is the same for all rows may have length one."""
 
 
-class Arrays(NumpyTarget):
+class ArraysByName(NumpyTarget):
     """Columns as arrays."""
 
     def missing(self, names: Sequence[str]) -> dict[str, int]:

@@ -52,7 +52,7 @@ def _seen(frames: OpenFrames, k: int, bias: ParametricBias) -> ParametricBias:
     assert isinstance(family, Cells)
     if not any(k in part.codes.values() for part in frames.parts):
         raise untold_parameters([frames.names[k]], bias)
-    readers = [_Reader(part, bias, sample, frames.counts) for part in frames.parts]
+    readers = [_FrameReader(part, bias, sample, frames.counts) for part in frames.parts]
     found = []
     for group in family.groups:
         counted = [one for reader in readers for one in reader.levels(group)]
@@ -74,7 +74,7 @@ def _seen(frames: OpenFrames, k: int, bias: ParametricBias) -> ParametricBias:
 
 
 @dataclass(frozen=True)
-class _Reader:
+class _FrameReader:
     """Reads the categories of a bias in one frame, as the user gave it."""
 
     bare: Part
