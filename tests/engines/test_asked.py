@@ -9,10 +9,12 @@ import pytest
 from numpy.testing import assert_allclose
 
 import vardi
+from vardi._inputs.engine.dependence import EngineDependence
 from vardi._inputs.engine.part import OMEGA, Part
 from vardi._rows.dense import Dense
 from vardi._rows.engine import subsample
 from vardi._rows.engine.lazy_rows import LazyRows
+from vardi._rows.queries import Queries
 
 duckdb = pytest.importorskip("duckdb")
 
@@ -84,9 +86,8 @@ def test_a_weak_link_to_the_largest_sample_keeps_its_digits(engine):
     rows, sizes = np.repeat(omega, [300, 200, 100], axis=0), np.array([300.0, 200.0, 100.0])
     columns = {OMEGA.format(k): rows[:, k] for k in range(K)}
     part = Part(nw.from_native(engine(pl.DataFrame(columns))).lazy(), None, {None: 0}, False)
-    sums = LazyRows([part], K, sizes, np.ones((K, K)), Dense(rows, np.zeros(600, int)), lambda: np.zeros(K)).sums(
-        np.zeros(K)
-    )
+    frames = Queries([part], sizes, EngineDependence.none(K))
+    sums = LazyRows(frames, np.ones((K, K)), Dense(rows, np.zeros(600, int)), lambda: np.zeros(K)).sums(np.zeros(K))
     p = rows / rows.sum(axis=1, keepdims=True)
     assert_allclose(sums.gram, p.T @ p, rtol=1e-12)
     assert_allclose(sums.shares, p.sum(axis=0), rtol=1e-12)

@@ -47,7 +47,7 @@ def passes(monkeypatch):
 
     def kept(self, *arguments, **options):
         answer = collect(self, *arguments, **options)
-        if all(name.isdigit() for name in answer.columns):
+        if all(name.replace(" ", "").isdigit() for name in answer.columns):
             found.append(answer.shape)
         return answer
 
@@ -81,7 +81,7 @@ def test_one_query_tells_the_sums_of_all_frames(engine, passes):
     asked = len(passes)
     passes.clear()
     one = vardi.debias(labelled(frames), TILTS, source="label")
-    assert asked == len(passes)
+    assert 0 < asked == len(passes)
     assert_allclose(fit.solution.u, one.solution.u, atol=1e-9)
     assert_allclose(fit.expectation("x").stderr, one.expectation("x").stderr, rtol=1e-8)
 

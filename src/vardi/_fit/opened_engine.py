@@ -20,6 +20,7 @@ from vardi._rows.engine.lazy_rows import LazyRows
 from vardi._rows.engine.levels import with_levels
 from vardi._rows.engine.model import model_of
 from vardi._rows.point import KnownMoments
+from vardi._rows.queries import Queries
 from vardi._solve.identify import Verdict, connected, judge
 from vardi._solve.model import JointFit
 from vardi._solve.newton import GAP, Solution, solve
@@ -89,7 +90,8 @@ class EngineFrames:
 def _in_engine(pool: LazyPool, few: Dense) -> LazyRows:
     """Return the rows of the engine, given some in memory that stand for all."""
     constants = pool.declared.constants
-    return LazyRows(pool.parts, len(pool.names), pool.sizes, pool.reach, few, lambda: _start(few), constants)
+    frames = Queries(pool.parts, pool.sizes, pool.dependence)
+    return LazyRows(frames, pool.reach, few, lambda: _start(few), constants)
 
 
 def _start(few: Dense) -> Floats:

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vardi._rows.columns import Block, ByKey
+from vardi._rows.columns import Block, ByKey, Question
 from vardi._rows.measure import Functions, Holder, Measure
-from vardi._rows.point import Seen
 from vardi._types import Floats, Integers
 
 EVEN = 1e-12  # by how much weights may differ, relative to them, and be all the same
@@ -62,15 +61,20 @@ def weights_by_sample(measure: Measure) -> WeightSums:
 
 def overlap(measure: Measure) -> Floats:
     """Return the masses of the rows that both of two biases could have drawn, weighted, of shape (K, K)."""
-    K = measure.coordinates.samples
+    return masses_of_pairs(measure.rows, lambda block: measure.point.at(block).weight) / measure.n
+
+
+def masses_of_pairs(rows: Holder, weight: Question[Floats]) -> Floats:
+    """Return the weight of the rows that both of two biases could have drawn, of shape (K, K)."""
+    K = len(rows.sizes)
     first, second = np.triu_indices(K)
 
-    def question(block: Block, at: Seen) -> Floats:
+    def question(block: Block) -> Floats:
         positive = block.let(np.hstack([(block.omega(k) > 0.0) * 1.0 for k in range(K)]))
-        return block.sum(positive[:, first] * positive[:, second] * at.weight)
+        return block.sum(positive[:, first] * positive[:, second] * weight(block))
 
     found = np.zeros((K, K))
-    found[first, second] = measure.total(question, len(first)) / measure.n
+    found[first, second] = rows.total(question, len(first))
     return np.maximum(found, found.T)
 
 

@@ -109,10 +109,10 @@ class EngineRows(JointRows):
     def rows_at(self, theta: Floats) -> LazyRows:
         """Return the rows with all biases at theta, on the user's scale."""
         assert self._reach is not None
-        parts = self._parts_at(theta)
+        frames = Queries(self._parts_at(theta), self.sizes, self.frames.dependence)
         few = self.few.rows_at(theta)
         assert isinstance(few, Dense)
-        return LazyRows(parts, self.coordinates.samples, self.sizes, self._reach, few, few.start)
+        return LazyRows(frames, self._reach, few, few.start)
 
     def _parts_at(self, theta: Floats) -> tuple[Part, ...]:
         """Return frames whose biases have their parameters fixed, on the user's scale: known biases like any others."""

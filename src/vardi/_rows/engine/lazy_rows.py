@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 
-from vardi._inputs.engine.part import OMEGA, PREFIX, Change, Part
 from vardi._rows.base import additions
+from vardi._rows.columns import Block
 from vardi._rows.contract import Sums
 from vardi._rows.dense import Dense
 from vardi._rows.engine.united import united
-from vardi._types import Floats, Integers
+from vardi._rows.queries import Queries
+from vardi._rows.weights import masses_of_pairs
+from vardi._types import Floats
 
-S, R, P = f"{PREFIX}S", f"{PREFIX}r", f"{PREFIX}p_{{}}"
 GRAMS = 100  # products of p up to which their sums come with every pass
 
 
@@ -46,12 +44,8 @@ class LazyRows:
 
     Parameters
     ----------
-    parts : sequence of Part
+    frames : Queries
         The frames.
-    K : int
-        How many biases there are.
-    sizes : ndarray of shape (K,)
-        How many rows the rows of each sample stand for.
     reach : ndarray of shape (K, K)
         Counts of rows of sample l (columns) that bias k (rows) could have drawn.
     few : Dense
@@ -71,18 +65,17 @@ class LazyRows:
 
     def __init__(
         self,
-        parts: Sequence[Part],
-        K: int,
-        sizes: Floats,
+        frames: Queries,
         reach: Floats,
         few: Dense,
         start: Callable[[], Floats],
         constants: Mapping[int, float] | None = None,
     ) -> None:
-        self.parts, self.K, self.sizes = united(parts), K, sizes
+        self.frames = Queries(united(frames.parts), frames.sizes, frames.dependence)
+        self.sizes, self.K = frames.sizes, len(frames.sizes)
         self._reach, self._few, self._start = reach, few, start
-        even = [(k, value) for k, value in (constants or {}).items() if value > 0 and sizes[k] > 0]
-        self._even = max(even, key=lambda one: sizes[one[0]], default=None)
+        even = [(k, value) for k, value in (constants or {}).items() if value > 0 and self.sizes[k] > 0]
+        self._even = max(even, key=lambda one: self.sizes[one[0]], default=None)
         self._last: Pass | None = None
 
     def __len__(self) -> int:
@@ -111,45 +104,37 @@ class LazyRows:
         sampled = np.flatnonzero(np.isfinite(u))
         largest = sampled[np.argmax(self.sizes[sampled])]
         asked = sampled[sampled != largest]
-        K = len(asked)
-        gram = gram or K * (K + 1) // 2 <= GRAMS
-        first, second = (sampled[one] for one in np.triu_indices(len(sampled) if gram else 0, 1))
-        total = np.zeros(K + len(first) + scale + objective)
+        gram = gram or len(asked) * (len(asked) + 1) // 2 <= GRAMS
         top = float(u[sampled].max())  # p does not depend on a shift of u, and one factor less is multiplied
-        for part in self.parts:
-            p = {k: nw.col(P.format(k)) for k in sampled.tolist()}
-            counted = {k: part.times_count(one) for k, one in p.items()}
-            shares_asked = [counted[k] for k in asked.tolist()]
-            terms = [*shares_asked, *(counted[a] * p[b] for a, b in zip(first.tolist(), second.tolist(), strict=True))]
-            terms += [part.times_count(nw.col(R))] if scale else []
-            terms += [part.times_count(nw.col(S).log())] if objective else []
-            total += part.sums(terms, probabilities(u - top))
-        shares, products, scales, logs = np.split(total, np.cumsum([K, len(first), scale]))
+        once, nothing = np.ones((self.K, 1)), np.zeros(1)
+
+        def question(block: Block) -> tuple[Floats, Floats, Floats, Floats]:
+            at = block.normalised(u - top, {})
+            shares = block.sum(np.hstack([at.p.column(k) for k in asked.tolist()])) if len(asked) else np.empty(0)
+            links = block.products(at.p, block.of_sample(once)) if gram else nothing
+            scales = block.sum(at.weight) if scale else nothing
+            return shares, links, scales, block.sum(at.log_mass()) if objective else nothing
+
+        found, links, scales, logs = self.frames.total(question)
+        shares = np.zeros(self.K)
+        shares[asked] = found
+        shares[largest] = self.sizes.sum() - found.sum()
+        if gram:
+            np.fill_diagonal(links, 0.0)
+            np.fill_diagonal(links, shares - links.sum(axis=1))
         log_mass = float(logs[0] + self.sizes.sum() * top) if objective else None
         inverse = float(scales[0] * np.exp(-top)) if scale else None
-        shares = self._with_largest(shares, asked, largest)
-        if not gram:
-            return Pass(u, Sums(log_mass, shares, None), inverse)
-        squares = np.zeros((self.K, self.K))
-        squares[first, second] = squares[second, first] = products
-        squares[np.diag_indices(self.K)] = shares - squares.sum(axis=1)
-        return Pass(u, Sums(log_mass, shares, squares), inverse)
-
-    def _with_largest(self, found: Floats, asked: Integers, largest: Any) -> Floats:
-        """Return shares of all states, given that those of the samples add up to the number of rows."""
-        sums = np.zeros(self.K)
-        sums[asked] = found
-        sums[largest] = self.sizes.sum() - found.sum()
-        return sums
+        return Pass(u, Sums(log_mass, shares, links if gram else None), inverse)
 
     def log_means(self, u: Floats) -> Floats:
         """Return log sum_i c_i omega_ik / S_i(u) for every k."""
-        total = np.zeros(self.K)
-        for part in self.parts:
-            r = part.times_count(nw.col(R))
-            total += part.sums([nw.col(OMEGA.format(k)) * r for k in range(self.K)], probabilities(u))
+
+        def question(block: Block) -> Floats:
+            weight = block.normalised(u, {}).weight
+            return block.sum(np.hstack([block.omega(k) * weight for k in range(self.K)]))
+
         with np.errstate(divide="ignore"):
-            return np.log(total)
+            return np.log(self.frames.total(question))
 
     def weights(self, u: Floats) -> tuple[Floats, float]:
         """Return no weights, which stay in the engine, and the log of the scale at which they have mean 1."""
@@ -169,16 +154,12 @@ class LazyRows:
 
     def overlap(self, mass: Floats | None = None, u: Floats | None = None) -> Floats:
         """Return the masses of the rows that both biases could have drawn: shares of the pool, or weighted at u."""
-        upper = np.triu_indices(self.K)
-        total = np.zeros(len(upper[0]))
-        for part in self.parts:
-            one = part.count if u is None else part.times_count(nw.col(R))
-            positive = [(nw.col(OMEGA.format(k)) > 0).cast(nw.Float64) for k in range(self.K)]
-            terms = [positive[a] * positive[b] * one for a, b in zip(*upper, strict=True)]
-            total += part.sums(terms, None if u is None else probabilities(u))
-        overlap = np.zeros((self.K, self.K))
-        overlap[upper] = total / self.sizes.sum()
-        return np.maximum(overlap, overlap.T)
+        once = np.ones((self.K, 1))
+
+        def weight(block: Block) -> Floats:
+            return block.of_sample(once) if u is None else block.normalised(u, {}).weight
+
+        return masses_of_pairs(self.frames, weight) / self.sizes.sum()
 
     def masses(self) -> Floats:
         """Return nothing: ``overlap`` uses shares of the pool by itself."""
@@ -191,21 +172,3 @@ class LazyRows:
     def subsample(self, fraction: float, *, least: int) -> Any:
         """Return a small part of the rows, in memory."""
         return self._few
-
-
-def probabilities(u: Floats) -> Change:
-    """Return the step that adds S = sum_l e^{u_l} omega_l, 1 / S and p_k = e^{u_k} omega_k / S to a frame.
-
-    They are computed once for the sampled biases, as columns, and read by many sums. A factor of 1 is not multiplied.
-    """
-    factors = {P.format(k): (OMEGA.format(k), float(np.exp(u[k]))) for k in np.flatnonzero(np.isfinite(u))}
-    terms = {p: nw.col(omega) if factor == 1 else nw.col(omega) * factor for p, (omega, factor) in factors.items()}
-    mass = reduce(operator.add, map(nw.col, terms))
-    p = {name: nw.col(name) * nw.col(R) for name in terms}
-
-    def change(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-        return (
-            frame.with_columns(**terms).with_columns(**{S: mass}).with_columns(**{R: 1.0 / nw.col(S)}).with_columns(**p)
-        )
-
-    return change
