@@ -95,7 +95,7 @@ def check_biases(
         statistic, pvalues, df = _tested(labels, made)
     if not reason and math.isnan(pvalues[-1]):
         reason = _untested(df)
-    worst = None if reason or labels.measure.rows.is_in_units else _worst(labels, own, varying)
+    worst = None if reason or labels.measure.rows.dependence.in_units else _worst(labels, own, varying)
     by_sample = dict(zip(own, pvalues[:-1].tolist(), strict=True))
     alone = dict(zip(own, labels.alone(ALONE).tolist(), strict=True))
     return BiasCheck(float(pvalues[-1]), statistic, df, "score", tuple(varying), by_sample, worst, alone, reason)
@@ -111,7 +111,7 @@ def _tested(labels: Labels, features: RowFeatures) -> tuple[float, Floats, int]:
     J, K = U.shape
     M_h0 = sums.cross.reshape(J * K, -1)
     through, freedom = labels.solve_fitted(M_h0.T), math.inf
-    if labels.measure.rows.is_in_units:
+    if labels.measure.rows.dependence.in_units:
         V, freedom = labels.covariance_by_units(features, through)
     else:
         V = M - (M_h0 @ through).reshape(M.shape)

@@ -114,13 +114,13 @@ class Steps:
         """Return the covariance of F at the points of a grid, where its values are known."""
         measure = self._measure
         is_small = len(measure.coordinates) <= len(grid) and len(measure.sizes) == len(measure.rows.sizes)
-        if measure.rows.is_in_units or not is_small:
+        if measure.rows.dependence.in_units or not is_small:
             return self._of_each_point(grid, value, tangent)
         return self._of_cells(grid, value, tangent)
 
     def _of_each_point(self, grid: Floats, value: Floats, tangent: Tangent) -> Floats:
         """Return the covariance from influence values at each point."""
-        if self._measure.rows.is_in_units:
+        if self._measure.rows.dependence.in_units:
             one = np.ones((len(self._measure.rows.sizes), 1))
             units = len(self._measure.rows.over_units(lambda block: block.of_sample(one), 1)[0].rows)
             what = f"A band of {units:,} units at {len(grid)} points"

@@ -147,21 +147,6 @@ class Arrays:
         few = len(np.unique(column[: most + 1]))
         return few if few > most else len(np.unique(column))
 
-    @property
-    def is_in_units(self) -> bool:
-        """Whether rows depend on one another."""
-        return self.dependence.in_units
-
-    @property
-    def is_in_clusters(self) -> bool:
-        """Whether rows lie in clusters."""
-        return self.dependence.clusters is not None
-
-    @property
-    def remaining(self) -> Floats:
-        """The share of its population that each sample leaves unseen."""
-        return self.dependence.remaining
-
     @cached_property
     def entries(self) -> tuple[Integers, Units]:
         """The entry of each row among the units of rows that depend on one another, and these units."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,10 @@ from vardi._rows.variance import ALIKE, BIN, KINDS, NOTHING, Spread, factors_of,
 from vardi._types import Floats, Integers
 from vardi.errors._refusals import not_finite
 
+if TYPE_CHECKING:
+    from vardi._inputs.dependence import Dependence
+    from vardi._inputs.engine.dependence import EngineDependence
+
 LARGE = 2.0**200  # deviations whose fourth powers, and sums of these, do not overflow
 
 
@@ -35,6 +39,10 @@ class Holder(Protocol):
     """Where rows are: in memory, or in an engine."""
 
     sizes: Floats
+
+    @property
+    def dependence(self) -> Dependence | EngineDependence:
+        """How rows depend on one another."""
 
     def total(self, question: Question[Result], width: int = 0, *, biases: bool = True) -> Result:
         """Return the sum of the answers to a question over all blocks of rows; it may read no biases."""
@@ -56,18 +64,6 @@ class Holder(Protocol):
 
     def kinds_of(self, question: Question[Floats], most: int, *, biases: bool = True) -> int:
         """Return how many different numbers a column has; more than ``most`` need not be told apart."""
-
-    @property
-    def is_in_units(self) -> bool:
-        """Whether rows depend on one another."""
-
-    @property
-    def is_in_clusters(self) -> bool:
-        """Whether rows lie in clusters."""
-
-    @property
-    def remaining(self) -> Floats:
-        """The share of its population that each sample leaves unseen."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -374,7 +370,7 @@ class Measure:
     @property
     def in_clusters(self) -> bool:
         """Whether rows lie in clusters."""
-        return self.rows.is_in_clusters
+        return self.rows.dependence.clusters is not None
 
     def evenness_of(self, holds: Any) -> Evenness:
         """Return how evenly the weights are spread over the rows on which a function is 1, or clusters of them."""
@@ -446,7 +442,7 @@ class Measure:
         pass is enough; if fourth powers may over- or underflow, it is repeated in other units. Covariances that are not
         asked for are NaN. Rows that depend on one another are summed by cluster, or by time.
         """
-        if self.rows.is_in_units:
+        if self.rows.dependence.in_units:
             units, sums = self._over_units(values)
             return units.spread(sums, self.n)
         return self._deviations(values, joint=joint).spread
@@ -490,7 +486,7 @@ class Measure:
     @property
     def factors(self) -> Floats:
         """The factors that turn sums of squared deviations into a variance, for each sample."""
-        return factors_of(self.sizes) * self.rows.remaining
+        return factors_of(self.sizes) * self.rows.dependence.remaining
 
     def _means(self, totals: Floats) -> Floats:
         """Return the means of deviations within samples; zero for a single row, which keeps its centre."""
@@ -515,7 +511,7 @@ class Measure:
         If weights have only a few values, it is that of phi divided by those above 1: otherwise rows of a rare large
         weight would all be the largest, which is not a tail.
         """
-        if self.rows.is_in_units:
+        if self.rows.dependence.in_units:
             units, sums = self._over_units(values)
             return [units.tail(sums[:, [j]]) for j in estimates]
         found, least = self._deviations(values, joint=False), np.exp(BIN * NOTHING)

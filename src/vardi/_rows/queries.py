@@ -214,21 +214,6 @@ class Queries:
         return found
 
     @property
-    def is_in_units(self) -> bool:
-        """Whether rows depend on one another."""
-        return self.dependence.in_units
-
-    @property
-    def is_in_clusters(self) -> bool:
-        """Whether rows lie in clusters."""
-        return self.dependence.clusters is not None
-
-    @property
-    def remaining(self) -> Floats:
-        """The share of its population that each sample leaves unseen."""
-        return self.dependence.remaining
-
-    @property
     def _apart(self) -> list[tuple[Part, Mapping[EngineFunction, str]]]:
         """The frames, each on its own."""
         return [(part, {}) for part in self.parts]
