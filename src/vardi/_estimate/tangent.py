@@ -25,8 +25,9 @@ from numpy.typing import NDArray
 
 from vardi._estimate.estimates import ROUNDING, Estimate, Estimates
 from vardi._estimate.intervals import REFUSED, Declared, Law, Share, Student
+from vardi._rows.columns import Kept
 from vardi._rows.contract import Evenness, Sums
-from vardi._rows.measure import Measure, Values, nothing
+from vardi._rows.measure import Functions, Measure, Values, nothing
 from vardi._rows.variance import Spread
 from vardi._solve.laplacian import Laplacian, restricted
 from vardi._types import Floats, Integers
@@ -199,7 +200,7 @@ class Tangent:
         """The number of rows, counted."""
         return self.measure.n
 
-    def influence(self, functions: Any, moved: Floats | None = None) -> tuple[Floats, Influence]:
+    def influence(self, functions: Functions | Kept, moved: Floats | None = None) -> tuple[Floats, Influence]:
         """Return eta (m,) and the influence on it.
 
         For functions that depend on the point, ``moved`` holds the sums of their derivatives, (d, m).
@@ -207,13 +208,13 @@ class Tangent:
         eta = self.measure.mean(functions)
         return eta, self.influence_on(functions, eta, moved)
 
-    def influence_on(self, functions: Any, eta: Floats, moved: Floats | None = None) -> Influence:
+    def influence_on(self, functions: Functions | Kept, eta: Floats, moved: Floats | None = None) -> Influence:
         """Return the influence on means that are known already."""
         a = self.measure.against(functions, eta)
         b = self.jacobian.solve(a if moved is None else a - moved)
         return self.moved_by(functions, eta, b)
 
-    def moved_by(self, functions: Any, eta: Floats, b: Floats) -> Influence:
+    def moved_by(self, functions: Functions | Kept, eta: Floats, b: Floats) -> Influence:
         """Return the influence of all rows of the pool, given their effect b through each coordinate."""
         values = self.measure.influence(functions, eta, b)
         return Influence(self.measure.whole, values, b, approximate=self.approximate)
@@ -223,11 +224,13 @@ class Tangent:
         b = -self.n * self.jacobian.solve(directions)
         return self.moved_by(nothing(directions.shape[1]), np.zeros(directions.shape[1]), b)
 
-    def estimates(self, functions: Any, level: float, declared: Sequence[bool] = ()) -> Estimates:
+    def estimates(self, functions: Functions | Kept, level: float, declared: Sequence[bool] = ()) -> Estimates:
         """Return the expectations of functions; ``declared`` marks expressions without a column."""
         return self.measured(functions, level, declared)[0]
 
-    def measured(self, functions: Any, level: float, declared: Sequence[bool] = ()) -> tuple[Estimates, Spread]:
+    def measured(
+        self, functions: Functions | Kept, level: float, declared: Sequence[bool] = ()
+    ) -> tuple[Estimates, Spread]:
         """Return expectations, each with the interval of its kind (share, known value or mean), and their spread."""
         measure, found = self.measure, self.measure.means(functions)
         influence = self.influence_on(functions, found.mean)
@@ -267,7 +270,7 @@ class Tangent:
         influence = Influence(whole, zero, b, {name: np.array([stderr])})
         return Estimate(value, stderr, level, influence=influence)
 
-    def ratios(self, functions: Any, level: float) -> Estimates:
+    def ratios(self, functions: Functions | Kept, level: float) -> Estimates:
         """Return the expectations of all functions but the last over that of the last, the indicator of their rows."""
         found = self.measure.means(functions)
         base = found.mean[-1]
@@ -286,7 +289,7 @@ class Tangent:
                 laws[j], stderr[j] = share, share.least_error if share.is_one_sided else stderr[j]
         return estimates_with(values, influence, spread.covariance, stderr, laws, level, self.measure.recorded_by)
 
-    def _evenness(self, functions: Any) -> Evenness:
+    def _evenness(self, functions: Functions | Kept) -> Evenness:
         """Return how evenly the weights are spread over the rows on which the last function is 1."""
         holds = self.measure.holds(functions, -1)
         found = self.measure.events_within(holds, holds)

@@ -20,7 +20,6 @@ from vardi._fit.engine_parts import EngineParts
 from vardi._fit.held import Held, SomeSamples
 from vardi._fit.new_rows import weigh
 from vardi._fit.prepare import Prepared
-from vardi._inputs.dependence import Dependence
 from vardi._inputs.domains import By, bases, in_domains
 from vardi._inputs.engine.part import Part
 from vardi._inputs.engine.pool import LazyPool
@@ -33,6 +32,7 @@ from vardi._rows.engine.draw import drawn_rows
 from vardi._rows.engine.functions import EngineFunction, all_missing, compiled_functions, condition
 from vardi._rows.engine.groups import GroupSums, sums_in_groups
 from vardi._rows.engine.shares import Counted, SharesInEngine
+from vardi._rows.joint import Joint, JointRows
 from vardi._rows.measure import Functions, Measure, as_functions
 from vardi._rows.point import Model, Point, RowsAt
 from vardi._rows.queries import Queries
@@ -325,20 +325,21 @@ class InEngine(Held):
         """How rows depend on one another."""
         return self.frames.dependence
 
-    def measure_of(self, joint: Any, v: Floats, weights: Floats) -> Measure:
+    def measure_of(self, joint: JointRows, v: Floats, weights: Floats) -> Measure:
         """Return the frames with their weights at a point, which has weights of mean 1."""
         return self._measure(self._model_of(joint), v)
 
-    def quick_tangent_of(self, joint: Any, v: Floats) -> Tangent:
+    def quick_tangent_of(self, joint: JointRows, v: Floats) -> Tangent:
         """Return the tangent at another point of the distinct rows, if these are in memory; of the frames otherwise."""
         if not self.summed_in_memory:
             return self.tangent_of(joint, v)
         weights, scale = joint.weights(v)
         v = joint.coordinates.rescaled(v, scale)
-        rows = Arrays(joint.base, joint.source, joint.counts, Dependence.none(len(joint.sizes)))
+        assert isinstance(joint, Joint)
+        rows = Arrays.as_solved(joint.base)
         return self.tangent_at(Measure(rows, Point(joint.model, v, weights)), joint, v)
 
-    def _model_of(self, joint: Any) -> Model:
+    def _model_of(self, joint: JointRows) -> Model:
         """Return the model of joint rows, which may have no known values, all of them, or the masses of groups."""
         if not self.collapsed:
             return joint.model

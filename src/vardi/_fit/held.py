@@ -15,6 +15,7 @@ from vardi._inputs.pool import Name, Pool
 from vardi._rows.columns import Block, Kept
 from vardi._rows.dense import Dense
 from vardi._rows.draws import SharedPasses
+from vardi._rows.joint import Joint, JointRows
 from vardi._rows.measure import Functions, Measure
 from vardi._rows.point import RowsAt
 from vardi._solve.joint import JacobianAt
@@ -75,7 +76,7 @@ class Held:
         self.pool: Any = pool if prepared.pool is None else prepared.pool
         self.prepared, self.found, self.solution, self.some = prepared, found, found.solution, some
         self.alone, self.groups, self.joining = found.alone, found.groups, found.joining
-        self.joint: Any = prepared.joint
+        self.joint: JointRows = prepared.joint
         self.names: tuple[Name, ...] = pool.names
         self.rows: Any = prepared.rows
 
@@ -145,24 +146,24 @@ class Held:
         """The parameters, as the solver has them."""
         return self.point[self.joint.coordinates.theta]
 
-    def tangent_at(self, measure: Measure, joint: Any, v: Floats) -> Tangent:
+    def tangent_at(self, measure: Measure, joint: JointRows, v: Floats) -> Tangent:
         """Return the tangent at a point of the rows, given these with their weights there."""
         at = joint.coordinates
         hessian = Hessian(joint.rows_at(v[at.theta]), v[at.u] - joint.model.shift(v[at.theta]), self.groups)
         jacobian = hessian if self.is_plain else JacobianAt(joint, v, held_of(joint))
         return Tangent(measure, jacobian, hessian, approximate=self.is_learned)
 
-    def tangent_of(self, joint: Any, v: Floats) -> Tangent:
+    def tangent_of(self, joint: JointRows, v: Floats) -> Tangent:
         """Return the tangent at another point of the same rows."""
         weights, scale = joint.weights(v)
         v = joint.coordinates.rescaled(v, scale)
         return self.tangent_at(self.measure_of(joint, v, weights), joint, v)
 
-    def measure_of(self, joint: Any, v: Floats, weights: Floats) -> Measure:
+    def measure_of(self, joint: JointRows, v: Floats, weights: Floats) -> Measure:
         """Return the rows of the pool with their weights at a point, which has weights of mean 1."""
         raise NotImplementedError
 
-    def quick_tangent_of(self, joint: Any, v: Floats) -> Tangent:
+    def quick_tangent_of(self, joint: JointRows, v: Floats) -> Tangent:
         """Return the tangent at another point for functions with known means, which need not ask rows in an engine."""
         return self.tangent_of(joint, v)
 
@@ -235,7 +236,7 @@ class Held:
 
         return Functions((), m, make)
 
-    def known_at(self, tangent: Tangent, joint: Any, v: Floats) -> tuple[Floats, Influence]:
+    def known_at(self, tangent: Tangent, joint: JointRows, v: Floats) -> tuple[Floats, Influence]:
         """Return the means of the known functions at another point, and the influence on them."""
         functions = self.known_on_rows(tangent)
         eta, gradients = tangent.measure.mean(functions), joint.mean_gradients(v)
@@ -320,6 +321,7 @@ class Held:
         """Solve again for other counts of the rows in memory; rng redraws known values that have an error."""
         if self.is_plain:
             return refit_plain(self.rows.with_counts(counts), self.solution.u, tol=tol, may_part=may_part)
+        assert isinstance(self.joint, Joint)
         return refit_joint(self.joint.with_counts(counts), self.point, tol=tol, rng=rng)
 
     def shared_passes(self, functions: Floats) -> SharedPasses | None:

@@ -23,7 +23,7 @@ from vardi._inputs.pool import Name, Pool
 from vardi._machine.memory import require_memory
 from vardi._rows import Rows
 from vardi._rows.arrays import Arrays
-from vardi._rows.joint import Joint
+from vardi._rows.joint import Joint, JointRows
 from vardi._rows.measure import Functions, Measure, as_functions
 from vardi._rows.point import Point
 from vardi._solve.identify import Verdict, judge
@@ -105,8 +105,9 @@ class InMemory(ColumnsInMemory):
             return self.some.tangent
         return self.tangent_at(self.measure_of(self.joint, self.point, self.row_weights), self.joint, self.point)
 
-    def measure_of(self, joint: Joint, v: Floats, weights: Floats) -> Measure:
+    def measure_of(self, joint: JointRows, v: Floats, weights: Floats) -> Measure:
         """Return the rows of the pool with their weights at a point, which has weights of mean 1."""
+        assert isinstance(joint, Joint)
         rows = joint.base if joint.families else joint.base.settled(v[joint.coordinates.u])
         return Measure(Arrays(rows, *self.by_row), Point(joint.model, v, weights))
 

@@ -110,7 +110,7 @@ class Functions:
         return [(j, one.name) for j, one in enumerate(self.values) if one.name is not None]
 
 
-def as_functions(given: Any) -> Functions:
+def as_functions(given: Functions | Kept) -> Functions:
     """Return numbers of the rows, of shape (n, m), or functions of frames, as functions."""
     if isinstance(given, Functions):
         return given
@@ -131,7 +131,7 @@ def nothing(m: int) -> Functions:
 class Term:
     """r (f'C - eta) for the weights of a point: what functions contribute to influence values."""
 
-    point: Any
+    point: Point | PointAmong | PointWithin
     functions: Functions
     C: Floats
     eta: Floats
@@ -251,7 +251,7 @@ class Measure:
     ) -> None:
         self.rows, self.point, self.recorded_by, self.states = rows, point, recorded_by, list(states)
         self.whole: Measure = self if whole is None else whole
-        self.through: Any = self.whole.point if through is None else through
+        self.through = self.whole_point if through is None else through
         self.samples = np.arange(len(rows.sizes)) if samples is None else samples
         self.sizes = np.bincount(self.samples, rows.sizes).astype(np.float64)
         self.n = float(rows.sizes.sum())
@@ -272,7 +272,7 @@ class Measure:
         through: PointWithin | None = None,
     ) -> Measure:
         """Return the rows of some samples, with weights of their own at the point of all samples, or at another."""
-        point = whole.through if point is None else point
+        point = whole.whole_point if point is None else point
         own = PointAmong(point, states)
         mass = whole.rows.total(lambda block: block.sum(own.at(block).weight))
         return cls(whole.rows, PointAmong(point, states, float(whole.n / mass[0])), whole, through, names, states)
@@ -309,7 +309,7 @@ class Measure:
 
     # means
 
-    def mean(self, functions: Any) -> Floats:
+    def mean(self, functions: Functions | Kept) -> Floats:
         """Return eta of functions; those of an engine that have a name must be finite."""
         f = as_functions(functions)
 
@@ -320,7 +320,7 @@ class Measure:
         _require_finite(f, endless)
         return np.asarray(total / self.n)
 
-    def means(self, functions: Any) -> Means:
+    def means(self, functions: Functions | Kept) -> Means:
         """Return eta, and whether functions are shares."""
         f = as_functions(functions)
 
@@ -348,11 +348,11 @@ class Measure:
         columns = block.columns(f.values)[:, [j for j, _ in f.names]]
         return block.unknown(columns)
 
-    def holds(self, functions: Any, j: int) -> Functions:
+    def holds(self, functions: Functions | Kept, j: int) -> Functions:
         """Return the rows that a share counts, as the share itself."""
         return as_functions(functions).column(j)
 
-    def range(self, functions: Any, j: int) -> tuple[float, float]:
+    def range(self, functions: Functions | Kept, j: int) -> tuple[float, float]:
         """Return the smallest and the largest value of a function on the rows that have weights."""
         f, own, inside = as_functions(functions), as_functions(functions).column(j), self.states
 
@@ -372,7 +372,7 @@ class Measure:
         """Whether rows lie in clusters."""
         return self.rows.dependence.clusters is not None
 
-    def evenness_of(self, holds: Any) -> Evenness:
+    def evenness_of(self, holds: Functions | Kept | None) -> Evenness:
         """Return how evenly the weights are spread over the rows on which a function is 1, or clusters of them."""
         f = None if holds is None else as_functions(holds)
 
@@ -391,7 +391,7 @@ class Measure:
         mass, squares, ends = self.rows.total(question, biases=self._reads_biases(f))
         return Evenness(float(mass[0]), float(squares[0]), max(float(ends.high[0]), 0.0))
 
-    def events_within(self, holds: Any, base: Any) -> tuple[float, float, Evenness] | None:
+    def events_within(self, holds: Functions | Kept, base: Functions | Kept) -> tuple[float, float, Evenness] | None:
         """Return how many rows of a base meet a condition and do not, and its weights; None if others meet it, too."""
         mine, whole = as_functions(holds), as_functions(base)
 
@@ -405,12 +405,12 @@ class Measure:
 
     # influence
 
-    def against(self, functions: Any, eta: Floats) -> Floats:
+    def against(self, functions: Functions | Kept, eta: Floats) -> Floats:
         """Return a = sum_i c_i r_i (f_i - eta) x_i, of shape (d, m)."""
         f = as_functions(functions)
         return self.total(lambda block, at: at.against(block.let(f.over(block, at, eta))), f.width)
 
-    def squares(self, functions: Any, eta: Floats) -> Floats:
+    def squares(self, functions: Functions | Kept, eta: Floats) -> Floats:
         """Return sum_i c_i r_i^2 (f_i - eta) (f_i - eta)'."""
         f = as_functions(functions)
 
@@ -420,7 +420,7 @@ class Measure:
 
         return self.total(question, f.width)
 
-    def influence(self, functions: Any, eta: Floats, b: Floats) -> Values:
+    def influence(self, functions: Functions | Kept, eta: Floats, b: Floats) -> Values:
         """Return phi_i = r_i (f_i - eta) + q_i'b, to be computed where it is summed."""
         f = as_functions(functions)
         return Values((Term(self.point, f, np.eye(f.width), eta),), ((self.through, b),))
