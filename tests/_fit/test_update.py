@@ -50,7 +50,7 @@ def test_update_is_the_fit_of_all_rows(seed, K, first, more, touched, log):
     updated = fit.update({str(k): added[later == k] for k in range(min(touched, K))})
     scratch = vardi.debias_matrix(np.concatenate([omega, added]), np.concatenate([old, later]), log=log)
     np.testing.assert_allclose(updated.weights, scratch.weights, rtol=EQUAL)
-    np.testing.assert_allclose(updated.held.log_omegas, scratch.held.log_omegas, atol=EQUAL)
+    np.testing.assert_allclose(updated.solved.log_omegas, scratch.solved.log_omegas, atol=EQUAL)
     assert updated.solution.converged
     assert updated.solution.certificate < 1e-9
     assert len(fit.weights) == len(old)  # which stays what it was
@@ -101,8 +101,8 @@ def test_a_new_sample_starts_as_the_others_weigh_their_rows(log):
     design = vardi.datasets.harmonic_oscillators(states=5, rows_per_state=2000, seed=0)
     omega = design.omega if log else np.exp(design.omega)
     fit = vardi.debias_matrix(omega, design.source, log=log)
-    told = {name: value for name, value in zip(fit.names, fit.held.log_omegas, strict=True) if name != "2"}
-    found = _start(fit.held.rows, fit.names, told)
+    told = {name: value for name, value in zip(fit.names, fit.solved.log_omegas, strict=True) if name != "2"}
+    found = _start(fit.solved.rows, fit.names, told)
     assert np.ptp(found - fit.solution.u) < 0.2  # a few standard errors of what four samples say of the fifth
 
 

@@ -214,14 +214,14 @@ def bootstrap(
     >>> from vardi._estimate.bootstrap import bootstrap
     >>> design = vardi.datasets.house_prices(seed=0)
     >>> fit = vardi.debias(design.samples, design.biases)
-    >>> print(bootstrap(fit.held, ["MEDV", "MEDV > 30"], n=200))
+    >>> print(bootstrap(fit.solved, ["MEDV", "MEDV > 30"], n=200))
     Bayesian bootstrap: 200 refits, none failed
     MEDV       23.2 ± 1.0 (95%: 21.2 to 25.2)
     MEDV > 30  0.190 ± 0.041 (95%: 0.119 to 0.280)
     """
     _check(n, kind, level, jobs)
     entropy = entropy_of(seed)
-    if held.in_memory or (statistic is None and groups is None and held.summed_in_memory):
+    if held.data.in_memory or (statistic is None and groups is None and held.summed_in_memory):
         codes = None if groups is None else group_codes(held, groups)
         plan = make_plan(held, codes, of_rows=statistic is not None, functions=_judged_by(held, statistic))
         if not plan.whole and (held.dependence.independent or codes is not None):
@@ -231,7 +231,9 @@ def bootstrap(
             jobs = 1 if callable(statistic) else cores()
         draws = in_threads(Refits(held, plan, statistics, kind, entropy, jobs), n, progress)
     else:
-        sums = held.in_groups(statistic, groups, np.random.SeedSequence(entropy).generate_state(1)[0], identity)
+        sums = held.engine.in_groups(
+            held, statistic, groups, np.random.SeedSequence(entropy).generate_state(1)[0], identity
+        )
         statistics = _normalisers(held) if statistic is None else _means(held, statistic)
         draws = in_turn(GroupRefits(held, sums, kind), entropy, n, progress)
     return _gathered(draws, held, statistics, n, level, kind)
@@ -242,7 +244,7 @@ def _judged_by(held: Any, statistic: Any) -> Floats | None:
     if "series" not in held.dependence.named or statistic is None:
         return None
     if callable(statistic):
-        columns = [name for name in held.numeric_columns if name != held.dependence.named["series"]]
+        columns = [name for name in held.data.numeric_columns if name != held.dependence.named["series"]]
         statistic = columns[:MEANS] or None
     return None if statistic is None else _means(held, statistic).functions
 
@@ -312,15 +314,17 @@ def _means(held: Any, statistic: Any) -> Statistics:
         is_one = array.ndim != 2
         given = [statistic] if is_one else list(array.T)
         names = ["mean"] if is_one else [f"mean {j}" for j in range(len(given))]
-    functions = np.column_stack([held.values(one) for one in given]) if held.in_memory else held.matrix(given)
+    functions = (
+        np.column_stack([held.memory.values(one) for one in given]) if held.data.in_memory else held.data.matrix(given)
+    )
     value = held.tangent.measure.mean(functions)
     return Statistics(tuple(names), value[0] if is_one else value, functions)
 
 
 def _function(held: Any, function: Callable[[Floats], Any], plan: DrawPlan) -> Statistics:
     arranged = plan.arranged
-    positions = held.kept.positions[arranged.order]
-    value = np.asarray(function(held.probabilities * held.tangent.n), np.float64)
+    positions = held.memory.kept.positions[arranged.order]
+    value = np.asarray(function(held.data.chances(held.tangent.measure) * held.tangent.n), np.float64)
     name = getattr(function, "__name__", "statistic")
     name = "statistic" if name == "<lambda>" else name
     names = tuple(f"{name}{list(index)}" for index in np.ndindex(value.shape)) if value.ndim else (name,)

@@ -40,7 +40,7 @@ class GroupRefits:
     """
 
     def __init__(self, held: Any, sums: GroupSums, kind: Kind) -> None:
-        self.held, self.sums, self.kind, self.rows = held, sums, kind, held.joint
+        self.solved, self.sums, self.kind, self.rows = held, sums, kind, held.joint
         self.measure: Measure = held.tangent.measure
         self.sizes, self.point = self.measure.sizes, held.point
         self.idle = np.flatnonzero(self.sizes == 0)
@@ -55,7 +55,7 @@ class GroupRefits:
         gradient[at.epsilon] -= rng.standard_normal(at.uncertain)  # known values with an error are drawn anew
         delta = -self.jacobian.solve(gradient)
         if not delta @ likelihood.gram @ delta <= LONG**2 * self.measure.n:
-            return Refit(None, labels=(self.held.solution.cut[self.sizes > 0] > 0).astype(np.int64))
+            return Refit(None, labels=(self.solved.solution.cut[self.sizes > 0] > 0).astype(np.int64))
         total = drawn.total - delta @ drawn.against
         one = len(total) - 1 - len(self.idle)
         log_omegas = self._log_omegas(here, delta, total, one)
@@ -87,5 +87,5 @@ class GroupRefits:
         times = drawn[unit]
         rows = np.bincount(source, times * counts, minlength=len(self.sizes))
         times *= (self.sizes / np.where(rows > 0, rows, 1.0))[source]
-        spread = np.sqrt(self.held.dependence.remaining)[source]
+        spread = np.sqrt(self.solved.dependence.remaining)[source]
         return times * spread + (1.0 - spread)

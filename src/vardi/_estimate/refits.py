@@ -54,7 +54,7 @@ class Refits:
     def __init__(
         self, held: Any, plan: DrawPlan, statistics: Statistics, kind: Kind, entropy: int | Sequence[int], jobs: int
     ) -> None:
-        self.held, self.plan, self.statistics, self.kind, self.entropy = held, plan, statistics, kind, entropy
+        self.solved, self.plan, self.statistics, self.kind, self.entropy = held, plan, statistics, kind, entropy
         rows, self.jobs = plan.rows, jobs
         rows._scale(held.solution.u)  # once for all refits, which do not move u far
         self.may_part = kind == "rows" and not _allow_all(rows)
@@ -77,7 +77,7 @@ class Refits:
         refits: Sequence[Refit | None] = [None] * len(draws)
         if self.passes is not None and len(draws) > 1:
             weights = self.statistics.of is not None
-            refits = self.held.refit_draws(self.passes, counts, tol=TOLERANCE, weights=weights)
+            refits = self.solved.refit_draws(self.passes, counts, tol=TOLERANCE, weights=weights)
         in_threads = self.in_turn and not self.is_read  # a draw that is solved on its own reads its rows
         return self._each(self._measured, in_threads, rngs, drawn, counts, factors, refits)
 
@@ -97,7 +97,7 @@ class Refits:
         self, rng: np.random.Generator, drawn: Floats | None, counts: Floats, factors: Floats, refit: Refit | None
     ) -> tuple[Floats, Floats] | Refit:
         if refit is None:
-            refit = self.held.refit(counts, tol=TOLERANCE, may_part=self.may_part, rng=rng)
+            refit = self.solved.refit(counts, tol=TOLERANCE, may_part=self.may_part, rng=rng)
         if not refit.is_solved:
             return refit
         if self.statistics.functions is None and self.statistics.of is None:

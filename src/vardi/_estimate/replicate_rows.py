@@ -94,7 +94,7 @@ class ReplicatesInMemory:
             f"{n} replicate weights of {len(held):,} rows",
             "Take fewer, or give lazy frames, whose replicates are columns that their engine computes.",
         )
-        self.held, measure, clusters = held, held.tangent.measure, _clusters(held)
+        self.solved, measure, clusters = held, held.tangent.measure, _clusters(held)
         self.rows, self.point, self.counts = measure.arrays, measure.point, measure.counts
         self.strata = _Strata.of(held, clusters)
         self.is_counted = clusters is None and not are_once(self.counts)  # a row has a multiplier for each count
@@ -103,7 +103,7 @@ class ReplicatesInMemory:
         self.law = Multipliers(kind, n, seed, self.strata.units(clusters))
         powers = self.law.powers
         self.power = 1.0 if (powers == 1.0).all() else powers[self.strata.codes][:, None]
-        self.spread = np.sqrt(held.dependence.remaining)[held.source][:, None]
+        self.spread = np.sqrt(held.dependence.remaining)[held.memory.source][:, None]
         self.weights = np.zeros((len(held), n), order="F")
 
     def chunks(self) -> Iterator[range]:
@@ -141,12 +141,12 @@ class ReplicatesInMemory:
         weights, change = np.hsplit(self.rows.column(question, 2 * len(replicates.numbers)), 2)
         share = self.counts / self.counts.sum()
         place = slice(replicates.numbers.start, replicates.numbers.stop)
-        self.weights[:, place] = self.held.kept.spread(weights / (share @ weights))
+        self.weights[:, place] = self.solved.memory.kept.spread(weights / (share @ weights))
         return _deviation(share @ change, share @ change**2)
 
     def result(self) -> Any:
         """Return the weights, a column for each replicate, in the user's library."""
-        return self.held.table(self.weights, names_of(self.law.n))
+        return self.solved.pool.table(self.weights, names_of(self.law.n))
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +170,7 @@ class _Strata:
     @classmethod
     def of(cls, held: Any, clusters: Integers | None) -> _Strata:
         """Return the strata of a fit: those that were declared, or else samples."""
-        sizes, source, counts, given = held.rows.sizes, held.source, held.counts, held.dependence.strata
+        sizes, source, counts, given = held.rows.sizes, held.memory.source, held.memory.counts, held.dependence.strata
         if given is not None:
             codes = np.unique(given, return_inverse=True)[1]
             if clusters is not None:  # a stratum keeps its number of clusters, however many rows they have
@@ -212,7 +212,7 @@ class ReplicatesInEngine:
     """
 
     def __init__(self, held: Any, kind: ReplicateKind, n: int, seed: Any, identity: str | None) -> None:
-        given, parts, self.held = held.dependence, held.frames.parts, held
+        given, parts, self.solved = held.dependence, held.engine.frames.parts, held
         if given.strata or (given.remaining < 1.0).any():
             raise needs_rows("Making replicate weights within strata, or of finite populations,")
         clusters = given.clusters
@@ -224,7 +224,7 @@ class ReplicatesInEngine:
         elif clusters and len(parts) > 1 and not all(part.schema[clusters].is_integer() for part in parts):
             raise needs_rows(f"{WHAT} of clusters in several frames that are not whole numbers")
         parts = tuple(_with_hash(part, place, seed, identity, clusters) for place, part in enumerate(parts))
-        self.rows = Queries(parts, held.frames.sizes, given)
+        self.rows = Queries(parts, held.engine.frames.sizes, given)
         self.point: Point = held.tangent.measure.point
         self.law = Multipliers(kind, n, seed, self.rows.sizes if clusters is None else self._units(clusters))
         self._kept: list[tuple[Replicates, Floats]] = []
@@ -287,7 +287,7 @@ class ReplicatesInEngine:
     def result(self) -> Any:
         """Return the user's frames, lazy as they are, with a column of weights and one for each replicate."""
         names = ("weight", *names_of(self.law.n))
-        return self.held.by_name(self.rows.frames_with(names, self._columns, self.held.pool.dropped))
+        return self.solved.engine.by_name(self.rows.frames_with(names, self._columns, self.solved.pool.dropped))
 
     def _columns(self, block: Block) -> Floats:
         """Return the weights of the rows of a frame in the fit, and in each replicate."""
@@ -318,11 +318,11 @@ def _clusters(held: Any) -> Integers | None:
         clusters: Integers | None = given.clusters
         return clusters
     lengths = np.array(batch_lengths(held.rows.sizes, effective_rows(held, None)))
-    order = np.lexsort((given.order, held.source))
-    sizes = np.bincount(held.source, minlength=len(lengths))
+    order = np.lexsort((given.order, held.memory.source))
+    sizes = np.bincount(held.memory.source, minlength=len(lengths))
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    return np.asarray(place // lengths[held.source] + held.source * SERIES_APART)
+    return np.asarray(place // lengths[held.memory.source] + held.memory.source * SERIES_APART)
 
 
 def _halves(held: Any, seed: Any, identity: str | None) -> tuple[Integers, Integers]:
@@ -334,7 +334,7 @@ def _halves(held: Any, seed: Any, identity: str | None) -> tuple[Integers, Integ
         if not numbers:
             raise _no_identity(identity, ())
     ends = np.cumsum(lengths)
-    own = [one[held.kept.mask[end - len(one) : end]] for one, end in zip(numbers, ends, strict=True)]
+    own = [one[held.memory.kept.mask[end - len(one) : end]] for one, end in zip(numbers, ends, strict=True)]
     with_rows = [one for one in own if len(one)]  # frames that were left out are not numbered
     halves = [hashed_numbers(one, seed, place) for place, one in enumerate(with_rows)]
     left, right = (np.concatenate(half) for half in zip(*halves, strict=True))

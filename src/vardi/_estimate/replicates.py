@@ -51,7 +51,7 @@ def replicate_weights(
         As in that method.
     """
     _check(n, kind)
-    holder = ReplicatesInMemory if held.in_memory else ReplicatesInEngine
+    holder = ReplicatesInMemory if held.data.in_memory else ReplicatesInEngine
     rows = holder(held, kind, n, entropy_of(seed), identity)
     steps, far = ReplicateSteps(held, rows.law), 0
     for chunk in rows.chunks():

@@ -282,12 +282,12 @@ def make_plan(held: Any, groups: Integers | None, *, of_rows: bool, functions: A
     rows, given, parts = held.rows, held.dependence, None
     finite = bool((given.remaining < 1.0).any())
     if (
-        held.collapsed and not of_rows and groups is None and not given.in_units
+        held.prepared.in_memory and not of_rows and groups is None and not given.in_units
     ):  # counts of distinct rows are drawn directly
         return DrawPlan(
             rows, rows.source, rows.counts, None, None, None, rows.source if finite else None, given.remaining
         )
-    cells = held.source if finite else None
+    cells = held.memory.source if finite else None
     if given.strata is not None:
         cells = given.strata
     if groups is None and given.in_units:
@@ -295,7 +295,7 @@ def make_plan(held: Any, groups: Integers | None, *, of_rows: bool, functions: A
         measure = held.tangent.measure
         entry, units = measure.arrays.entries
         groups, parts = drawn(entry, units, measure.source, measure.sizes, given.order, effective)
-    return DrawPlan(rows, held.source, held.counts, rows.inverse, groups, parts, cells, given.remaining)
+    return DrawPlan(rows, held.memory.source, held.memory.counts, rows.inverse, groups, parts, cells, given.remaining)
 
 
 def effective_rows(held: Any, functions: Any) -> Floats:
@@ -320,14 +320,14 @@ def group_codes(held: Any, groups: Any) -> Integers:
         raise MismatchError(
             f"The groups have shape {labels.shape}, but the pool has {len(held)} rows. Give a group for each."
         )
-    labels = held.kept.of(labels)
+    labels = held.memory.kept.of(labels)
     try:
         codes, values = coded(labels)
     except TypeError as error:
         raise no_labels(repr(groups) if isinstance(groups, str) else "groups") from error
     if missing := [j for j, value in enumerate(values) if is_missing(value)]:
         raise missing_groups(int(np.isin(codes, missing).sum()))
-    source, firsts = held.source, _firsts(codes, len(values))
+    source, firsts = held.memory.source, _firsts(codes, len(values))
     astray = np.flatnonzero(source[firsts][codes] != source)
     if len(astray):
         row = astray[0]
@@ -344,5 +344,5 @@ def _firsts(codes: Integers, groups: int) -> Integers:
 
 def require_rows(held: Any, what: str) -> None:
     """Refuse a fit whose rows are in an engine."""
-    if not held.in_memory:
+    if not held.data.in_memory:
         raise needs_rows(what)

@@ -29,7 +29,7 @@ CLOSE = 1e-4  # relative accuracy of a tipping point
 class Question:
     """How far an estimate of a fit moves, at which factors, for which errors, and when it reaches a threshold."""
 
-    held: Any
+    solved: Any
     gammas: Floats
     errors: Errors
     threshold: float | None
@@ -37,7 +37,7 @@ class Question:
     @classmethod
     def of(
         cls,
-        held: Any,
+        solved: Any,
         gammas: float | Sequence[float],
         samples: Any,
         kind: Kind,
@@ -45,7 +45,7 @@ class Question:
     ) -> Question:
         """Return the question; raise if it is invalid."""
         threshold = None if threshold is None else require_number(threshold)
-        return cls(held, _factors(gammas), as_errors(held, samples, kind), threshold)
+        return cls(solved, _factors(gammas), as_errors(solved, samples, kind), threshold)
 
     def answer(self, target: Target, estimate: Estimate, name: str, own: Influence | None = None) -> Sensitivity:
         r"""Return the range of a target at every factor, given the fit's estimate of it with its influence values.
@@ -54,15 +54,15 @@ class Question:
         stays fixed; ``own`` is the influence on the former. For the rows of some samples A, their bias as a whole,
         :math:`\sum_{l \in A} \lambda_l\omega_l / \Omega_l`, may be off by the factor, independently in each row.
         """
-        tangent, errors, influence = self.held.tangent, self.errors, estimate.influence
+        tangent, errors, influence = self.solved.tangent, self.errors, estimate.influence
         assert influence is not None
         own = influence if own is None else own
         phi = own.values[:, [0]]
         beside = influence.values[:, [0]] + phi @ -np.eye(1) if own is not influence else None
-        if not self.held.is_whole:
+        if not self.solved.is_whole:
             assert isinstance(target, Mean)
             if not errors.wrong.all():
-                every = [self.held.names[k] for k in self.held.states]
+                every = [self.solved.names[k] for k in self.solved.states]
                 raise MismatchError(
                     f"The values are recorded by {show(every)}, and it is their bias as a whole that may be wrong, "
                     f"not that of {show(errors.names)} alone. Name all of them, or leave samples= out."
@@ -70,13 +70,13 @@ class Question:
             reweighed = Reweighed(tangent, target)
             note = "The factor applies to their bias as a whole." if len(errors.wrong) > 1 else ""
             return self._told(reweighed, End(estimate.value, phi), reweighed.steepest, beside, estimate, name, note)
-        steepest = float(self.held.slopes(own, errors)[0])
+        steepest = float(self.solved.slopes(own, errors)[0])
         worst: Worst = FirstOrder(estimate.value, phi, steepest)
         note = ""
-        numbers = len(self.held) * len(errors.wrong)
-        if not self.held.in_memory:
+        numbers = len(self.solved) * len(errors.wrong)
+        if not self.solved.data.in_memory:
             note = "Refits need rows in memory, but these are in their engine."
-        elif not self.held.is_plain:
+        elif not self.solved.is_plain:
             note = "Known values and parameters would have to be refitted, so the range is given to first order."
         elif isinstance(target, Mean) and errors.reweighs:
             worst = Reweighed(tangent, target)
@@ -128,7 +128,7 @@ class Question:
         assert estimate.influence is not None
         if math.isnan(estimate.stderr):
             return np.full(len(ends), math.nan)
-        tangent, beyond = self.held.tangent, float((estimate.influence.beyond**2).sum()) / self.held.tangent.n**2
+        tangent, beyond = self.solved.tangent, float((estimate.influence.beyond**2).sum()) / self.solved.tangent.n**2
         moved = [end.phi if beside is None else end.phi + beside for end in ends]
         variances = [tangent.measure.whole.covariance(phi)[0, 0] + beyond for phi in moved]
         return np.sqrt(np.array(variances))
