@@ -11,7 +11,6 @@ import numpy as np
 from vardi._estimate.steps import Steps
 from vardi._inputs.dependence import Dependence
 from vardi._inputs.domains import By
-from vardi._inputs.engine.dependence import EngineDependence
 from vardi._inputs.given import Function, Functions
 from vardi._inputs.pool import Pool
 from vardi._rows.columns import Kept
@@ -20,6 +19,7 @@ from vardi._rows.measure import Measure
 if TYPE_CHECKING:
     from vardi._facts.parts import Parts
     from vardi._fit.weighted import WeightedSample
+    from vardi._inputs.engine.dependence import EngineDependence
     from vardi._rows.domains import RowsByDomain
     from vardi._rows.joint import JointRows
     from vardi._types import Floats

@@ -15,7 +15,6 @@ from vardi._fit.data import Data
 from vardi._fit.memory import DataInMemory
 from vardi._fit.prepare import Prepared
 from vardi._inputs.dependence import Dependence
-from vardi._inputs.engine.dependence import EngineDependence
 from vardi._inputs.given import Function
 from vardi._inputs.pool import Name, Pool
 from vardi._rows import Rows
@@ -42,6 +41,7 @@ if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked 
     from vardi._estimate.bounds import Bounds
     from vardi._estimate.sensitivity.errors_of_biases import Errors
     from vardi._fit.engine import DataInEngine
+    from vardi._inputs.engine.dependence import EngineDependence
     from vardi._rows.engine.lazy_rows import LazyRows
 
 ONLY_KNOWN = (
