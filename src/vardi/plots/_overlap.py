@@ -31,12 +31,8 @@ if TYPE_CHECKING:
 
 LABELLED = 8  # samples up to which a heat map has all its numbers written in
 NUMBERED = 25  # samples up to which it shows those that are not 0
-SHORT = 4  # letters of a name up to which it is not rotated
 AROUND = 8  # samples up to which names around a graph are horizontal
-FAINT = 0.02  # part of the largest overlap up to which that of two samples is not drawn
 COUNTED = 15  # links up to which their rows are written on them
-LETTER = 0.6 / 72  # largest width of a letter in inches, for each point of its size
-WIDEST = 10.0  # inches of a figure that grows with the samples
 
 
 @dataclass
@@ -84,7 +80,7 @@ class OverlapDisplay:
         K = len(self.names)
         if (K <= LABELLED) if kind == "heatmap" else (K <= AROUND):
             return None
-        side = min(max(LINE * K + 2.5, 6.0), WIDEST)
+        side = min(max(LINE * K + 2.5, 6.0), 10.0)
         return (1.15 * side, side) if kind == "heatmap" else (side, side)
 
     def _heatmap(self) -> None:
@@ -95,7 +91,7 @@ class OverlapDisplay:
         scale = PowerNorm(1.0 if K <= LABELLED else 0.5, vmin=0.0, vmax=float(self.overlap.max()))
         image = self.ax_.imshow(self.overlap, cmap="Blues_r" if is_dark(self.ax_) else "Blues", norm=scale)
         shown = spread(K, min(inches_of(self.ax_)))
-        upright = K <= LABELLED and max(len(str(name)) for name in self.names) <= SHORT
+        upright = K <= LABELLED and max(len(str(name)) for name in self.names) <= 4
         turned = {} if upright else {"rotation": 90} if K > LABELLED else {"rotation": 45, "ha": "right"}
         small: dict[str, Any] = {} if K <= LABELLED else {"fontsize": 8 if K <= NUMBERED else 7}
         self.ax_.set_xticks(shown, labels(self.names, shown), **turned, **small)
@@ -141,7 +137,7 @@ class OverlapDisplay:
         first, second = np.nonzero(np.triu(self.shared + self.shared.T, 1))
         if self._is_crowded:  # shared rows would say nothing, and their lines hide all
             mutual = (self.overlap + self.overlap.T)[first, second]
-            seen = mutual > FAINT * mutual.max()
+            seen = mutual > 0.02 * mutual.max()  # fainter ones are not drawn
             first, second, mutual = first[seen], second[seen], mutual[seen]
             self._lines(places, first, second, mutual / mutual.max(), np.zeros(len(first), bool), few=False)
             return len(mutual)
@@ -189,7 +185,8 @@ class OverlapDisplay:
         size = 10 if is_few else 8 if K <= NUMBERED else 7
         form = "{}\n{:,.0f} rows" if is_few else "{} ({:,.0f})"
         texts = [form.format(shortened(name), rows) for name, rows in zip(self.names, self.sizes, strict=True)]
-        long = max(len(line) for text in texts for line in text.split("\n")) * LETTER * size
+        letter = 0.6 / 72 * size  # inches of the widest
+        long = max(len(line) for text in texts for line in text.split("\n")) * letter
         width, height = (side / 2 for side in inches_of(self.ax_))
         outside = 1.05 + radii.max()  # then an inch is so much of the radius:
         inch = outside / max(min(width - long, height - (3 * LINE if is_few else long)), min(width, height) / 4)
