@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn import mixture
 from sklearn.cluster import KMeans, kmeans_plusplus
-from sklearn.mixture._gaussian_mixture import _compute_precision_cholesky
+from sklearn.mixture._gaussian_mixture import _compute_precision_cholesky, _estimate_gaussian_covariances_full
 from sklearn.utils import Tags
 from sklearn.utils.validation import _num_samples, validate_data
 
@@ -228,7 +228,9 @@ class GaussianMixture(mixture.GaussianMixture):  # type: ignore[misc]
         if self.means_init is not None:
             self.means_ = self.means_init
         if self.precisions_init is not None:
-            self.precisions_cholesky_, self.covariances_ = _from_precisions(self.precisions_init, self.covariance_type)
+            precisions, kind = self.precisions_init, self.covariance_type
+            self.covariances_ = np.linalg.inv(precisions) if kind in ("full", "tied") else 1 / precisions
+            self.precisions_cholesky_ = _compute_precision_cholesky(self.covariances_, kind)
 
     def _start(self, X: Floats, random_state: np.random.RandomState) -> Floats:
         """Return the first weighted responsibilities."""
@@ -272,26 +274,11 @@ class GaussianMixture(mixture.GaussianMixture):  # type: ignore[misc]
 
 def _covariances(X: Floats, R: Floats, N: Floats, means: Floats, kind: str, reg_covar: float) -> Floats:
     """Return the Sigma_m of the given kind, from deviations: differences of squares would cancel."""
-    d = X.shape[1]
-    if kind == "full":
-        deviations = (X - mean for mean in means)
-        sums = np.stack([(r * D.T) @ D for r, D in zip(R.T, deviations, strict=True)])
-        return np.asarray(sums / N[:, None, None] + reg_covar * np.eye(d, dtype=X.dtype))
-    if kind == "tied":  # within = total - between, both about the common mean
-        centre = N @ means / N.sum()
-        D, between = X - centre, means - centre
-        sums = (R.sum(axis=1) * D.T) @ D - (N * between.T) @ between
-        return np.asarray(sums / N.sum() + reg_covar * np.eye(d, dtype=X.dtype))
+    if kind in ("full", "tied"):
+        full = _estimate_gaussian_covariances_full(R, X, N, means, reg_covar)
+        return np.asarray(full if kind == "full" else np.average(full, axis=0, weights=N))
     diagonals = np.stack([r @ (X - mean) ** 2 for r, mean in zip(R.T, means, strict=True)]) / N[:, None] + reg_covar
     return np.asarray(diagonals if kind == "diag" else diagonals.mean(axis=1))
-
-
-def _from_precisions(precisions: Floats, kind: str) -> tuple[Floats, Floats]:
-    """Return the upper triangular U of U U' = precision, and the covariance."""
-    if kind in ("diag", "spherical"):
-        return np.sqrt(precisions), 1 / precisions
-    flipped = np.linalg.cholesky(np.flip(precisions, (-2, -1)))
-    return np.flip(flipped, (-2, -1)), np.asarray(np.linalg.inv(precisions), precisions.dtype)
 
 
 def _distinct(X: Floats, w: Floats, at_least: int) -> tuple[Floats, Floats]:
