@@ -12,14 +12,14 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from vardi._estimate.weight_routing import Rows
 from vardi._fit.weighted import WeightedSample
 from vardi._inputs.frames import as_frame
 from vardi._types import Floats
 from vardi.biases._values import is_missing
 from vardi.errors import MismatchError, MissingValuesError, number_of_rows, suggest
 from vardi.errors._texts import show
-from vardi.learn._given import Rows, is_sparse
-from vardi.learn.xy_pool import take
+from vardi.learn.xy_pool import is_sparse, take
 
 if TYPE_CHECKING:
     import pandas

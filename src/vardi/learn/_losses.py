@@ -13,9 +13,9 @@ from scipy.special import xlogy
 from sklearn.base import is_classifier, is_regressor
 from sklearn.metrics import get_scorer, get_scorer_names
 
+from vardi._estimate.weight_routing import Estimator, Rows
 from vardi._types import Floats
 from vardi.errors import MismatchError, VardiError, suggest
-from vardi.learn._given import Estimator, Rows
 
 Scoring: TypeAlias = str | Callable[..., ArrayLike] | None
 Classes: TypeAlias = ArrayLike | None  # of a classifier

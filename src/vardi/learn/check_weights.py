@@ -10,11 +10,10 @@ from sklearn.base import clone
 from sklearn.utils import get_tags
 from sklearn.utils.validation import _num_samples
 
-from vardi._estimate.weight_routing import blind_steps, fit_weighted, takes_weights
+from vardi._estimate.weight_routing import Estimator, Rows, blind_steps, fit_weighted, takes_weights
 from vardi._types import Floats, Integers
 from vardi.errors import MismatchError
-from vardi.learn._given import Estimator, Rows, is_sparse
-from vardi.learn.xy_pool import take
+from vardi.learn.xy_pool import is_sparse, take
 
 __all__ = ["WeightUse", "check_weight_use"]
 

@@ -16,13 +16,13 @@ from vardi._estimate.estimates import Estimate, Estimates, with_digits_of
 from vardi._estimate.reliability import warn_of_doubt
 from vardi._estimate.resampling import require_rows
 from vardi._estimate.tangent import Influence, estimates_of
+from vardi._estimate.weight_routing import Rows
 from vardi._fit.weighted import WeightedSample
 from vardi._notebook import fragment, paragraph, table
 from vardi._types import Floats
 from vardi.errors import MismatchError, VardiError, number_of_rows, suggest
 from vardi.errors._texts import WIDTH, aligned, cut, listed, show
 from vardi.learn._design import Features, Missing, Outcome, model_rows, recording
-from vardi.learn._given import Rows
 from vardi.learn._glm import Equations, LinearModel, Response, response_of
 
 

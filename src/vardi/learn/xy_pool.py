@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 import narwhals as nw
 import numpy as np
 from scipy import sparse
 
+from vardi._estimate.weight_routing import Rows
 from vardi._fit.debias import debias
 from vardi._fit.sample import DebiasedSample
 from vardi._fit.weighted import WeightedSample
@@ -21,7 +22,6 @@ from vardi._types import Integers
 from vardi.biases import Bias
 from vardi.errors import MismatchError, suggest
 from vardi.errors._texts import first_of, show
-from vardi.learn._given import Rows, is_sparse
 
 if TYPE_CHECKING:
     from vardi.biases._conversion import BiasLike
@@ -130,19 +130,12 @@ def _with_columns(rows: Frame, columns: Mapping[str, np.ndarray]) -> Frame:
     if not columns:
         return rows
     if isinstance(rows, NarwhalsFrame):
-        arrays = [(name, rows.series(values, name)) for name, values in columns.items()]
-        series = [nw.from_native(array, series_only=True).alias(name) for name, array in arrays]
+        series = [nw.new_series(name, values, backend=rows._data.implementation) for name, values in columns.items()]
         return as_frame(rows._data.with_columns(*series).to_native())
-    return _with_target(rows, columns)
-
-
-def _with_target(rows: Frame, targets: Mapping[str, np.ndarray]) -> Frame:
-    """Return an array with the target as its last column, read by its name."""
-    arrays = {**{name: rows.column(name) for name in rows.columns}, **targets}
-    native = rows.native
-    if isinstance(native, np.ndarray) and not native.dtype.names:
+    arrays, native = {**{name: rows.column(name) for name in rows.columns}, **columns}, rows.native
+    if isinstance(native, np.ndarray) and not native.dtype.names:  # functions of rows see the targets as last columns
         numbers = all(values.dtype.kind in "fiub" for values in arrays.values())
-        parts = [part if numbers else part.astype(object) for part in (native, *targets.values())]
+        parts = [part if numbers else part.astype(object) for part in (native, *columns.values())]
         native = np.column_stack(parts)
     return _ArrayRows(native, arrays)
 
@@ -172,6 +165,21 @@ def take(rows: T, positions: Integers) -> T:
     if is_sparse(rows):
         return rows.tocsr()[positions].asformat(rows.format)
     return frame_of(rows).take(positions)
+
+
+def without(X: Rows, *names: object) -> Rows:
+    """Return rows without those columns that some of the names are; what is given as numbers or labels is no name."""
+    named = [name for name in names if isinstance(name, str)]
+    if not named or is_sparse(X):
+        return X
+    frame = frame_of(X)
+    there = [name for name in named if name in frame.columns]
+    return frame.drop(*there).native if there else X
+
+
+def is_sparse(rows: object) -> TypeGuard[sparse.sparray]:
+    """Return whether rows are a sparse array or matrix of SciPy."""
+    return bool(sparse.issparse(rows))
 
 
 def frame_of(rows: object) -> Frame:
