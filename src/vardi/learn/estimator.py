@@ -44,7 +44,7 @@ def _inner_has(name: str) -> Callable[[DebiasedEstimator], bool]:
     """Return a check for `available_if`: the inner estimator, fitted if it is, has an attribute."""
 
     def check(self: DebiasedEstimator) -> bool:
-        getattr(self._inner(), name)  # raises the AttributeError that explains why it has none
+        getattr(vars(self).get("estimator_", self.estimator), name)  # raises the AttributeError that explains why not
         return True
 
     return check
@@ -267,14 +267,8 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
             return dict(params)
         asked = self.get_metadata_routing().consumes(method, params)
         rest = {name: value for name, value in params.items() if name not in asked}
-        if not asked:
-            return rest
         routed = process_routing(self, method, **{name: params[name] for name in asked})
         return {**rest, **routed.estimator[method]}
-
-    def _inner(self) -> Estimator:
-        """Return the inner estimator: the fitted one if there is one."""
-        return vars(self).get("estimator_", self.estimator)
 
     def __getattr__(self, name: str) -> Answer:
         inner = self.__dict__.get("estimator_")

@@ -288,12 +288,9 @@ def _distinct(X: Floats, w: Floats, at_least: int) -> tuple[Floats, Floats]:
     order, so that without weights the random draws are scikit-learn's.
     """
     rows, weights = X[w > 0], np.ldexp(w[w > 0], -np.frexp(w.max())[1])  # no sum overflows, and nothing is rounded
-    order = np.lexsort(rows.T[::-1])
-    is_new = np.ones(len(rows), np.bool_)
-    is_new[1:] = (rows[order[1:]] != rows[order[:-1]]).any(axis=1)
-    starts = np.flatnonzero(is_new)
-    if len(starts) >= at_least:
-        sums, first = np.add.reduceat(weights[order], starts), np.minimum.reduceat(order, starts)
+    _, first, place = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    if len(first) >= at_least:
+        sums = np.bincount(place.ravel(), weights)
         kept = np.argsort(first) if (sums == sums[0]).all() else np.arange(len(first))
         rows, weights = rows[first[kept]], sums[kept]
     return rows, weights * (len(weights) / weights.sum())

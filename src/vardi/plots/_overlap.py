@@ -133,50 +133,38 @@ class OverlapDisplay:
         self.ax_.axis("off")
 
     def _links(self, places: Floats) -> int:
-        """Draw the lines, those of the fewest rows first, and return how many there are."""
+        """Draw the lines, wider and darker where a share is larger and the smallest first; return how many there are."""
+        from matplotlib.collections import LineCollection
+
         first, second = np.nonzero(np.triu(self.shared + self.shared.T, 1))
+        both, few = self.shared[first, second] + self.shared[second, first], len(first) <= COUNTED
         if self._is_crowded:  # shared rows would say nothing, and their lines hide all
             mutual = (self.overlap + self.overlap.T)[first, second]
             seen = mutual > 0.02 * mutual.max()  # fainter ones are not drawn
-            first, second, mutual = first[seen], second[seen], mutual[seen]
-            self._lines(places, first, second, mutual / mutual.max(), np.zeros(len(first), bool), few=False)
-            return len(mutual)
-        both = self.shared[first, second] + self.shared[second, first]
-        share = both / (self.sizes[first] + self.sizes[second])
+            first, second, share = first[seen], second[seen], mutual[seen] / mutual.max()
+        else:
+            share = both / (self.sizes[first] + self.sizes[second])
         one_way = (self.shared[first, second] == 0) | (self.shared[second, first] == 0)
-        few = len(both) <= COUNTED
-        self._lines(places, first, second, share, one_way, few=few)
+        widths = (1.0 + 5.0 * share) if few else (0.3 + 4.0 * share) * min(1.0, 15 / len(self.names))
+        alphas = np.ones(len(share)) if few else 0.2 + 0.7 * share / max(share.max(), 1e-300)
+        order, colour = np.argsort(share), palette_of(self.ax_).link
+        ends, styles = np.stack([places[first], places[second]], axis=1)[order], np.where(one_way, "--", "-")[order]
+        if len(order):
+            lines = {"linewidths": widths[order], "alpha": alphas[order], "linestyles": styles.tolist()}
+            self.ax_.add_collection(LineCollection(list(ends), colors=colour, **lines))
         if few:
             box = {"facecolor": background_of(self.ax_), "edgecolor": "none", "pad": 1.0, "alpha": 0.85}
             for k, l, rows in zip(first, second, both, strict=True):
                 near = 0.5 if l - k in (1, len(places) - 1) else 0.73  # lines between neighbours cross no other
                 place = near * places[k] + (1 - near) * places[l]
                 self.ax_.annotate(f"{rows:,.0f}", place, ha="center", va="center", fontsize=8, bbox=box, zorder=2)
-        return len(both)
+        return len(share)
 
     @property
     def _is_crowded(self) -> bool:
         """Whether every bias allows every row of many samples."""
         K = len(self.names)
         return K * (K - 1) / 2 > COUNTED and bool((self.shared + np.diag(self.sizes) >= self.sizes).all())
-
-    def _lines(
-        self, places: Floats, first: Integers, second: Integers, share: Floats, one_way: NDArray[np.bool_], *, few: bool
-    ) -> None:
-        """Draw a line for each pair, wider and darker where its share is larger."""
-        from matplotlib.collections import LineCollection
-
-        widths = (1.0 + 5.0 * share) if few else (0.3 + 4.0 * share) * min(1.0, 15 / len(self.names))
-        alphas = np.ones(len(share)) if few else 0.2 + 0.7 * share / max(share.max(), 1e-300)
-        order = np.argsort(share)
-        for dashed, style in ((False, "-"), (True, "--")):
-            own = order[one_way[order] == dashed]
-            if not len(own):
-                continue
-            ends = list(np.stack([places[first[own]], places[second[own]]], axis=1))
-            colour = palette_of(self.ax_).link
-            lines = LineCollection(ends, linewidths=widths[own], alpha=alphas[own], colors=colour, linestyles=style)
-            self.ax_.add_collection(lines)
 
     def _names(self, angles: Floats, places: Floats, radii: Floats) -> None:
         """Write the names outside the circle, rotated outwards if many, and leave them room."""
