@@ -82,10 +82,6 @@ def _outside(radius: float) -> Region:
     return Region(f"{_NORM} >= {radius}", float(gammaincc(1.5, radius**2 / 2)))
 
 
-def _below(edge: float) -> Region:
-    return Region(f"x0 < {edge}", float(ndtr(edge)))
-
-
 def _above(edge: float) -> Region:
     return Region(f"x0 > {edge}", float(ndtr(-edge)))
 
@@ -94,7 +90,7 @@ def _slab(edge: float) -> Region:
     return Region(f"abs(x0) < {edge}", float(ndtr(edge) - ndtr(-edge)))
 
 
-_SIDES = {"left": _below(0.1), "slab": _slab(0.1), "right": _above(-0.1)}
+_SIDES = {"left": Region("x0 < 0.1", float(ndtr(0.1))), "slab": _slab(0.1), "right": _above(-0.1)}
 
 # The paper's twelve panels: regions by name, then the rows of each among 1,000.
 _SCENARIOS: dict[str, tuple[dict[str, Region], tuple[int, ...]]] = {

@@ -199,10 +199,9 @@ def as_loss(scoring: Scoring, estimator: Estimator | None) -> Loss:
 
 
 def _named(scoring: str) -> Loss:
-    if scoring in LOSSES:
-        return LOSSES[scoring]
-    if scoring in SCORES:
-        return SCORES[scoring]
+    known = LOSSES | SCORES
+    if scoring in known:
+        return known[scoring]
     if scoring in get_scorer_names():
         reason, remedy = " is not a mean over rows, so it is not a mean over the population either.", _whole(scoring)
     else:

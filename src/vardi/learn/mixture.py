@@ -263,22 +263,23 @@ class GaussianMixture(mixture.GaussianMixture):  # type: ignore[misc]
         N = R.sum(axis=0) + 10 * np.finfo(R.dtype).eps  # no division by zero for an empty component
         self.weights_ = N / N.sum()
         self.means_ = R.T @ X / N[:, None]
-        self.covariances_ = _covariances(X, R, N, self.means_, self.covariance_type, self.reg_covar)
+        self.covariances_ = self._covariances(X, R, N)
         self.precisions_cholesky_ = _compute_precision_cholesky(self.covariances_, self.covariance_type)
+
+    def _covariances(self, X: Floats, R: Floats, N: Floats) -> Floats:
+        """Return the Sigma_m, from deviations: differences of squares would cancel."""
+        kind, means = self.covariance_type, self.means_
+        if kind in ("full", "tied"):
+            full = _estimate_gaussian_covariances_full(R, X, N, means, self.reg_covar)
+            return np.asarray(full if kind == "full" else np.average(full, axis=0, weights=N))
+        sums = np.stack([r @ (X - mean) ** 2 for r, mean in zip(R.T, means, strict=True)])
+        diagonals = sums / N[:, None] + self.reg_covar
+        return np.asarray(diagonals if kind == "diag" else diagonals.mean(axis=1))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.array_api_support = False
         return tags
-
-
-def _covariances(X: Floats, R: Floats, N: Floats, means: Floats, kind: str, reg_covar: float) -> Floats:
-    """Return the Sigma_m of the given kind, from deviations: differences of squares would cancel."""
-    if kind in ("full", "tied"):
-        full = _estimate_gaussian_covariances_full(R, X, N, means, reg_covar)
-        return np.asarray(full if kind == "full" else np.average(full, axis=0, weights=N))
-    diagonals = np.stack([r @ (X - mean) ** 2 for r, mean in zip(R.T, means, strict=True)]) / N[:, None] + reg_covar
-    return np.asarray(diagonals if kind == "diag" else diagonals.mean(axis=1))
 
 
 def _distinct(X: Floats, w: Floats, at_least: int) -> tuple[Floats, Floats]:

@@ -12,7 +12,7 @@ Its error is that of an expectation with f = l, the estimation of the normaliser
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol, Self, TypeAlias
+from typing import Any, Protocol, Self, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,7 +26,7 @@ from vardi._estimate.resampling import require_rows
 from vardi._estimate.weight_routing import Estimator, Rows, fit_weighted, require_weight_use
 from vardi._fit.sample import DebiasedSample
 from vardi._inputs.folds import dealt_out
-from vardi._inputs.given import Biases, ByRow, Known, Labels
+from vardi._inputs.given import Biases, ByRow, Known, Labels, Table
 from vardi._types import Floats, Integers
 from vardi.errors import InvalidBiasError, MismatchError
 from vardi.learn._losses import LOSSES, Loss, Metric, Scoring, as_loss, is_metric, listed_losses, takes_weights
@@ -304,8 +304,8 @@ class DebiasedScorer:
         try:
             if not biases:
                 raise MismatchError("The fit has its biases only as a matrix.")
-            rows: Any = joined(X, y, self.target, {**biases, **self.fit.solved.known_biases()})
-            return np.asarray(self.fit.weigh(rows))
+            rows = joined(X, y, self.target, {**biases, **self.fit.solved.known_biases()})
+            return np.asarray(self.fit.weigh(cast("Table", rows)))
         except (InvalidBiasError, MismatchError) as error:
             error.add_note(
                 "To score rows that do not have what the biases read, route the weights of the fit: "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, TypeGuard, TypeVar, cast
 
 import narwhals as nw
 import numpy as np
@@ -15,7 +15,7 @@ from vardi._fit.sample import DebiasedSample
 from vardi._fit.weighted import WeightedSample
 from vardi._inputs.by_row import in_order
 from vardi._inputs.frames import Frame, NarwhalsFrame, NumpyFrame, as_frame
-from vardi._inputs.given import Biases, ByRow, Known, Labels
+from vardi._inputs.given import Biases, ByRow, Known, Labels, Table
 from vardi._inputs.known import known_biases
 from vardi._inputs.pool import Name, as_biases, as_named
 from vardi._types import Integers
@@ -62,13 +62,12 @@ def debias_rows(
             "Give source= with a label for each row."
         )
     read = known_biases(known, by_name) if isinstance(known, Mapping) else {}
-    rows: Any = joined(
-        X, y, target, {**by_name, **{f"the known value of {label}": bias for label, bias in read.items()}}
-    )
+    of_known: dict[Name, BiasLike] = {f"the known value of {label}": bias for label, bias in read.items()}
+    rows = joined(X, y, target, {**by_name, **of_known})
     if source is None:
         source = np.full(len(rows), next(iter(by_name)), dtype=object)
     declared = by_name if biases is None else biases
-    return debias(rows, declared, source=source, known=known, clusters=clusters, series=series)
+    return debias(cast("Table", rows), declared, source=source, known=known, clusters=clusters, series=series)
 
 
 def with_targets(fit: DebiasedSample, y: Rows | None) -> tuple[WeightedSample, Integers | None]:

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vardi._inputs.pool import Name
-from vardi._types import Floats, Integers
+from vardi._types import Floats
 from vardi.plots._axes import (
     LINE,
     axes_of,
@@ -133,7 +132,7 @@ class OverlapDisplay:
         self.ax_.axis("off")
 
     def _links(self, places: Floats) -> int:
-        """Draw the lines, wider and darker where a share is larger and the smallest first; return how many there are."""
+        """Draw the lines, the smallest share first, the larger the wider and darker; return how many there are."""
         from matplotlib.collections import LineCollection
 
         first, second = np.nonzero(np.triu(self.shared + self.shared.T, 1))
@@ -182,8 +181,8 @@ class OverlapDisplay:
         for k in spread(K, 2 * np.pi / inch):
             x, y = places[k] * (1.05 + radii[k])
             side = "left" if x > 0.1 else "right" if x < -0.1 else "center"
-            turned: dict[str, Any] = {"ha": side, "va": "bottom" if y > 0.5 else "top" if y < -0.5 else "center"}
+            above, degrees = "bottom" if y > 0.5 else "top" if y < -0.5 else "center", 0.0
             if not is_few:
+                side, above = "left" if x >= 0 else "right", "center"
                 degrees = np.degrees(angles[k]) + (0.0 if x >= 0 else 180.0)
-                turned = {"ha": "left" if x >= 0 else "right", "va": "center", "rotation": degrees}
-            self.ax_.text(x, y, texts[k], fontsize=size, rotation_mode="anchor", **turned)
+            self.ax_.text(x, y, texts[k], fontsize=size, ha=side, va=above, rotation=degrees, rotation_mode="anchor")
