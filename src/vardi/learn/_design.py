@@ -30,6 +30,8 @@ Features: TypeAlias = Rows | str | Sequence[str]
 """Rows in pool order, columns of the pool, or a formula."""
 Outcome: TypeAlias = ArrayLike | None
 """A column, a formula or a value for each row; None if the formula has it."""
+Columns: TypeAlias = list[tuple[str, np.ndarray]]
+"""Names, perhaps the same one twice, and values of all rows."""
 
 INTERCEPT = "Intercept"  # what formulaic calls it
 QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
@@ -82,20 +84,21 @@ def model_rows(fit: WeightedSample, X: Features, y: Outcome, missing: Missing) -
     given, columns = (None, _columns_in(fit, right)) if formula else _features(fit, X, missing)
     kept = fit.solved.memory.kept
     outcome = kept.of(_outcome(fit, y))
-    gaps = {name: _gaps(kept.of(values)) for name, values in columns.items()}
+    gaps = {name: _gaps(kept.of(values)) for name, values in columns}
     complete, left_out, lacking = _complete(fit, {**gaps, y if isinstance(y, str) else "y": _gaps(outcome)}, missing)
     rows = kept.positions[complete]
-    columns = {name: values[rows] for name, values in columns.items()}
+    columns = [(name, values[rows]) for name, values in columns]
     if formula:
-        features, intercept = _terms(fit, formula, right, columns, len(rows))
-        columns = {str(name): values.to_numpy() for name, values in features.items()}
+        features, intercept = _terms(fit, formula, right, dict(columns), len(rows))
+        columns = [(str(name), values.to_numpy()) for name, values in features.items()]
     else:
         features, intercept = given if len(rows) == len(fit) else take(given, rows), None
     Z = np.zeros((len(complete), len(columns)))
-    for j, values in enumerate(columns.values()):
+    for j, (_, values) in enumerate(columns):
         Z[complete, j] = values
     outcome = outcome[np.where(complete, np.arange(len(outcome)), np.argmax(complete))]
-    return ModelRows(features, Z, tuple(columns), outcome, complete, intercept, left_out, lacking)
+    names = tuple(name for name, _ in columns)
+    return ModelRows(features, Z, names, outcome, complete, intercept, left_out, lacking)
 
 
 def recording(fit: WeightedSample, X: Features, y: Outcome) -> WeightedSample:
@@ -201,9 +204,9 @@ def _answering(formula: str, known: Sequence[str]) -> Iterator[None]:
         ) from error
 
 
-def _columns_in(fit: WeightedSample, text: str) -> dict[str, np.ndarray]:
+def _columns_in(fit: WeightedSample, text: str) -> Columns:
     """Return the columns of the pool that a text mentions, as they are."""
-    return {name: values for name in _names_in(text) if (values := _as_it_is(fit, name)) is not None}
+    return [(name, values) for name in _names_in(text) if (values := _as_it_is(fit, name)) is not None]
 
 
 def _names_in(text: str) -> list[str]:
@@ -225,28 +228,28 @@ def _require_finite(features: pandas.DataFrame) -> None:
 # ---------------------------------------------------------------- arrays and columns
 
 
-def _features(fit: WeightedSample, X: Features, missing: Missing) -> tuple[Rows, dict[str, np.ndarray]]:
+def _features(fit: WeightedSample, X: Features, missing: Missing) -> tuple[Rows, Columns]:
     """Return the features as the model sees them, and as columns of numbers."""
     if isinstance(X, list | tuple) and X and all(isinstance(name, str) for name in X):
         return _of_pool(fit, X, missing)
     given = X if is_sparse(X) or _is_frame(X) else np.asarray(X)
-    shape: tuple[int, ...] = getattr(given, "shape", ())
+    frame = as_frame(given.toarray() if is_sparse(given) else given)
+    shape: tuple[int, ...] = frame.native.shape
     if len(shape) != 2 or shape[0] != len(fit) or not shape[1]:
         raise MismatchError(
             f"X has shape {shape}, but the pool has {len(fit)} rows. Give a matrix or frame with a row for "
             "each, in pool order, a list of columns of the pool, or a formula."
         )
-    frame = as_frame(given.toarray() if is_sparse(given) else given)
-    return given, {name: _numbers(frame.column(name), name) for name in frame.columns}
+    return given, [(name, _numbers(frame.column(name), name)) for name in frame.columns]
 
 
-def _of_pool(fit: WeightedSample, names: Sequence[str], missing: Missing) -> tuple[Rows, dict[str, np.ndarray]]:
+def _of_pool(fit: WeightedSample, names: Sequence[str], missing: Missing) -> tuple[Rows, Columns]:
     """Return columns of the pool, in the user's library if it has named columns."""
-    columns = {name: _column(fit, name, missing) for name in names}
+    columns = [(name, _column(fit, name, missing)) for name in names]
     whole = fit.solved.pool.whole()
     if whole is not None and _is_frame(whole.native) and all(name in whole.columns for name in names):
         return nw.from_native(whole.native).select(*names).to_native(), columns
-    return np.column_stack(list(columns.values())), columns
+    return np.column_stack([values for _, values in columns]), columns
 
 
 def _column(fit: WeightedSample, name: str, missing: Missing = "refuse") -> Floats:

@@ -268,7 +268,7 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
         asked = self.get_metadata_routing().consumes(method, params)
         rest = {name: value for name, value in params.items() if name not in asked}
         routed = process_routing(self, method, **{name: params[name] for name in asked})
-        return {**rest, **routed.estimator[method]}
+        return {**rest, **routed["estimator"][method]}
 
     def __getattr__(self, name: str) -> Answer:
         inner = self.__dict__.get("estimator_")

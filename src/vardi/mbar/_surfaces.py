@@ -176,8 +176,9 @@ class Kernel:
         return len(self.periods)
 
     def asked(self, points: Floats) -> tuple[Integers, np.ndarray]:
-        """Return the place of each point among the points asked for, and those points."""
-        return np.arange(len(points)), points
+        """Return the place of each point among the points asked for, -1 if it is not finite, and those points."""
+        there = np.isfinite(points).all(axis=1)
+        return np.where(there, np.cumsum(there) - 1, -1), points[there]
 
     def functions(self, rows: Rows, points: np.ndarray) -> Functions:
         """Return the kernels around the given points."""
