@@ -19,9 +19,6 @@ __all__ = ["WeightUse", "check_weight_use"]
 
 Finding = Literal["exact", "approximate", "ignored", "absent", "undecided"]
 
-EXACT = 1e-6
-"""Fits of weighted and of repeated rows that differ by at most this part of the weights' effect count as equal."""
-
 
 @dataclass(frozen=True)
 class WeightUse:
@@ -105,8 +102,9 @@ def check_weight_use(estimator: Estimator, X: Rows | None = None, y: Rows | None
     off = _distance(weighted, repeated)
     if not effect:
         return WeightUse(name, "undecided", float("nan"), blind)
-    ignored = _distance(weighted, plain) <= EXACT * effect
-    finding: Finding = "exact" if off <= EXACT * effect else "ignored" if ignored else "approximate"
+    rounding = 1e-6 * effect  # fits that differ by at most this count as equal
+    ignored = _distance(weighted, plain) <= rounding
+    finding: Finding = "exact" if off <= rounding else "ignored" if ignored else "approximate"
     return WeightUse(name, finding, off / effect, blind)
 
 

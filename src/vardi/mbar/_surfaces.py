@@ -23,7 +23,6 @@ from vardi.errors import MismatchError
 KERNELS = ("gaussian", "tophat", "epanechnikov")
 # Of scikit-learn's tree search, which is not used here.
 OF_SPEED = ("algorithm", "atol", "rtol", "breadth_first", "leaf_size")
-WIDEST = 6.0  # kernel widths per period above which images beyond the two nearest weigh less than 2e-8
 
 Parameters: TypeAlias = Mapping[str, Any]  # of pymbar's functions, by name: of a type for each
 Rows: TypeAlias = Floats | tuple[str, ...]  # the coordinate: (n, D) numbers, or D expressions
@@ -163,7 +162,7 @@ class Kernel:
             raise MismatchError(f"The kernel is {kind!r}. Give one of {', '.join(map(repr, KERNELS))}.")
         periods = _periods(given.get("period"), dims)
         narrow = min((period for period in periods if period is not None), default=np.inf)
-        if width * WIDEST > narrow:
+        if 6.0 * width > narrow:  # images beyond the two nearest would weigh 2e-8 or more
             raise MismatchError(
                 f"The bandwidth {width:g} is more than a sixth of the period {narrow:g}, so a kernel would "
                 "overlap itself. Give a smaller one."

@@ -28,9 +28,8 @@ if TYPE_CHECKING:
 
     from vardi._fit.sample import DebiasedSample
 
-LABELLED = 8  # samples up to which a heat map has all its numbers written in
+FEW = 8  # samples up to which a heat map has all its numbers written in, and names around a graph are horizontal
 NUMBERED = 25  # samples up to which it shows those that are not 0
-AROUND = 8  # samples up to which names around a graph are horizontal
 COUNTED = 15  # links up to which their rows are written on them
 
 
@@ -77,7 +76,7 @@ class OverlapDisplay:
     def _size(self, kind: str) -> tuple[float, float] | None:
         """Return the size in inches of a figure in which the names fit, up to some width; None for the usual size."""
         K = len(self.names)
-        if (K <= LABELLED) if kind == "heatmap" else (K <= AROUND):
+        if K <= FEW:
             return None
         side = min(max(LINE * K + 2.5, 6.0), 10.0)
         return (1.15 * side, side) if kind == "heatmap" else (side, side)
@@ -87,12 +86,12 @@ class OverlapDisplay:
         from matplotlib.colors import PowerNorm
 
         K = len(self.names)
-        scale = PowerNorm(1.0 if K <= LABELLED else 0.5, vmin=0.0, vmax=float(self.overlap.max()))
+        scale = PowerNorm(1.0 if K <= FEW else 0.5, vmin=0.0, vmax=float(self.overlap.max()))
         image = self.ax_.imshow(self.overlap, cmap="Blues_r" if is_dark(self.ax_) else "Blues", norm=scale)
         shown = spread(K, min(inches_of(self.ax_)))
-        upright = K <= LABELLED and max(len(str(name)) for name in self.names) <= 4
-        turned = {} if upright else {"rotation": 90} if K > LABELLED else {"rotation": 45, "ha": "right"}
-        small: dict[str, Any] = {} if K <= LABELLED else {"fontsize": 8 if K <= NUMBERED else 7}
+        upright = K <= FEW and max(len(str(name)) for name in self.names) <= 4
+        turned = {} if upright else {"rotation": 90} if K > FEW else {"rotation": 45, "ha": "right"}
+        small: dict[str, Any] = {} if K <= FEW else {"fontsize": 8 if K <= NUMBERED else 7}
         self.ax_.set_xticks(shown, labels(self.names, shown), **turned, **small)
         self.ax_.set_yticks(shown, labels(self.names, shown), **small)
         if K <= NUMBERED:
@@ -104,9 +103,9 @@ class OverlapDisplay:
         """Write the numbers in; if there are many, those that do not round to 0, without the digit before the point."""
         K, shades = len(self.names), image.to_rgba(self.overlap)
         for (k, l), value in np.ndenumerate(self.overlap):
-            text = f"{value:.2f}" if K <= LABELLED else f"{value:.2f}".lstrip("0").replace(".00", "")
+            text = f"{value:.2f}" if K <= FEW else f"{value:.2f}".lstrip("0").replace(".00", "")
             shade = "black" if brightness(shades[k, l]) > 0.5 else "white"
-            size = None if K <= LABELLED else min(8.0, 130 / K)
+            size = None if K <= FEW else min(8.0, 130 / K)
             self.ax_.text(l, k, text, ha="center", va="center", color=shade, fontsize=size)
 
     def _graph(self) -> None:
@@ -168,7 +167,7 @@ class OverlapDisplay:
     def _names(self, angles: Floats, places: Floats, radii: Floats) -> None:
         """Write the names outside the circle, rotated outwards if many, and leave them room."""
         K = len(self.names)
-        is_few = K <= AROUND
+        is_few = K <= FEW
         size = 10 if is_few else 8 if K <= NUMBERED else 7
         form = "{}\n{:,.0f} rows" if is_few else "{} ({:,.0f})"
         texts = [form.format(shortened(name), rows) for name, rows in zip(self.names, self.sizes, strict=True)]
