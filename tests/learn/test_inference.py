@@ -410,6 +410,9 @@ def test_features_that_determine_one_another_are_named(fit):
         inference(fit, LinearRegression(), frame[["x"]].assign(zero=0.0), "number")
     with pytest.raises(vardi.VardiError, match="The coefficients of 'intercept', 'one' are not determined"):
         inference(fit, LinearRegression(), frame[["x"]].assign(one=1.0), "number")
+    of_arrays = vardi.debias({"all": frame[["x", "v"]].to_numpy()}, {"all": 1})
+    with pytest.raises(vardi.VardiError, match="The coefficients of 'x0', 'x0' are not determined"):
+        inference(of_arrays, LinearRegression(), ["x0", "x0"], "x1")
     assert len(inference(fit, Ridge(1.0), X, "number")) == 4  # a penalty decides
 
 

@@ -103,6 +103,18 @@ def test_kernels_are_scikit_learns(kernel, dims):
     assert_allclose(at["f_i"], origin - logs, atol=1e-8)
 
 
+@pytest.mark.parametrize("named", [False, True])
+def test_a_point_that_is_no_number_has_no_kernel(named):
+    x, u_n, u_kn = umbrellas()
+    fes = FES.of_fit(vardi.debias({"all": x}, {"all": 1})) if named else FES(u_kn, SIZES)
+    fes.generate_fes(None if named else u_n, "x" if named else x, "kde", kde_parameters={"bandwidth": 0.3})
+    found = fes.get_fes([0.5, np.nan, 0.0], uncertainty_method="analytical")
+    expected = fes.get_fes([0.5, 0.0], uncertainty_method="analytical")
+    for name in ("f_i", "df_i"):
+        assert_allclose(found[name][[0, 2]], expected[name])
+        assert np.isnan(found[name][1])
+
+
 def test_errors_of_kernels_are_those_of_states_with_such_a_potential():
     x, u_n, u_kn = umbrellas()
     points = np.array([-1.0, 0.0, 0.7])

@@ -258,6 +258,14 @@ def _order(pool: Pool, series: object) -> Integers:
     return place
 
 
+def places_in_time(source: Integers, order: Integers) -> Integers:
+    """Return the place of each row among those of its sample, 0 for the first in time."""
+    sizes, rows = np.bincount(source), np.lexsort((order, source))
+    place = np.empty(len(source), np.int64)
+    place[rows] = np.arange(len(source)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return place
+
+
 def times_of(labels: np.ndarray) -> Floats:
     """Return times as numbers."""
     if labels.dtype.kind in "mM":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vardi._inputs.dependence import Dependence
+from vardi._inputs.dependence import Dependence, places_in_time
 from vardi._types import Integers
 
 
@@ -30,14 +30,9 @@ def dealt_out(
     rng : numpy.random.Generator
         Shuffles the rows.
     """
-    n = len(source)
     if depends.order is not None:
-        order = np.lexsort((depends.order, source))
-        sizes = np.bincount(source)
-        place = np.empty(n, np.int64)
-        place[order] = np.arange(n) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        return np.asarray(place * folds // sizes[source])
-    unit = np.arange(n) if depends.clusters is None else depends.clusters
+        return np.asarray(places_in_time(source, depends.order) * folds // np.bincount(source)[source])
+    unit = np.arange(len(source)) if depends.clusters is None else depends.clusters
     _, first, codes = np.unique(unit, return_index=True, return_inverse=True)
     fold = np.empty(len(first), np.int64)
     fold[np.lexsort((rng.random(len(first)), strata[first]))] = np.arange(len(first)) % folds

@@ -12,14 +12,14 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from vardi._estimate.weight_routing import Rows
 from vardi._fit.weighted import WeightedSample
 from vardi._inputs.frames import as_frame
 from vardi._types import Floats
 from vardi.biases._values import is_missing
 from vardi.errors import MismatchError, MissingValuesError, number_of_rows, suggest
 from vardi.errors._texts import show
-from vardi.learn._given import Rows, is_sparse
-from vardi.learn.xy_pool import take
+from vardi.learn.xy_pool import is_sparse, take
 
 if TYPE_CHECKING:
     import pandas
@@ -30,6 +30,8 @@ Features: TypeAlias = Rows | str | Sequence[str]
 """Rows in pool order, columns of the pool, or a formula."""
 Outcome: TypeAlias = ArrayLike | None
 """A column, a formula or a value for each row; None if the formula has it."""
+Columns: TypeAlias = list[tuple[str, np.ndarray]]
+"""Names, perhaps the same one twice, and values of all rows."""
 
 INTERCEPT = "Intercept"  # what formulaic calls it
 QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
@@ -38,7 +40,7 @@ NAME = re.compile(r"`([^`]+)`|(?<![\w.])([^\W\d]\w*)(?!\w|\s*\()")
 
 
 @dataclass(frozen=True, eq=False)
-class Design:
+class ModelRows:
     """Features and outcome of the rows that a fit rests on.
 
     Attributes
@@ -71,23 +73,32 @@ class Design:
     missing: Mapping[str, int]
 
 
-def as_design(fit: WeightedSample, X: Features, y: Outcome, missing: Missing) -> Design:
-    """Return features and outcome as one design, or refuse what does not match."""
+def model_rows(fit: WeightedSample, X: Features, y: Outcome, missing: Missing) -> ModelRows:
+    """Return features and outcome of all rows, or refuse what does not match."""
     if missing not in ("refuse", "drop"):
         raise MismatchError(f"missing is {missing!r}. Write 'refuse', or 'drop' to leave out rows with missing values.")
-    if isinstance(X, str) and "~" in X:
-        return _of_formula(fit, X, y, missing)
+    formula = X if isinstance(X, str) and "~" in X else ""
+    right, y = _sides(formula, y) if formula else ("", y)
     if y is None:
         raise MismatchError("There is no outcome. Give y, or a formula such as 'y ~ x + region' in place of X.")
-    native, matrix, names = _features(fit, X, missing)
-    kept = fit.solved.memory.kept.positions
-    matrix, outcome = matrix[kept], _outcome(fit, y)[kept]
-    gaps = dict(zip(names, ~np.isfinite(matrix.T), strict=True))
+    given, columns = (None, _columns_in(fit, right)) if formula else _features(fit, X, missing)
+    kept = fit.solved.memory.kept
+    outcome = kept.of(_outcome(fit, y))
+    gaps = {name: _gaps(kept.of(values)) for name, values in columns}
     complete, left_out, lacking = _complete(fit, {**gaps, y if isinstance(y, str) else "y": _gaps(outcome)}, missing)
-    rows = kept[complete]
-    features = native if len(rows) == len(fit) else take(native, rows)
-    matrix[~complete] = 0.0
-    return Design(features, matrix, names, _filled(outcome, complete), complete, None, left_out, lacking)
+    rows = kept.positions[complete]
+    columns = [(name, values[rows]) for name, values in columns]
+    if formula:
+        features, intercept = _terms(fit, formula, right, dict(columns), len(rows))
+        columns = [(str(name), values.to_numpy()) for name, values in features.items()]
+    else:
+        features, intercept = given if len(rows) == len(fit) else take(given, rows), None
+    Z = np.zeros((len(complete), len(columns)))
+    for j, (_, values) in enumerate(columns):
+        Z[complete, j] = values
+    outcome = outcome[np.where(complete, np.arange(len(outcome)), np.argmax(complete))]
+    names = tuple(name for name, _ in columns)
+    return ModelRows(features, Z, names, outcome, complete, intercept, left_out, lacking)
 
 
 def recording(fit: WeightedSample, X: Features, y: Outcome) -> WeightedSample:
@@ -129,11 +140,6 @@ def _complete(
     return complete, left_out, counts
 
 
-def _filled(outcome: np.ndarray, complete: NDArray[np.bool_]) -> np.ndarray:
-    """Return outcomes, with that of another row for rows that are left out."""
-    return outcome[np.where(complete, np.arange(len(outcome)), np.argmax(complete))]
-
-
 def _counted(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name!r} ({count})" for name, count in counts.items())
 
@@ -141,8 +147,8 @@ def _counted(counts: Mapping[str, int]) -> str:
 # ---------------------------------------------------------------- formulas
 
 
-def _of_formula(fit: WeightedSample, formula: str, y: Outcome, missing: Missing) -> Design:
-    """Return the design of a formula: on its left anything that y may be, on its right formulaic's language."""
+def _sides(formula: str, y: Outcome) -> tuple[str, Outcome]:
+    """Return the right side of a formula, and the outcome: its left side, which is anything that y may be, or y."""
     left, right = (side.strip() for side in formula.split("~", 1))
     left = left[1:-1] if re.fullmatch("`[^`]+`", left) else left
     if bool(left) == (y is not None):
@@ -150,18 +156,19 @@ def _of_formula(fit: WeightedSample, formula: str, y: Outcome, missing: Missing)
             f"The formula {formula!r} has {'an' if left else 'no'} outcome, and y is {'given' if left else 'not'}. "
             "Give the outcome once, on the left of the formula."
         )
+    return right, left or y
+
+
+def _terms(
+    fit: WeightedSample, formula: str, right: str, columns: Mapping[str, np.ndarray], rows: int
+) -> tuple[pandas.DataFrame, bool]:
+    """Return the terms on the right of a formula, in formulaic's language, and whether there is an intercept."""
     try:
         import formulaic
         import pandas
     except ImportError as error:
         raise ImportError("Formulas need formulaic: pip install 'vardi[formula]'. Or give X and y.") from error
-    kept = fit.solved.memory.kept
-    columns = {name: kept.of(values) for name, values in _columns_in(fit, right).items()}
-    outcome = kept.of(_outcome(fit, left or y))
-    gaps = {name: _gaps(values) for name, values in columns.items()}
-    complete, left_out, lacking = _complete(fit, {**gaps, left or "y": _gaps(outcome)}, missing)
-    rows = range(int(complete.sum()))  # a formula of the intercept alone has no columns to count them by
-    frame = pandas.DataFrame({name: values[complete] for name, values in columns.items()}, index=rows)
+    frame = pandas.DataFrame(columns, index=range(rows))  # the intercept alone has no columns to count rows by
     for name in columns:
         order = fit.solved.pool.frames_of(fit.solved.states)[0].categories(name)
         if order is not None:
@@ -170,13 +177,9 @@ def _of_formula(fit: WeightedSample, formula: str, y: Outcome, missing: Missing)
     with _answering(formula, [name for own in fit.solved.pool.frames for name in own.columns]):
         terms = formulaic.Formula(right)
         found = terms.get_model_matrix(frame, context={"np": np}, output="pandas", na_action="ignore")
-    intercept = INTERCEPT in found.columns
     features = pandas.DataFrame(found).drop(columns=INTERCEPT, errors="ignore").astype(np.float64)
     _require_finite(features)
-    matrix = np.zeros((len(complete), len(features.columns)))
-    matrix[complete] = features.to_numpy()
-    names = tuple(map(str, features.columns))
-    return Design(features, matrix, names, _filled(outcome, complete), complete, intercept, left_out, lacking)
+    return features, INTERCEPT in found.columns
 
 
 @contextmanager
@@ -201,12 +204,9 @@ def _answering(formula: str, known: Sequence[str]) -> Iterator[None]:
         ) from error
 
 
-def _columns_in(fit: WeightedSample, text: str) -> dict[str, np.ndarray]:
-    """Return the columns of the pool that a text mentions."""
-    pool, states = fit.solved.pool, fit.solved.states
-    frames = pool.frames_of(states)
-    there = [name for name in _names_in(text) if frames and all(name in frame.columns for frame in frames)]
-    return {name: np.asarray(pool.column(name, states)) for name in there}
+def _columns_in(fit: WeightedSample, text: str) -> Columns:
+    """Return the columns of the pool that a text mentions, as they are."""
+    return [(name, values) for name in _names_in(text) if (values := _as_it_is(fit, name)) is not None]
 
 
 def _names_in(text: str) -> list[str]:
@@ -228,53 +228,50 @@ def _require_finite(features: pandas.DataFrame) -> None:
 # ---------------------------------------------------------------- arrays and columns
 
 
-def _features(fit: WeightedSample, X: Features, missing: Missing) -> tuple[Rows, Floats, tuple[str, ...]]:
-    """Return the features as the model sees them, as a matrix, and their names."""
+def _features(fit: WeightedSample, X: Features, missing: Missing) -> tuple[Rows, Columns]:
+    """Return the features as the model sees them, and as columns of numbers."""
     if isinstance(X, list | tuple) and X and all(isinstance(name, str) for name in X):
         return _of_pool(fit, X, missing)
-    if is_sparse(X):
-        native, matrix, names = X, X.toarray(), None
-    elif _is_frame(X):
-        frame = as_frame(X)
-        native, names = X, frame.columns
-        matrix = _matrix([frame.column(name) for name in names], names)
-    else:
-        native = matrix = np.asarray(X)
-        names = None
-    if matrix.ndim != 2 or len(matrix) != len(fit) or not matrix.shape[1]:
+    given = X if is_sparse(X) or _is_frame(X) else np.asarray(X)
+    frame = as_frame(given.toarray() if is_sparse(given) else given)
+    shape: tuple[int, ...] = frame.native.shape
+    if len(shape) != 2 or shape[0] != len(fit) or not shape[1]:
         raise MismatchError(
-            f"X has shape {matrix.shape}, but the pool has {len(fit)} rows. Give a matrix or frame with a row for "
+            f"X has shape {shape}, but the pool has {len(fit)} rows. Give a matrix or frame with a row for "
             "each, in pool order, a list of columns of the pool, or a formula."
         )
-    names = tuple(f"x{j}" for j in range(matrix.shape[1])) if names is None else names
-    return native, _matrix(list(matrix.T), names), tuple(names)
+    return given, [(name, _numbers(frame.column(name), name)) for name in frame.columns]
 
 
-def _of_pool(fit: WeightedSample, names: Sequence[str], missing: Missing) -> tuple[Rows, Floats, tuple[str, ...]]:
+def _of_pool(fit: WeightedSample, names: Sequence[str], missing: Missing) -> tuple[Rows, Columns]:
     """Return columns of the pool, in the user's library if it has named columns."""
-    matrix = np.column_stack([_column(fit, name, missing) for name in names])
+    columns = [(name, _column(fit, name, missing)) for name in names]
     whole = fit.solved.pool.whole()
-    native: Rows = matrix
     if whole is not None and _is_frame(whole.native) and all(name in whole.columns for name in names):
-        native = nw.from_native(whole.native).select(*names).to_native()
-    return native, matrix, tuple(names)
+        return nw.from_native(whole.native).select(*names).to_native(), columns
+    return np.column_stack([values for _, values in columns]), columns
 
 
 def _column(fit: WeightedSample, name: str, missing: Missing = "refuse") -> Floats:
-    if missing == "drop" and name in (columns := _columns_in(fit, f"`{name}`")):
-        return _matrix([columns[name]], [name])[:, 0]
+    if missing == "drop" and (values := _as_it_is(fit, name)) is not None:
+        return _numbers(values, name)
     return np.asarray(fit.solved.memory.kept.spread(fit.solved.memory.values(name)))
+
+
+def _as_it_is(fit: WeightedSample, name: str) -> np.ndarray | None:
+    """Return a column of the pool: numbers or labels, perhaps missing; None if a sample in question lacks it."""
+    pool, states = fit.solved.pool, fit.solved.states
+    frames = pool.frames_of(states)
+    there = frames and all(name in frame.columns for frame in frames)
+    return np.asarray(pool.column(name, states)) if there else None
 
 
 def _outcome(fit: WeightedSample, y: Outcome) -> np.ndarray:
     """Return the outcome of every row of the pool: numbers or labels."""
-    pool, states = fit.solved.pool, fit.solved.states
-    if isinstance(y, str) and pool.frames and all(y in frame.columns for frame in pool.frames_of(states)):
-        values = np.asarray(pool.column(y, states))
-    elif isinstance(y, str):
-        values = _column(fit, y)
-    else:
-        values = np.asarray(y)
+    if isinstance(y, str):
+        column = _as_it_is(fit, y)
+        return _column(fit, y) if column is None else column
+    values = np.asarray(y)
     if values.shape != (len(fit),):
         raise MismatchError(
             f"y has shape {values.shape}, but the pool has {len(fit)} rows. Give one outcome for each, in pool order."
@@ -293,11 +290,10 @@ def _is_frame(X: object) -> TypeGuard[IntoDataFrame]:
     return not isinstance(X, np.ndarray | list | tuple) and hasattr(X, "columns")
 
 
-def _matrix(columns: Sequence[np.ndarray], names: Sequence[str]) -> Floats:
-    for column, name in zip(columns, names, strict=True):
-        if column.dtype.kind not in "fiub":
-            raise MismatchError(
-                f"Feature {name!r} holds {column.dtype}, but a linear model needs numbers. Encode it as numbers, "
-                f"one column for each category, or write a formula, such as 'y ~ {name}', which does."
-            )
-    return np.column_stack([np.asarray(column, np.float64) for column in columns])
+def _numbers(column: np.ndarray, name: str) -> Floats:
+    if column.dtype.kind not in "fiub":
+        raise MismatchError(
+            f"Feature {name!r} holds {column.dtype}, but a linear model needs numbers. Encode it as numbers, "
+            f"one column for each category, or write a formula, such as 'y ~ {name}', which does."
+        )
+    return np.asarray(column, np.float64)

@@ -37,12 +37,9 @@ from vardi.errors._texts import show
 
 LinearModel: TypeAlias = LinearRegression | Ridge | LogisticRegression | PoissonRegressor
 
-SINGULAR = 1e-12  # smallest eigenvalue of A with unit diagonal: below it, features are combinations of one another
-STEPS = 50  # Newton steps after which the equations are taken to have no solution
-
 
 @dataclass(frozen=True)
-class Family:
+class Response:
     """A response: its mean, the slope of the mean (both of eta), its targets, and the penalty's strength."""
 
     mean: Callable[[Floats], Floats]
@@ -59,7 +56,7 @@ class Equations:
 
     Parameters
     ----------
-    family : Family
+    response : Response
         The response.
     X : ndarray of shape (n, p)
         Features, with the ones of the intercept.
@@ -71,7 +68,7 @@ class Equations:
         Strength of the penalty on each coefficient.
     """
 
-    family: Family
+    response: Response
     X: Floats
     y: Floats
     pi: Floats
@@ -79,19 +76,22 @@ class Equations:
 
     def psi(self, theta: Floats) -> Floats:
         """Return psi_i(theta) for every row."""
-        return self.X * (self.y - self.family.mean(self.X @ theta))[:, None] - self.P * theta
+        return self.X * (self.y - self.response.mean(self.X @ theta))[:, None] - self.P * theta
 
     def gradient(self, theta: Floats) -> Floats:
         """Return sum_i pi_i psi_i(theta), zero at the solution."""
-        return (self.pi * (self.y - self.family.mean(self.X @ theta))) @ self.X - self.P * theta
+        return (self.pi * (self.y - self.response.mean(self.X @ theta))) @ self.X - self.P * theta
 
     def hessian(self, theta: Floats) -> Floats:
         """Return A."""
-        slope = self.pi * self.family.slope(self.family.mean(self.X @ theta))
+        slope = self.pi * self.response.slope(self.response.mean(self.X @ theta))
         return np.asarray(self.X.T @ (self.X * slope[:, None]) + np.diag(self.P))
 
-    def inverse(self, theta: Floats, names: tuple[str, ...]) -> Floats:
-        """Return the inverse of A, or name the features that make it singular."""
+    def inverse(self, theta: Floats, names: tuple[str, ...], least: float = 1e-12) -> Floats:
+        """Return the inverse of A, or name the features that make it singular.
+
+        With a unit diagonal its smallest eigenvalue is below ``least`` where features are combinations of one another.
+        """
         A = self.hessian(theta)
         size = np.sqrt(np.diag(A))
         zero = np.flatnonzero(~(size > 0))
@@ -99,7 +99,7 @@ class Equations:
             guilty = zero
         else:
             values, vectors = np.linalg.eigh(A / (size[:, None] * size))
-            if values[0] > SINGULAR:
+            if values[0] > least:
                 scaled = vectors / size[:, None]
                 return np.asarray((scaled / values) @ scaled.T)
             guilty = np.flatnonzero(np.abs(vectors[:, 0]) > 0.01)
@@ -109,16 +109,19 @@ class Equations:
             "another, on the rows that have weight. Leave one of them out, or add a penalty (Ridge)."
         )
 
-    def polished(self, theta: Floats, names: tuple[str, ...]) -> Floats:
-        """Return theta after Newton steps to rounding error; solvers stop once predictions no longer change."""
+    def polished(self, theta: Floats, names: tuple[str, ...], steps: int = 50) -> Floats:
+        """Return theta after Newton steps to rounding error; solvers stop once predictions no longer change.
+
+        After so many steps the equations are taken to have no solution.
+        """
         gradient = self.gradient(theta)
-        for _ in range(STEPS):
+        for _ in range(steps):
             inverse = self.inverse(theta, names)
             step = inverse @ gradient
             if np.abs(step).max() <= 1e-10 * max(1.0, float(np.abs(theta).max())):
                 return theta + step
             decrement = gradient @ step
-            for _ in range(STEPS):  # halve until the equations hold better: a solver may have stopped far off
+            for _ in range(steps):  # halve until the equations hold better: a solver may have stopped far off
                 with np.errstate(over="ignore", invalid="ignore"):
                     there = self.gradient(theta + step)
                 if there @ inverse @ there < decrement:
@@ -131,19 +134,19 @@ class Equations:
         )
 
 
-def family_of(model: LinearModel) -> Family:
+def response_of(model: LinearModel) -> Response:
     """Return the response of a scikit-learn model, or raise an error that lists the supported models."""
-    family = FAMILIES.get(type(model))
-    if family is None:
+    response = RESPONSES.get(type(model))
+    if response is None:
         raise VardiError(
             f"There are no standard errors for {type(model).__name__}: its coefficients solve no smooth estimating "
             "equation that is known here. Supported are LinearRegression, Ridge, LogisticRegression and "
             "PoissonRegressor of scikit-learn; for any other model use fit.bootstrap with a function that refits it."
         )
-    reason = family.refuse(model)
+    reason = response.refuse(model)
     if reason is not None:
         raise VardiError(f"There are no standard errors for {model}: {reason}")
-    return family
+    return response
 
 
 def _real(model: LinearModel, y: np.ndarray) -> Floats:
@@ -199,13 +202,13 @@ def _ones(mean: Floats) -> Floats:
     return np.ones(len(mean))
 
 
-FAMILIES: dict[type, Family] = {
-    LinearRegression: Family(lambda eta: eta, _ones, _real, lambda model, n, share: 0.0, _no_constraint, 1e-5),
-    Ridge: Family(lambda eta: eta, _ones, _real, lambda model, n, share: model.alpha / n, _no_constraint, 0.05),
-    LogisticRegression: Family(
+RESPONSES: dict[type, Response] = {
+    LinearRegression: Response(lambda eta: eta, _ones, _real, lambda model, n, share: 0.0, _no_constraint, 1e-5),
+    Ridge: Response(lambda eta: eta, _ones, _real, lambda model, n, share: model.alpha / n, _no_constraint, 0.05),
+    LogisticRegression: Response(
         expit, lambda mean: mean * (1.0 - mean), _second_class, _logistic_strength, _smooth_logistic, 0.05
     ),
-    PoissonRegressor: Family(
+    PoissonRegressor: Response(
         np.exp, lambda mean: mean, _real, lambda model, n, share: float(model.alpha) * share, lambda model: None, 0.05
     ),
 }

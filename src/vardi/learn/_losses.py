@@ -13,9 +13,9 @@ from scipy.special import xlogy
 from sklearn.base import is_classifier, is_regressor
 from sklearn.metrics import get_scorer, get_scorer_names
 
+from vardi._estimate.weight_routing import Estimator, Rows
 from vardi._types import Floats
 from vardi.errors import MismatchError, VardiError, suggest
-from vardi.learn._given import Estimator, Rows
 
 Scoring: TypeAlias = str | Callable[..., ArrayLike] | None
 Classes: TypeAlias = ArrayLike | None  # of a classifier
@@ -199,10 +199,9 @@ def as_loss(scoring: Scoring, estimator: Estimator | None) -> Loss:
 
 
 def _named(scoring: str) -> Loss:
-    if scoring in LOSSES:
-        return LOSSES[scoring]
-    if scoring in SCORES:
-        return SCORES[scoring]
+    known = LOSSES | SCORES
+    if scoring in known:
+        return known[scoring]
     if scoring in get_scorer_names():
         reason, remedy = " is not a mean over rows, so it is not a mean over the population either.", _whole(scoring)
     else:

@@ -10,18 +10,14 @@ from sklearn.base import clone
 from sklearn.utils import get_tags
 from sklearn.utils.validation import _num_samples
 
-from vardi._estimate.weight_routing import blind_steps, fit_weighted, takes_weights
+from vardi._estimate.weight_routing import Estimator, Rows, blind_steps, fit_weighted, takes_weights
 from vardi._types import Floats, Integers
 from vardi.errors import MismatchError
-from vardi.learn._given import Estimator, Rows, is_sparse
-from vardi.learn.xy_pool import take
+from vardi.learn.xy_pool import is_sparse, take
 
 __all__ = ["WeightUse", "check_weight_use"]
 
 Finding = Literal["exact", "approximate", "ignored", "absent", "undecided"]
-
-EXACT = 1e-6
-"""Fits of weighted and of repeated rows that differ by at most this part of the weights' effect count as equal."""
 
 
 @dataclass(frozen=True)
@@ -106,8 +102,9 @@ def check_weight_use(estimator: Estimator, X: Rows | None = None, y: Rows | None
     off = _distance(weighted, repeated)
     if not effect:
         return WeightUse(name, "undecided", float("nan"), blind)
-    ignored = _distance(weighted, plain) <= EXACT * effect
-    finding: Finding = "exact" if off <= EXACT * effect else "ignored" if ignored else "approximate"
+    rounding = 1e-6 * effect  # fits that differ by at most this count as equal
+    ignored = _distance(weighted, plain) <= rounding
+    finding: Finding = "exact" if off <= rounding else "ignored" if ignored else "approximate"
     return WeightUse(name, finding, off / effect, blind)
 
 

@@ -17,12 +17,11 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_method_params, check_is_fitted
 
 from vardi._estimate.draws import draw
-from vardi._estimate.weight_routing import fit_weighted, request_weights, require_weight_use
+from vardi._estimate.weight_routing import Estimator, Rows, fit_weighted, request_weights, require_weight_use
 from vardi._inputs.given import Biases, Known, Labels
 from vardi.errors import MismatchError
-from vardi.learn._given import Estimator, Rows, Seed, is_sparse
-from vardi.learn.resampler import as_generator
-from vardi.learn.xy_pool import debias_rows, frame_of, take, with_targets
+from vardi.learn.resampler import Seed, as_generator
+from vardi.learn.xy_pool import debias_rows, is_sparse, take, with_targets, without
 
 __all__ = ["DebiasedEstimator"]
 
@@ -45,7 +44,7 @@ def _inner_has(name: str) -> Callable[[DebiasedEstimator], bool]:
     """Return a check for `available_if`: the inner estimator, fitted if it is, has an attribute."""
 
     def check(self: DebiasedEstimator) -> bool:
-        getattr(self._inner(), name)  # raises the AttributeError that explains why it has none
+        getattr(vars(self).get("estimator_", self.estimator), name)  # raises the AttributeError that explains why not
         return True
 
     return check
@@ -213,12 +212,7 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _features(self, X: Rows) -> Rows:
         """Return rows without the columns of clusters and times, which are not features."""
-        named = [name for name in (self.clusters, self.series) if name is not None]
-        if not named or is_sparse(X):
-            return X
-        frame = frame_of(X)
-        there = [name for name in named if name in frame.columns]
-        return frame.drop(*there).native if there else X
+        return without(X, self.clusters, self.series)
 
     def fit_transform(self, X: Rows, y: Rows | None = None, source: Labels | None = None, **params: Any) -> Answer:
         """Fit, and transform the rows; parameters as for :meth:`fit`."""
@@ -273,14 +267,8 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
             return dict(params)
         asked = self.get_metadata_routing().consumes(method, params)
         rest = {name: value for name, value in params.items() if name not in asked}
-        if not asked:
-            return rest
         routed = process_routing(self, method, **{name: params[name] for name in asked})
-        return {**rest, **routed.estimator[method]}
-
-    def _inner(self) -> Estimator:
-        """Return the inner estimator: the fitted one if there is one."""
-        return vars(self).get("estimator_", self.estimator)
+        return {**rest, **routed["estimator"][method]}
 
     def __getattr__(self, name: str) -> Answer:
         inner = self.__dict__.get("estimator_")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -13,18 +12,18 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _is_fitted
 
-from vardi._estimate.estimates import Estimate, Estimates
+from vardi._estimate.estimates import Estimate, Estimates, with_digits_of
 from vardi._estimate.reliability import warn_of_doubt
 from vardi._estimate.resampling import require_rows
 from vardi._estimate.tangent import Influence, estimates_of
+from vardi._estimate.weight_routing import Rows
 from vardi._fit.weighted import WeightedSample
 from vardi._notebook import fragment, paragraph, table
 from vardi._types import Floats
 from vardi.errors import MismatchError, VardiError, number_of_rows, suggest
-from vardi.errors._texts import WIDTH, aligned, listed, show
-from vardi.learn._design import Features, Missing, Outcome, as_design, recording
-from vardi.learn._given import Rows
-from vardi.learn._glm import Equations, Family, LinearModel, family_of
+from vardi.errors._texts import WIDTH, aligned, cut, listed, show
+from vardi.learn._design import Features, Missing, Outcome, model_rows, recording
+from vardi.learn._glm import Equations, LinearModel, Response, response_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +95,7 @@ class ModelInference:
         """Return coefficient, error, z and interval of each name, as text of at most 80 columns."""
         heads, rows = self._cells()
         left = WIDTH - 8 - sum(max(map(len, column)) for column in zip(heads, *rows, strict=True))
-        names = [name if len(name) <= left else name[: left - 1] + "…" for name in self.names]
+        names = [cut(name, left) for name in self.names]
         table = aligned(("", *heads), [(name, *row) for name, row in zip(names, rows, strict=True)])
         return "\n".join([table, *(line for note in self._notes() for line in wrap(note, WIDTH))])
 
@@ -109,8 +108,10 @@ class ModelInference:
         return fragment(table(["", *heads], named, of="coefficients"), *map(paragraph, self._notes()))
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
-        numbers = zip(self.coefficients, self.stderr, self.z, self.interval, strict=True)
-        rows = [_cells(value, error, z, *ends) for value, error, z, ends in numbers]
+        rows = []
+        for value, error, z, ends in zip(self.coefficients, self.stderr, self.z, self.interval, strict=True):
+            *own, low, high = with_digits_of(error, value, error, *ends)
+            rows.append([*own, f"{z:.1f}", f"{low} to {high}"])
         return ["coefficient", "error", "z", f"{self.level:.0%} interval"], rows
 
     def _notes(self) -> list[str]:
@@ -223,22 +224,22 @@ class Solved:
 
 def solve(fit: WeightedSample, model: LinearModel, X: Features, y: Outcome, missing: Missing = "refuse") -> Solved:
     """Fit a model to the debiased rows and solve it to rounding; or check that a fitted one solves its equations."""
-    family = family_of(model)
+    response = response_of(model)
     require_rows(fit.solved, "A regression")
-    design = as_design(fit, X, y, missing)
-    influence, names, Z = fit.solved.tangent, design.names, design.Z
+    rows = model_rows(fit, X, y, missing)
+    influence, names, Z = fit.solved.tangent, rows.names, rows.Z
     counted = influence.weights * influence.counts
     given = _is_fitted(model)
-    model = _with_intercept(model, design.intercept, given=given)
-    there = counted[design.complete]
-    fitted = model if given else _fitted(model, design.features, design.outcome[design.complete], there)
+    model = _with_intercept(model, rows.intercept, given=given)
+    there = counted[rows.complete]
+    fitted = model if given else _fitted(model, rows.features, rows.outcome[rows.complete], there)
     theta = _coefficients(fitted, Z.shape[1])
     if model.fit_intercept:
         names = ("(intercept)" if "intercept" in names else "intercept", *names)
-        Z = np.column_stack([design.complete.astype(np.float64), Z])
-    penalty = np.full(len(theta), family.penalty(model, influence.n, float(there.sum() / influence.n)))
+        Z = np.column_stack([rows.complete.astype(np.float64), Z])
+    penalty = np.full(len(theta), response.penalty(model, influence.n, float(there.sum() / influence.n)))
     penalty[: int(model.fit_intercept)] = 0.0
-    equations = Equations(family, Z, family.target(fitted, design.outcome), counted / influence.n, penalty)
+    equations = Equations(response, Z, response.target(fitted, rows.outcome), counted / influence.n, penalty)
     if not given:
         theta = equations.polished(theta, names)
         _set_coefficients(fitted, theta)
@@ -246,8 +247,8 @@ def solve(fit: WeightedSample, model: LinearModel, X: Features, y: Outcome, miss
     _, moved = influence.influence(equations.psi(theta))
     moved = moved @ inverse.T  # influence on the coefficients, whose covariance is the sandwich
     if given:
-        _require_solved(inverse @ equations.gradient(theta), moved.covariance(), family, names)
-    return Solved(names, theta, equations, moved, fitted, (design.left_out, design.missing))
+        _require_solved(inverse @ equations.gradient(theta), moved.covariance(), response, names)
+    return Solved(names, theta, equations, moved, fitted, (rows.left_out, rows.missing))
 
 
 def _with_intercept(model: LinearModel, intercept: bool | None, *, given: bool) -> LinearModel:
@@ -261,13 +262,6 @@ def _with_intercept(model: LinearModel, intercept: bool | None, *, given: bool) 
             "for a model without one, and leave the model's fit_intercept at its default."
         )
     return clone(model).set_params(fit_intercept=False)
-
-
-def _cells(value: float, error: float, z: float, low: float, high: float) -> list[str]:
-    """Return numbers as text, to two digits of the error."""
-    plain = 1e-8 < error < 1e6 and abs(value) < 1e9
-    form = f".{max(1 - math.floor(math.log10(error)), 0)}f" if plain else ".5g"
-    return [f"{value:{form}}", f"{error:{form}}", f"{z:.1f}", f"{low:{form}} to {high:{form}}"]
 
 
 def _fitted(model: LinearModel, features: Rows, outcome: np.ndarray, weights: Floats) -> LinearModel:
@@ -299,13 +293,13 @@ def _set_coefficients(model: LinearModel, theta: Floats) -> None:
         model.intercept_ = theta[:1] if np.ndim(model.intercept_) else float(theta[0])
 
 
-def _require_solved(step: Floats, covariance: Floats, family: Family, names: tuple[str, ...]) -> None:
+def _require_solved(step: Floats, covariance: Floats, response: Response, names: tuple[str, ...]) -> None:
     """Refuse a fitted model that does not solve the weighted equations."""
     with np.errstate(divide="ignore", invalid="ignore"):
         off = np.abs(step) / np.sqrt(np.diag(covariance))
     off = np.where(np.abs(step) <= 1e-12, 0.0, off)  # a perfect fit has no error to compare with
     worst = int(np.argmax(off))
-    if off[worst] > family.tolerance:
+    if off[worst] > response.tolerance:
         raise VardiError(
             f"The fitted model does not solve the debiased equations: its coefficient {names[worst]!r} is "
             f"{off[worst]:.2g} standard errors from the solution. It was fitted with other weights or rows, or its "

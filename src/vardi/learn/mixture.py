@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn import mixture
 from sklearn.cluster import KMeans, kmeans_plusplus
-from sklearn.mixture._gaussian_mixture import _compute_precision_cholesky
+from sklearn.mixture._gaussian_mixture import _compute_precision_cholesky, _estimate_gaussian_covariances_full
 from sklearn.utils import Tags
 from sklearn.utils.validation import _num_samples, validate_data
 
@@ -228,7 +228,9 @@ class GaussianMixture(mixture.GaussianMixture):  # type: ignore[misc]
         if self.means_init is not None:
             self.means_ = self.means_init
         if self.precisions_init is not None:
-            self.precisions_cholesky_, self.covariances_ = _from_precisions(self.precisions_init, self.covariance_type)
+            precisions, kind = self.precisions_init, self.covariance_type
+            self.covariances_ = np.linalg.inv(precisions) if kind in ("full", "tied") else 1 / precisions
+            self.precisions_cholesky_ = _compute_precision_cholesky(self.covariances_, kind)
 
     def _start(self, X: Floats, random_state: np.random.RandomState) -> Floats:
         """Return the first weighted responsibilities."""
@@ -261,37 +263,23 @@ class GaussianMixture(mixture.GaussianMixture):  # type: ignore[misc]
         N = R.sum(axis=0) + 10 * np.finfo(R.dtype).eps  # no division by zero for an empty component
         self.weights_ = N / N.sum()
         self.means_ = R.T @ X / N[:, None]
-        self.covariances_ = _covariances(X, R, N, self.means_, self.covariance_type, self.reg_covar)
+        self.covariances_ = self._covariances(X, R, N)
         self.precisions_cholesky_ = _compute_precision_cholesky(self.covariances_, self.covariance_type)
+
+    def _covariances(self, X: Floats, R: Floats, N: Floats) -> Floats:
+        """Return the Sigma_m, from deviations: differences of squares would cancel."""
+        kind, means = self.covariance_type, self.means_
+        if kind in ("full", "tied"):
+            full = _estimate_gaussian_covariances_full(R, X, N, means, self.reg_covar)
+            return np.asarray(full if kind == "full" else np.average(full, axis=0, weights=N))
+        sums = np.stack([r @ (X - mean) ** 2 for r, mean in zip(R.T, means, strict=True)])
+        diagonals = sums / N[:, None] + self.reg_covar
+        return np.asarray(diagonals if kind == "diag" else diagonals.mean(axis=1))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.array_api_support = False
         return tags
-
-
-def _covariances(X: Floats, R: Floats, N: Floats, means: Floats, kind: str, reg_covar: float) -> Floats:
-    """Return the Sigma_m of the given kind, from deviations: differences of squares would cancel."""
-    d = X.shape[1]
-    if kind == "full":
-        deviations = (X - mean for mean in means)
-        sums = np.stack([(r * D.T) @ D for r, D in zip(R.T, deviations, strict=True)])
-        return np.asarray(sums / N[:, None, None] + reg_covar * np.eye(d, dtype=X.dtype))
-    if kind == "tied":  # within = total - between, both about the common mean
-        centre = N @ means / N.sum()
-        D, between = X - centre, means - centre
-        sums = (R.sum(axis=1) * D.T) @ D - (N * between.T) @ between
-        return np.asarray(sums / N.sum() + reg_covar * np.eye(d, dtype=X.dtype))
-    diagonals = np.stack([r @ (X - mean) ** 2 for r, mean in zip(R.T, means, strict=True)]) / N[:, None] + reg_covar
-    return np.asarray(diagonals if kind == "diag" else diagonals.mean(axis=1))
-
-
-def _from_precisions(precisions: Floats, kind: str) -> tuple[Floats, Floats]:
-    """Return the upper triangular U of U U' = precision, and the covariance."""
-    if kind in ("diag", "spherical"):
-        return np.sqrt(precisions), 1 / precisions
-    flipped = np.linalg.cholesky(np.flip(precisions, (-2, -1)))
-    return np.flip(flipped, (-2, -1)), np.asarray(np.linalg.inv(precisions), precisions.dtype)
 
 
 def _distinct(X: Floats, w: Floats, at_least: int) -> tuple[Floats, Floats]:
@@ -301,12 +289,9 @@ def _distinct(X: Floats, w: Floats, at_least: int) -> tuple[Floats, Floats]:
     order, so that without weights the random draws are scikit-learn's.
     """
     rows, weights = X[w > 0], np.ldexp(w[w > 0], -np.frexp(w.max())[1])  # no sum overflows, and nothing is rounded
-    order = np.lexsort(rows.T[::-1])
-    is_new = np.ones(len(rows), np.bool_)
-    is_new[1:] = (rows[order[1:]] != rows[order[:-1]]).any(axis=1)
-    starts = np.flatnonzero(is_new)
-    if len(starts) >= at_least:
-        sums, first = np.add.reduceat(weights[order], starts), np.minimum.reduceat(order, starts)
+    _, first, place = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    if len(first) >= at_least:
+        sums = np.bincount(place.ravel(), weights)
         kept = np.argsort(first) if (sums == sums[0]).all() else np.arange(len(first))
         rows, weights = rows[first[kept]], sums[kept]
     return rows, weights * (len(weights) / weights.sum())

@@ -5,19 +5,21 @@ Row i is drawn with probability :math:`\pi_i`, so the drawn rows are what an unb
 
 from __future__ import annotations
 
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
-from vardi._estimate.draws import Method, draw
+from vardi._estimate.draws import Generator, Method, draw
+from vardi._estimate.weight_routing import Rows
 from vardi._inputs.given import Biases, Known, Labels
-from vardi.learn._given import Rows, Seed
 from vardi.learn.xy_pool import debias_rows, take, with_targets
 
 X_ = TypeVar("X_", bound=Rows)
+Seed: TypeAlias = int | Generator | None
+"""What scikit-learn calls a random state, or a generator of NumPy."""
 
 
 class DebiasedResampler(BaseEstimator):  # type: ignore[misc]
@@ -125,12 +127,11 @@ class DebiasedResampler(BaseEstimator):  # type: ignore[misc]
             The drawn rows, in the library and with the index labels of those given. Always two: y is None if it was.
         """
         self.fit(X, y, source)
-        probabilities = np.asarray(with_targets(self.debiased_, y)[0].probabilities)
-        rng = as_generator(self.random_state)
-        self.sample_indices_ = draw(probabilities, self.size, rng, replace=self.replace, method=self.method)
+        weights, rng = np.asarray(self.weights_), as_generator(self.random_state)
+        self.sample_indices_ = draw(weights / weights.sum(), self.size, rng, replace=self.replace, method=self.method)
         return take(X, self.sample_indices_), take(y, self.sample_indices_)
 
 
-def as_generator(random_state: Seed) -> np.random.Generator | np.random.RandomState:
+def as_generator(random_state: Seed) -> Generator:
     """Return a random generator of NumPy or of scikit-learn."""
     return random_state if isinstance(random_state, np.random.Generator) else check_random_state(random_state)

@@ -12,7 +12,7 @@ Its error is that of an expectation with f = l, the estimation of the normaliser
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Self, TypeAlias
+from typing import Any, Protocol, Self, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,21 +21,27 @@ from sklearn.metrics import get_scorer, get_scorer_names
 from sklearn.utils.metadata_routing import MetadataRequest
 from sklearn.utils.validation import has_fit_parameter
 
+from vardi._estimate.draws import Generator
 from vardi._estimate.resampling import require_rows
-from vardi._estimate.weight_routing import fit_weighted, require_weight_use
+from vardi._estimate.weight_routing import Estimator, Rows, fit_weighted, require_weight_use
 from vardi._fit.sample import DebiasedSample
 from vardi._inputs.folds import dealt_out
-from vardi._inputs.frames import as_frame
-from vardi._inputs.given import Biases, ByRow, Known, Labels
+from vardi._inputs.given import Biases, ByRow, Known, Labels, Table
 from vardi._types import Floats, Integers
 from vardi.errors import InvalidBiasError, MismatchError
-from vardi.learn._given import Estimator, Generator, Rows, Seed, Splitter
 from vardi.learn._losses import LOSSES, Loss, Metric, Scoring, as_loss, is_metric, listed_losses, takes_weights
-from vardi.learn.resampler import as_generator
-from vardi.learn.xy_pool import debias_rows, joined, take, with_targets
+from vardi.learn.resampler import Seed, as_generator
+from vardi.learn.xy_pool import debias_rows, joined, take, with_targets, without
+
+
+class _Splitter(Protocol):
+    """A splitter of scikit-learn: folds of rows, given their strata and their groups."""
+
+    def split(self, X: Rows, y: Integers, groups: Integers | None, /) -> Iterable[tuple[Integers, Integers]]: ...
+
 
 Places: TypeAlias = NDArray[np.integer | np.bool_] | Sequence[int] | slice
-Folds: TypeAlias = int | Splitter | Iterable[tuple[Places, Places]]
+Folds: TypeAlias = int | _Splitter | Iterable[tuple[Places, Places]]
 
 
 def debiased_risk(
@@ -135,12 +141,9 @@ def debiased_risk(
         biases, target = getattr(own, "biases", None), target or getattr(own, "target", None)
         known = getattr(own, "known", None) if known is None else known
     fit = debias_rows(X, y, source, biases, target, known, clusters, series)
-    labels = np.array(fit.names, dtype=object)[fit.solved.pool.source]
-    for column in (source, clusters, series):
-        if isinstance(column, str):
-            X = as_frame(X).drop(column).native
-    if source is not None and not isinstance(source, str):
-        labels = np.asarray(source)
+    named = source is None or isinstance(source, str)
+    labels = np.array(fit.names, dtype=object)[fit.solved.pool.source] if named else np.asarray(source)
+    X = without(X, source, clusters, series)
     folds = list(_folds(fit, X, y, cv, as_generator(random_state), by_class=all(map(is_classifier, estimators))))
     recorded, places = with_targets(fit, y)
     if places is not None:
@@ -301,8 +304,8 @@ class DebiasedScorer:
         try:
             if not biases:
                 raise MismatchError("The fit has its biases only as a matrix.")
-            rows: Any = joined(X, y, self.target, {**biases, **self.fit.solved.known_biases()})
-            return np.asarray(self.fit.weigh(rows))
+            rows = joined(X, y, self.target, {**biases, **self.fit.solved.known_biases()})
+            return np.asarray(self.fit.weigh(cast("Table", rows)))
         except (InvalidBiasError, MismatchError) as error:
             error.add_note(
                 "To score rows that do not have what the biases read, route the weights of the fit: "

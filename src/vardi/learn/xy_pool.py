@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeGuard, TypeVar, cast
 
 import narwhals as nw
 import numpy as np
 from scipy import sparse
 
+from vardi._estimate.weight_routing import Rows
 from vardi._fit.debias import debias
 from vardi._fit.sample import DebiasedSample
 from vardi._fit.weighted import WeightedSample
 from vardi._inputs.by_row import in_order
 from vardi._inputs.frames import Frame, NarwhalsFrame, NumpyFrame, as_frame
-from vardi._inputs.given import Biases, ByRow, Known, Labels
+from vardi._inputs.given import Biases, ByRow, Known, Labels, Table
 from vardi._inputs.known import known_biases
 from vardi._inputs.pool import Name, as_biases, as_named
 from vardi._types import Integers
 from vardi.biases import Bias
 from vardi.errors import MismatchError, suggest
 from vardi.errors._texts import first_of, show
-from vardi.learn._given import Rows, is_sparse
 
 if TYPE_CHECKING:
     from vardi.biases._conversion import BiasLike
@@ -62,13 +62,12 @@ def debias_rows(
             "Give source= with a label for each row."
         )
     read = known_biases(known, by_name) if isinstance(known, Mapping) else {}
-    rows: Any = joined(
-        X, y, target, {**by_name, **{f"the known value of {label}": bias for label, bias in read.items()}}
-    )
+    of_known: dict[Name, BiasLike] = {f"the known value of {label}": bias for label, bias in read.items()}
+    rows = joined(X, y, target, {**by_name, **of_known})
     if source is None:
         source = np.full(len(rows), next(iter(by_name)), dtype=object)
     declared = by_name if biases is None else biases
-    return debias(rows, declared, source=source, known=known, clusters=clusters, series=series)
+    return debias(cast("Table", rows), declared, source=source, known=known, clusters=clusters, series=series)
 
 
 def with_targets(fit: DebiasedSample, y: Rows | None) -> tuple[WeightedSample, Integers | None]:
@@ -130,19 +129,12 @@ def _with_columns(rows: Frame, columns: Mapping[str, np.ndarray]) -> Frame:
     if not columns:
         return rows
     if isinstance(rows, NarwhalsFrame):
-        arrays = [(name, rows.series(values, name)) for name, values in columns.items()]
-        series = [nw.from_native(array, series_only=True).alias(name) for name, array in arrays]
+        series = [nw.new_series(name, values, backend=rows._data.implementation) for name, values in columns.items()]
         return as_frame(rows._data.with_columns(*series).to_native())
-    return _with_target(rows, columns)
-
-
-def _with_target(rows: Frame, targets: Mapping[str, np.ndarray]) -> Frame:
-    """Return an array with the target as its last column, read by its name."""
-    arrays = {**{name: rows.column(name) for name in rows.columns}, **targets}
-    native = rows.native
-    if isinstance(native, np.ndarray) and not native.dtype.names:
+    arrays, native = {**{name: rows.column(name) for name in rows.columns}, **columns}, rows.native
+    if isinstance(native, np.ndarray) and not native.dtype.names:  # functions of rows see the targets as last columns
         numbers = all(values.dtype.kind in "fiub" for values in arrays.values())
-        parts = [part if numbers else part.astype(object) for part in (native, *targets.values())]
+        parts = [part if numbers else part.astype(object) for part in (native, *columns.values())]
         native = np.column_stack(parts)
     return _ArrayRows(native, arrays)
 
@@ -172,6 +164,21 @@ def take(rows: T, positions: Integers) -> T:
     if is_sparse(rows):
         return rows.tocsr()[positions].asformat(rows.format)
     return frame_of(rows).take(positions)
+
+
+def without(X: Rows, *names: object) -> Rows:
+    """Return rows without those columns that some of the names are; what is given as numbers or labels is no name."""
+    named = [name for name in names if isinstance(name, str)]
+    if not named or is_sparse(X):
+        return X
+    frame = frame_of(X)
+    there = [name for name in named if name in frame.columns]
+    return frame.drop(*there).native if there else X
+
+
+def is_sparse(rows: object) -> TypeGuard[sparse.sparray]:
+    """Return whether rows are a sparse array or matrix of SciPy."""
+    return bool(sparse.issparse(rows))
 
 
 def frame_of(rows: object) -> Frame:

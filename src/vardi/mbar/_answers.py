@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from vardi._types import Floats, Integers
-from vardi.mbar._weights import StateWeights, errors_of_differences, spread_of_differences, times
+from vardi.mbar._weights import StateWeights, covariance_over, errors_of_differences, times
 
 
 class StateAnswers:
@@ -28,6 +28,13 @@ class StateAnswers:
         Returns a statistic of refits, if errors are to be their spread.
     weights_known : bool
         Whether errors are computed as if free energies were known.
+
+    Attributes
+    ----------
+    mu, f : ndarray of shape (S,), ndarray of shape (L,)
+        The means, and the free energies.
+    refits : tuple of ndarray, or None
+        Both in each refit, of shapes (B, S) and (B, L); free energies are up to a constant.
     """
 
     def __init__(
@@ -48,7 +55,7 @@ class StateAnswers:
         self.A = np.zeros((0, u.shape[1])) if A is None else A[observables]
         self.under = self.w[states]
         self.mu = times(self.under, self.A).sum(axis=1)
-        self.refits = None if bootstrap is None else bootstrap(self._refit)
+        self.refits = None if bootstrap is None else np.split(bootstrap(self._refit), [len(self.mu)], axis=1)
 
     def _refit(self, w: Floats) -> Floats:
         """Return means and free energies, up to a constant, with the weights of the rows multiplied by w."""
@@ -67,9 +74,7 @@ class StateAnswers:
     @cached_property
     def covariance(self) -> Floats:
         """The covariance of the means."""
-        if self.refits is not None:
-            return np.atleast_2d(np.cov(self.refits[:, : len(self.mu)].T))
-        return self._covariance(self.moved)
+        return self._covariance(self.moved) if self.refits is None else covariance_over(self.refits[0])
 
     @property
     def errors(self) -> Floats:
@@ -84,16 +89,15 @@ class StateAnswers:
     @property
     def errors_of_f(self) -> Floats:
         """Standard errors of differences of free energies."""
-        if self.refits is not None:
-            return spread_of_differences(self.refits[:, len(self.mu) :])
-        return errors_of_differences(self._covariance(self.w))
+        covariance = self._covariance(self.w) if self.refits is None else covariance_over(self.refits[1])
+        return errors_of_differences(covariance)
 
     @property
     def errors_of_entropies(self) -> Floats:
         """Standard errors of differences of entropies, u - f, if the means are those of the potentials."""
-        if self.refits is not None:
-            return spread_of_differences(self.refits[:, : len(self.mu)] - self.refits[:, len(self.mu) :])
-        return errors_of_differences(self._covariance(self.moved + self.w))
+        if self.refits is None:
+            return errors_of_differences(self._covariance(self.moved + self.w))
+        return errors_of_differences(covariance_over(self.refits[0] - self.refits[1]))
 
     @property
     def least(self) -> Floats:

@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._estimate.estimates import Estimate
+from vardi._estimate.resampling import require_rows
 from vardi._fit.normalisers import log_ratio
 from vardi._fit.sample import DebiasedSample
+from vardi._inputs.dependence import places_in_time
 from vardi._inputs.pool import Name
 from vardi._types import Floats
 from vardi.errors import MismatchError
-from vardi.errors._refusals import needs_rows
 from vardi.errors._texts import aligned
 from vardi.mbar.multistate import MBAR
 
@@ -103,11 +104,12 @@ def convergence(
     100%      0.426  0.045     0.426  0.045
     """
     fit = fit.fit if isinstance(fit, MBAR) else fit
-    if not fit.solved.data.in_memory:
-        raise needs_rows("Convergence in time")
+    require_rows(fit.solved, "Convergence in time")
     parts = _fractions(fractions)
     k, l = _states(fit, states)
-    place, frames = _in_time(fit)
+    source, order = fit.solved.pool.source, fit.solved.pool.dependence.order
+    place = places_in_time(source, np.arange(len(source)) if order is None else order)
+    frames = np.bincount(source)[source]
     places = fit.place_of(k), fit.place_of(l)
     near, inputs = fit.solved.near, fit._inputs
 
@@ -120,17 +122,6 @@ def convergence(
     forward = tuple(estimate(place < most) for most in kept)
     backward = tuple(estimate(place >= frames - most) for most in kept)
     return Convergence((k, l), np.array(parts), forward, backward)
-
-
-def _in_time(fit: DebiasedSample) -> tuple[Floats, Floats]:
-    """Return the position in time of each row among the frames of its state, and the number of these frames."""
-    pool = fit.solved.pool
-    order = np.arange(len(pool)) if pool.dependence.order is None else pool.dependence.order
-    place, sizes = np.zeros(len(pool)), np.bincount(pool.source, minlength=len(pool.names)).astype(np.float64)
-    for k in range(len(pool.names)):
-        rows = np.flatnonzero(pool.source == k)
-        place[rows[np.argsort(order[rows])]] = np.arange(len(rows))
-    return place, sizes[pool.source]
 
 
 def _fractions(fractions: Sequence[float]) -> list[float]:

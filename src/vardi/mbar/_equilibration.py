@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from vardi._estimate.tangent import Influence
     from vardi._fit.sample import DebiasedSample
 
-STARTS = 100  # frames, evenly spaced, that are tried as the first to keep
-
 
 def statistical_inefficiency(values: ArrayLike) -> float:
     r"""Return how many successive frames are worth an independent one, for the mean of a series.
@@ -194,9 +192,9 @@ def equilibration(values: ArrayLike, source: ArrayLike | None = None) -> Equilib
     return Equilibration(names, columns[0], columns[1], columns[2], columns[3], columns[4], kept)
 
 
-def _settled(x: Floats) -> tuple[int, float]:
-    """Return the start that leaves most effective frames, and the inefficiency from there on."""
-    starts = range(0, len(x), max(math.ceil(len(x) / STARTS), 1))
+def _settled(x: Floats, tries: int = 100) -> tuple[int, float]:
+    """Return which of some starts, evenly spaced, leaves most effective frames, and the inefficiency from there on."""
+    starts = range(0, len(x), max(math.ceil(len(x) / tries), 1))
     tried = [(start, _inefficiency(x[start:])) for start in starts]
     return max(tried, key=lambda pair: (len(x) - pair[0]) / pair[1])
 

@@ -20,6 +20,13 @@ def as_bootstraps(n_bootstraps: int | None) -> int:
     return int(n)
 
 
+def as_seed(seed: int | None) -> int:
+    """Return the seed of refits that are the same whenever they are asked for; one from the machine for None."""
+    entropy = np.random.SeedSequence(seed).entropy
+    assert isinstance(entropy, int | np.integer)
+    return int(entropy)
+
+
 def uncertainty(method: str | None, n_bootstraps: int) -> str:
     """Return the method by which errors are computed."""
     method = "svd-ew" if method is None else method

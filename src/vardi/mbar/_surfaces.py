@@ -15,13 +15,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
+from vardi._inputs.frames import as_frame
 from vardi._types import Floats, Integers
+from vardi.biases import where
 from vardi.errors import MismatchError
 
 KERNELS = ("gaussian", "tophat", "epanechnikov")
 # Of scikit-learn's tree search, which is not used here.
 OF_SPEED = ("algorithm", "atol", "rtol", "breadth_first", "leaf_size")
-WIDEST = 6.0  # kernel widths per period above which images beyond the two nearest weigh less than 2e-8
 
 Parameters: TypeAlias = Mapping[str, Any]  # of pymbar's functions, by name: of a type for each
 Rows: TypeAlias = Floats | tuple[str, ...]  # the coordinate: (n, D) numbers, or D expressions
@@ -109,22 +110,23 @@ class Histogram:
     def functions(self, rows: Rows, places: np.ndarray) -> Functions:
         """Return the indicators of the given bins."""
         if isinstance(rows, tuple):
-            return [self._condition(rows, index) for index in zip(*np.unravel_index(places, self.shape), strict=True)]
+            at = zip(*np.unravel_index(places, self.shape), strict=True)
+            return [self._within(rows, index, [i + 1 for i in index]) for index in at]
         column = np.full(prod(self.shape) + 1, -1)
         column[places] = np.arange(len(places))
         mine = column[self.places(rows)]
         held = np.flatnonzero(mine >= 0)
         return sparse.csr_array((np.ones(len(held)), (held, mine[held])), shape=(len(rows), len(places)))
 
-    def _condition(self, rows: tuple[str, ...], index: Sequence[int]) -> str:
-        parts = zip(rows, self.edges, index, strict=True)
-        return " and ".join(f"{float(edges[i])!r} <= ({x}) < {float(edges[i + 1])!r}" for x, edges, i in parts)
+    def _within(self, rows: tuple[str, ...], first: Sequence[int], last: Sequence[int]) -> str:
+        """Return the condition that the coordinate is between two edges, in each dimension."""
+        parts = zip(rows, self.edges, first, last, strict=True)
+        return " and ".join(f"{float(edges[i])!r} <= ({x}) < {float(edges[j])!r}" for x, edges, i, j in parts)
 
     def whole(self, rows: Rows) -> Functions:
         """Return the indicator of the grid, in which probabilities sum to 1."""
         if isinstance(rows, tuple):
-            parts = zip(rows, self.edges, strict=True)
-            return [" and ".join(f"{float(one[0])!r} <= ({x}) < {float(one[-1])!r}" for x, one in parts)]
+            return [self._within(rows, [0] * self.dims, [-1] * self.dims)]
         return sparse.csr_array((self.places(rows) >= 0).astype(np.float64)[:, None])
 
     log_constant = 0.0
@@ -160,7 +162,7 @@ class Kernel:
             raise MismatchError(f"The kernel is {kind!r}. Give one of {', '.join(map(repr, KERNELS))}.")
         periods = _periods(given.get("period"), dims)
         narrow = min((period for period in periods if period is not None), default=np.inf)
-        if width * WIDEST > narrow:
+        if 6.0 * width > narrow:  # images beyond the two nearest would weigh 2e-8 or more
             raise MismatchError(
                 f"The bandwidth {width:g} is more than a sixth of the period {narrow:g}, so a kernel would "
                 "overlap itself. Give a smaller one."
@@ -173,26 +175,21 @@ class Kernel:
         return len(self.periods)
 
     def asked(self, points: Floats) -> tuple[Integers, np.ndarray]:
-        """Return the place of each point among the points asked for, and those points."""
-        return np.arange(len(points)), points
+        """Return the place of each point among the points asked for, -1 if it is not finite, and those points."""
+        there = np.isfinite(points).all(axis=1)
+        return np.where(there, np.cumsum(there) - 1, -1), points[there]
 
     def functions(self, rows: Rows, points: np.ndarray) -> Functions:
         """Return the kernels around the given points."""
         if isinstance(rows, tuple):
             return [self._text(rows, point) for point in points.tolist()]
-        values = np.ones((len(rows), len(points))) if self.kind == "gaussian" else np.zeros((len(rows), len(points)))
-        for x, at, period in zip(rows.T, points.T, self.periods, strict=True):
-            apart = np.abs(x[:, None] - at)
-            apart = apart if period is None else apart % period
-            if self.kind == "gaussian":
-                near = np.exp(-0.5 * (apart / self.width) ** 2)
-                values *= near if period is None else near + np.exp(-0.5 * ((period - apart) / self.width) ** 2)
-            else:
-                apart = apart if period is None else np.minimum(apart, period - apart)
-                values += (apart / self.width) ** 2
-        if self.kind == "gaussian":
-            return values
-        return (values < 1.0).astype(np.float64) if self.kind == "tophat" else np.maximum(1.0 - values, 0.0)
+        frame = as_frame(self._within_a_period(rows))
+        kernels = [where(self._text(frame.columns, point)) for point in self._within_a_period(points).tolist()]
+        return np.column_stack(frame.evaluate(kernels)).astype(np.float64, copy=False)
+
+    def _within_a_period(self, points: Floats) -> Floats:
+        columns = zip(points.T, self.periods, strict=True)
+        return np.column_stack([x if period is None else x % period for x, period in columns])
 
     def _text(self, rows: tuple[str, ...], point: Sequence[float]) -> str:
         """Return the kernel around a point as an expression; a periodic coordinate lies within one period."""

@@ -11,10 +11,10 @@ from vardi._fit.sample import DebiasedSample
 from vardi._types import Floats
 from vardi.errors import MismatchError
 from vardi.mbar._surfaces import Functions
-from vardi.mbar._weights import StateWeights
+from vardi.mbar._weights import StateWeights, dense
 
 
-class Target(Protocol):
+class LawOfRows(Protocol):
     """A law of the rows under which functions have means."""
 
     def means(self, functions: Functions) -> Floats: ...
@@ -43,10 +43,8 @@ class InState:
 
     def log_covariance(self, functions: Functions) -> Floats:
         """Return the covariance of the logs of the means, valid for contrasts only."""
-        numbers, scale = _numbers(functions), 1.0 / self.means(functions)
-        if isinstance(numbers, np.ndarray):
-            return self._rows.covariance(self._w[:, None] * numbers * scale)
-        return self._rows.covariance(sparse.diags_array(self._w) @ numbers @ sparse.diags_array(scale))
+        scale = sparse.diags_array(1.0 / self.means(functions))
+        return self._rows.covariance(sparse.diags_array(self._w) @ _numbers(functions) @ scale)
 
     def refits(self, functions: Functions, n: int, seed: int) -> Floats:
         """Return the means in each refit, up to a common factor."""
@@ -69,23 +67,24 @@ class InPopulation:
     def means(self, functions: Functions) -> Floats:
         """Return the mean of each function."""
         held = self._fit.solved
-        return np.asarray(held.tangent.measure.mean(held.data.matrix(_dense(functions))))
+        return np.asarray(held.tangent.measure.mean(held.data.matrix(_as_given(functions))))
 
     def log_covariance(self, functions: Functions) -> Floats:
         """Return the covariance of the logs of the means."""
         held = self._fit.solved
-        means, influence = held.tangent.influence(held.data.matrix(_dense(functions)))
+        means, influence = held.tangent.influence(held.data.matrix(_as_given(functions)))
         return np.asarray(influence.covariance() / np.outer(means, means))
 
     def refits(self, functions: Functions, n: int, seed: int) -> Floats:
         """Return the means in each refit."""
-        dense = _dense(functions)
-        drawn = self._fit.bootstrap(dense if isinstance(dense, list) else list(dense.T), n=n, seed=seed)
+        given = _as_given(functions)
+        drawn = self._fit.bootstrap(given if isinstance(given, list) else list(given.T), n=n, seed=seed)
         return drawn.values[np.isfinite(drawn.log_omegas).any(axis=1)]
 
 
-def _dense(functions: Functions) -> Floats | list[str]:
-    return functions if isinstance(functions, np.ndarray | list) else functions.toarray()
+def _as_given(functions: Functions) -> Floats | list[str]:
+    """Return functions as a fit takes them: expressions, or numbers in an array that holds the zeros, too."""
+    return functions if isinstance(functions, list) else dense(functions)
 
 
 def _numbers(functions: Functions) -> Floats | sparse.csr_array:

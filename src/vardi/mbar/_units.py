@@ -9,12 +9,11 @@ from __future__ import annotations
 import math
 from typing import Literal, TypeAlias
 
+from scipy import constants
+
 from vardi.errors import MismatchError, suggest
 
 Unit: TypeAlias = Literal["kT", "kJ/mol", "kcal/mol"]
-
-GAS_CONSTANT = 8.31446261815324e-3  # kJ / (mol K)
-CALORIE = 4.184  # J
 
 
 def kT(unit: Unit, temperature: float) -> float:  # noqa: N802 as written in physics
@@ -37,8 +36,8 @@ def kT(unit: Unit, temperature: float) -> float:  # noqa: N802 as written in phy
     """
     if not isinstance(temperature, int | float) or not 0.0 < temperature < math.inf:
         raise MismatchError(f"The temperature is {temperature!r}, but it must be positive. Give it in kelvin.")
-    kilojoules = GAS_CONSTANT * temperature
-    units = {"kT": 1.0, "kJ/mol": kilojoules, "kcal/mol": kilojoules / CALORIE}
+    kilojoules = constants.R / constants.kilo * temperature
+    units = {"kT": 1.0, "kJ/mol": kilojoules, "kcal/mol": kilojoules / constants.calorie}
     if unit not in units:
         raise MismatchError(f"There is no unit {unit!r}.{suggest(unit, units)} Give one of {', '.join(units)}.")
     return units[unit]

@@ -28,8 +28,6 @@ from vardi._fit.sample import DebiasedSample
 from vardi._rows.measure import weighed
 from vardi._types import Floats, Integers
 
-ROUNDING = 64 * np.finfo(float).eps  # relative to two variances: below this, the variance of their difference is zero
-
 
 class FrameDependence(TypedDict):
     """How rows depend on one another, as :func:`vardi.debias_matrix` takes it."""
@@ -133,12 +131,10 @@ class StateWeights:
         n, t = len(self.source), np.asarray(Y.sum(axis=0))
         a = self.N_k[:, None] * (np.asarray((Y.T @ self.W).T) - t / n)
         if self._is_dependent and not weights_known:
-            tangent, dense = self.fit.solved.tangent, Y if isinstance(Y, np.ndarray) else Y.toarray()
+            tangent = self.fit.solved.tangent
             b = tangent.hessian.solve(n * a)
-            return tangent.moved_by(weighed(n * dense - t), np.zeros(len(t)), b).covariance()
-        squares = Y.T @ Y
-        squares = squares if isinstance(squares, np.ndarray) else squares.toarray()
-        return self._in_mbars_form(squares - np.outer(t, t) / n, a, weights_known=weights_known)
+            return tangent.moved_by(weighed(n * dense(Y) - t), np.zeros(len(t)), b).covariance()
+        return self._in_mbars_form(dense(Y.T @ Y) - np.outer(t, t) / n, a, weights_known=weights_known)
 
     def _in_mbars_form(self, squares: Floats, a: Floats, *, weights_known: bool) -> Floats:
         return squares if weights_known else np.asarray(squares + a.T @ self.fit.solved.tangent.hessian.solve(a))
@@ -154,26 +150,35 @@ class StateWeights:
         return drawn.values[np.isfinite(drawn.log_omegas).any(axis=1)]
 
 
+def dense(values: Floats | sparse.csr_array) -> Floats:
+    """Return numbers as an array that holds the zeros, too."""
+    return values if isinstance(values, np.ndarray) else values.toarray()
+
+
 def times(weights: Floats, values: Floats) -> Floats:
     """Return weights times values; 0 where the weight is 0, even if a forbidden row has an infinite potential."""
     with np.errstate(invalid="ignore"):
         return np.where(weights > 0.0, weights * values, 0.0)
 
 
-def errors_of_differences(covariance: Floats) -> Floats:
-    """Return the standard error of each difference of two estimates; 0 where a variance is only rounding error."""
+def errors_of_differences(covariance: Floats, rounding: float = 64 * np.finfo(float).eps) -> Floats:
+    """Return the standard error of each difference of two estimates.
+
+    It is 0 where the variance is only rounding error, relative to the variances of the two.
+    """
     variance = np.diag(covariance)
     both = variance[:, None] + variance
     squares = both - 2.0 * covariance
-    return np.sqrt(np.where(squares > ROUNDING * both, squares, 0.0))
+    return np.sqrt(np.where(squares > rounding * both, squares, 0.0))
 
 
 def differences(values: Floats) -> Floats:
-    """Return values[j] - values[i] for all pairs, along the last axis of values."""
+    """Return values[j] - values[i] for all pairs."""
     with np.errstate(invalid="ignore"):  # inf - inf, for a state that forbids every row
-        return np.asarray(values[..., None, :] - values[..., :, None])
+        return np.asarray(values - values[:, None])
 
 
-def spread_of_differences(refits: Floats) -> Floats:
-    """Return the deviation over refits, of shape (B, m), of each difference of two estimates."""
-    return np.asarray(differences(refits).std(axis=0, ddof=1))
+def covariance_over(refits: Floats) -> Floats:
+    """Return the covariance of estimates over refits, of shape (B, m)."""
+    with np.errstate(invalid="ignore"):  # inf - inf, for a state that forbids every row
+        return np.atleast_2d(np.cov(refits.T))

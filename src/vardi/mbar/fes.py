@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,18 +13,17 @@ from scipy import sparse
 from vardi._fit.sample import DebiasedSample
 from vardi._types import Floats, Integers
 from vardi.errors import MismatchError
-from vardi.mbar._options import as_bootstraps
+from vardi.mbar._options import as_bootstraps, as_seed
 from vardi.mbar._potentials import by_row, require_potentials
 from vardi.mbar._surfaces import Functions, Histogram, Kernel, Parameters, Rows, as_points
-from vardi.mbar._targets import InPopulation, InState, Target
-from vardi.mbar._weights import errors_of_differences, spread_of_differences
+from vardi.mbar._targets import InPopulation, InState, LawOfRows
+from vardi.mbar._weights import covariance_over, errors_of_differences
 from vardi.mbar.multistate import MBAR
 
 Point: TypeAlias = float | Sequence[float] | Floats
 
 REFERENCES = ("from-lowest", "from-specified", "from-normalization", "all-differences")
 ERRORS = (None, "analytical", "bootstrap")
-AT_ONCE = 64  # points whose covariance is formed together
 
 
 class FES:
@@ -148,7 +147,7 @@ class FES:
         self._surface = Kernel.of(kde_parameters, dims) if bins is None else bins
         self._target = self._state(u_n)
         self._n_bootstraps = as_bootstraps(n_bootstraps)
-        self._seed: Any = np.random.SeedSequence(None if seed < 0 else seed).entropy
+        self._seed = as_seed(None if seed < 0 else seed)
         self.fes_type = fes_type
 
     def _coordinate(self, x_n: ArrayLike, dims: int | None) -> Rows:
@@ -177,7 +176,7 @@ class FES:
             "each dimension."
         )
 
-    def _state(self, u_n: ArrayLike | None) -> Target:
+    def _state(self, u_n: ArrayLike | None) -> LawOfRows:
         """Return the distribution whose surface is asked for."""
         if self.mbar is None:
             if u_n is not None:
@@ -227,18 +226,24 @@ class FES:
         self._require(reference_point, fes_reference, uncertainty_method)
         points = as_points(x, self._surface.dims, "x")
         places, asked = self._surface.asked(points)
-        if not len(asked):
-            return self._answer(places, np.empty(0), None, reference_point, uncertainty_method)
-        functions = self._surface.functions(self._rows, asked)
-        means = self._means(functions)
-        reference = self._reference(reference_point, fes_reference, asked, means)
-        base = self._target.means(reference)[0]
-        with np.errstate(divide="ignore"):
-            f = np.log(base) - np.log(means)
-        if reference_point == "from-normalization":
-            f += self._surface.log_constant
-        errors = self._errors(functions, reference, means, reference_point, uncertainty_method)
-        return self._answer(places, f, errors, reference_point, uncertainty_method)
+        dims = 2 if reference_point == "all-differences" else 1
+        f, errors = np.empty(0), np.empty((0,) * dims)
+        if len(asked):
+            functions = self._surface.functions(self._rows, asked)
+            means = self._means(functions)
+            reference = self._reference(reference_point, fes_reference, asked, means)
+            base = self._target.means(reference)[0]
+            with np.errstate(divide="ignore"):
+                f = np.log(base) - np.log(means)
+            if reference_point == "from-normalization":
+                f += self._surface.log_constant
+            if uncertainty_method is not None:
+                errors = self._errors(functions, reference if dims == 1 else None, means, uncertainty_method)
+        found = {"f_i": np.append(f, np.nan)[places]}  # a place of -1, outside, is the last
+        if uncertainty_method is not None:
+            padded = np.pad(errors, (0, 1), constant_values=np.nan)
+            found["df_i" if dims == 1 else "df_ij"] = padded[np.ix_(*[places] * dims)]
+        return found
 
     def _require(self, reference_point: str, fes_reference: Point | None, uncertainty_method: str | None) -> None:
         if reference_point not in REFERENCES:
@@ -286,49 +291,26 @@ class FES:
         best = int(self._means(surface.functions(self._rows, every)).argmax())
         return surface.functions(self._rows, every[[best]])
 
-    def _errors(
-        self, functions: Functions, reference: Functions, means: Floats, kind: str, method: str | None
-    ) -> Floats | None:
+    def _errors(self, functions: Functions, reference: Functions | None, means: Floats, method: str) -> Floats:
         """Return errors of differences to the reference, or of all differences; NaN where there are no rows."""
-        if method is None:
-            return None
         there = np.flatnonzero(means > 0)
-        if kind == "all-differences":
-            some, pairs = _columns(functions, there), np.full((len(means), len(means)), np.nan)
-            pairs[np.ix_(there, there)] = (
-                errors_of_differences(self._target.log_covariance(some))
-                if method == "analytical"
-                else spread_of_differences(self._logs_of_refits(some))
-            )
+        if reference is None:
+            pairs = np.full((len(means), len(means)), np.nan)
+            pairs[np.ix_(there, there)] = self._errors_of_differences(_columns(functions, there), method)
             return pairs
         errors = np.full(len(means), np.nan)
-        if method == "bootstrap":
-            logs = self._logs_of_refits(_beside(reference, _columns(functions, there)))
-            errors[there] = (logs[:, 1:] - logs[:, [0]]).std(axis=0, ddof=1)
-            return errors
-        for part in _parts(len(there)):
-            C = self._target.log_covariance(_beside(reference, _columns(functions, there[part])))
-            errors[there[part]] = errors_of_differences(C)[0, 1:]
+        for part in _parts(len(there)) if method == "analytical" else [slice(None)]:
+            beside = _beside(reference, _columns(functions, there[part]))
+            errors[there[part]] = self._errors_of_differences(beside, method)[0, 1:]
         return errors
 
-    def _logs_of_refits(self, functions: Functions) -> Floats:
-        """Return the log of the mean of each function in each refit."""
+    def _errors_of_differences(self, functions: Functions, method: str) -> Floats:
+        """Return the error of each difference of two logs of means."""
+        if method == "analytical":
+            return errors_of_differences(self._target.log_covariance(functions))
         with np.errstate(divide="ignore"):
-            return np.log(self._target.refits(functions, self._n_bootstraps, self._seed))
-
-    def _answer(
-        self, places: Integers, f: Floats, errors: Floats | None, kind: str, method: str | None
-    ) -> dict[str, Floats]:
-        """Return the result for each point, NaN for those outside."""
-        f = np.append(f, np.nan)
-        found = {"f_i": f[places]}
-        if method is not None and kind == "all-differences":
-            padded = np.full((len(f), len(f)), np.nan)
-            padded[:-1, :-1] = [] if errors is None else errors
-            found["df_ij"] = padded[np.ix_(places, places)]
-        elif method is not None:
-            found["df_i"] = np.append([] if errors is None else errors, np.nan)[places]
-        return found
+            logs = np.log(self._target.refits(functions, self._n_bootstraps, self._seed))
+        return errors_of_differences(covariance_over(logs))
 
     def get_mbar(self) -> MBAR | None:
         """Return the states that the surface is computed from; None for the population of a fit."""
@@ -339,8 +321,8 @@ def _width(functions: Functions) -> int:
     return len(functions) if isinstance(functions, list) else int(functions.shape[1])
 
 
-def _parts(width: int) -> list[slice]:
-    return [slice(start, start + AT_ONCE) for start in range(0, width, AT_ONCE)]
+def _parts(width: int, at_once: int = 64) -> list[slice]:
+    return [slice(start, start + at_once) for start in range(0, width, at_once)]
 
 
 def _columns(functions: Functions, columns: Integers | slice) -> Functions:

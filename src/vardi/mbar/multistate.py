@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, TypeAlias, TypedDict
+from typing import TypeAlias, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,9 +14,9 @@ from vardi._fit.debias import debias_matrix
 from vardi._types import Floats, Integers
 from vardi.errors import MismatchError
 from vardi.mbar._answers import StateAnswers
-from vardi.mbar._options import as_bootstraps, uncertainty
+from vardi.mbar._options import as_bootstraps, as_seed, uncertainty
 from vardi.mbar._potentials import as_sizes, as_source, by_row, by_state, require_potentials
-from vardi.mbar._weights import FrameDependence, StateWeights, differences, errors_of_differences, spread_of_differences
+from vardi.mbar._weights import FrameDependence, StateWeights, covariance_over, differences, errors_of_differences
 
 Results: TypeAlias = dict[str, Floats]
 
@@ -117,7 +117,7 @@ class MBAR:
         require_potentials(self.u_kn)
         self.x_kindices: Integers = as_source(x_kindices, self.N_k)
         self.n_bootstraps = as_bootstraps(n_bootstraps)
-        self._seed: Any = np.random.SeedSequence(rseed).entropy
+        self._seed = as_seed(rseed)
         depends: FrameDependence = {"series": None if series is False else series, "clusters": clusters}
         self.fit = debias_matrix(np.negative(self.u_kn.T, order="C"), self.x_kindices, log=True, **depends)
         self._states = StateWeights(self.fit, self.u_kn, self.N_k, self.x_kindices, depends)
@@ -218,7 +218,7 @@ class MBAR:
             theta = self._states.theta(weights_known=method == "approximate")
         if compute_uncertainty:
             warn_of_few_bridging(self.fit.bridge, "The errors of free energies rest")
-            found["dDelta_f"] = errors_of_differences(theta) if analytical else spread_of_differences(self.f_k_boots)
+            found["dDelta_f"] = errors_of_differences(theta if analytical else covariance_over(self.f_k_boots))
         if return_theta:
             found["Theta"] = theta
         return found
@@ -390,8 +390,8 @@ class MBAR:
             results["Theta"] = found.theta(scaled=False)
             results["Amin"] = found.least
         if found.refits is not None:
-            results["bootstrapped_observables"] = found.refits[:, : len(found.mu)]
-            results["bootstrapped_f"] = found.refits[:, len(found.mu) :][:, found.states]
+            results["bootstrapped_observables"], f = found.refits
+            results["bootstrapped_f"] = f[:, found.states]
         return results
 
     def compute_entropy_and_enthalpy(

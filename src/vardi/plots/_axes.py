@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from vardi.errors._texts import cut
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
@@ -29,8 +31,6 @@ DARK = Palette("#e3b341", "#58a6ff", "#8c959f", "#ff7b72", "white")
 BEFORE, AFTER = LIGHT.before, LIGHT.after
 LINE = 0.15
 """Inches that a line of small text takes."""
-LETTERS = 20
-"""Letters of a name that fit along an axis."""
 
 
 def axes_of(ax: Axes | None, size: tuple[float, float] | None = None) -> tuple[Axes, Figure | SubFigure]:
@@ -67,15 +67,13 @@ def brightness(colour: Sequence[float] | Floats) -> float:
     return 0.2126 * colour[0] + 0.7152 * colour[1] + 0.0722 * colour[2]
 
 
-def shortened(name: object, letters: int = LETTERS) -> str:
-    """Return a name that fits along an axis: for a long one the beginning and the end, which distinguishes names.
+def shortened(name: object) -> str:
+    """Return a name that fits along an axis.
 
     >>> shortened("survey of the northern region 12"), shortened("agency")
-    ('survey of the …gion 12', 'agency')
+    ('survey of t… region 12', 'agency')
     """
-    text = str(name)
-    end = letters // 3
-    return text if len(text) <= letters + 1 else f"{text[: letters - end]}…{text[-end - 1 :]}"
+    return cut(name, 22)
 
 
 def spread(count: int, inches: float) -> range:

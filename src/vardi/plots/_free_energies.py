@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from vardi._fit.sample import DebiasedSample
     from vardi.mbar import Convergence
 
-UPRIGHT = 60  # letters of all names along an axis up to which they are not rotated
-
 
 @dataclass
 class StatesDisplay:
@@ -77,7 +75,7 @@ class StatesDisplay:
     def _ticks(self) -> None:
         """Write the two states of each step or, if room is short, the one that it leads to."""
         whole = [f"{k} → {l}" for k, l in pairwise(self.names)]
-        if sum(map(len, whole)) <= UPRIGHT:
+        if sum(map(len, whole)) <= 60:  # letters, which fit upright
             self.ax_.set_xticks(range(len(whole)), whole)
             return
         shown = spread(len(whole), inches_of(self.ax_)[0])

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vardi._inputs.pool import Name
-from vardi._types import Floats, Integers
+from vardi._types import Floats
 from vardi.plots._axes import (
     LINE,
     axes_of,
@@ -29,14 +28,9 @@ if TYPE_CHECKING:
 
     from vardi._fit.sample import DebiasedSample
 
-LABELLED = 8  # samples up to which a heat map has all its numbers written in
+FEW = 8  # samples up to which a heat map has all its numbers written in, and names around a graph are horizontal
 NUMBERED = 25  # samples up to which it shows those that are not 0
-SHORT = 4  # letters of a name up to which it is not rotated
-AROUND = 8  # samples up to which names around a graph are horizontal
-FAINT = 0.02  # part of the largest overlap up to which that of two samples is not drawn
 COUNTED = 15  # links up to which their rows are written on them
-LETTER = 0.6 / 72  # largest width of a letter in inches, for each point of its size
-WIDEST = 10.0  # inches of a figure that grows with the samples
 
 
 @dataclass
@@ -82,9 +76,9 @@ class OverlapDisplay:
     def _size(self, kind: str) -> tuple[float, float] | None:
         """Return the size in inches of a figure in which the names fit, up to some width; None for the usual size."""
         K = len(self.names)
-        if (K <= LABELLED) if kind == "heatmap" else (K <= AROUND):
+        if K <= FEW:
             return None
-        side = min(max(LINE * K + 2.5, 6.0), WIDEST)
+        side = min(max(LINE * K + 2.5, 6.0), 10.0)
         return (1.15 * side, side) if kind == "heatmap" else (side, side)
 
     def _heatmap(self) -> None:
@@ -92,12 +86,12 @@ class OverlapDisplay:
         from matplotlib.colors import PowerNorm
 
         K = len(self.names)
-        scale = PowerNorm(1.0 if K <= LABELLED else 0.5, vmin=0.0, vmax=float(self.overlap.max()))
+        scale = PowerNorm(1.0 if K <= FEW else 0.5, vmin=0.0, vmax=float(self.overlap.max()))
         image = self.ax_.imshow(self.overlap, cmap="Blues_r" if is_dark(self.ax_) else "Blues", norm=scale)
         shown = spread(K, min(inches_of(self.ax_)))
-        upright = K <= LABELLED and max(len(str(name)) for name in self.names) <= SHORT
-        turned = {} if upright else {"rotation": 90} if K > LABELLED else {"rotation": 45, "ha": "right"}
-        small: dict[str, Any] = {} if K <= LABELLED else {"fontsize": 8 if K <= NUMBERED else 7}
+        upright = K <= FEW and max(len(str(name)) for name in self.names) <= 4
+        turned = {} if upright else {"rotation": 90} if K > FEW else {"rotation": 45, "ha": "right"}
+        small: dict[str, Any] = {} if K <= FEW else {"fontsize": 8 if K <= NUMBERED else 7}
         self.ax_.set_xticks(shown, labels(self.names, shown), **turned, **small)
         self.ax_.set_yticks(shown, labels(self.names, shown), **small)
         if K <= NUMBERED:
@@ -109,9 +103,9 @@ class OverlapDisplay:
         """Write the numbers in; if there are many, those that do not round to 0, without the digit before the point."""
         K, shades = len(self.names), image.to_rgba(self.overlap)
         for (k, l), value in np.ndenumerate(self.overlap):
-            text = f"{value:.2f}" if K <= LABELLED else f"{value:.2f}".lstrip("0").replace(".00", "")
+            text = f"{value:.2f}" if K <= FEW else f"{value:.2f}".lstrip("0").replace(".00", "")
             shade = "black" if brightness(shades[k, l]) > 0.5 else "white"
-            size = None if K <= LABELLED else min(8.0, 130 / K)
+            size = None if K <= FEW else min(8.0, 130 / K)
             self.ax_.text(l, k, text, ha="center", va="center", color=shade, fontsize=size)
 
     def _graph(self) -> None:
@@ -137,26 +131,32 @@ class OverlapDisplay:
         self.ax_.axis("off")
 
     def _links(self, places: Floats) -> int:
-        """Draw the lines, those of the fewest rows first, and return how many there are."""
+        """Draw the lines, the smallest share first, the larger the wider and darker; return how many there are."""
+        from matplotlib.collections import LineCollection
+
         first, second = np.nonzero(np.triu(self.shared + self.shared.T, 1))
+        both, few = self.shared[first, second] + self.shared[second, first], len(first) <= COUNTED
         if self._is_crowded:  # shared rows would say nothing, and their lines hide all
             mutual = (self.overlap + self.overlap.T)[first, second]
-            seen = mutual > FAINT * mutual.max()
-            first, second, mutual = first[seen], second[seen], mutual[seen]
-            self._lines(places, first, second, mutual / mutual.max(), np.zeros(len(first), bool), few=False)
-            return len(mutual)
-        both = self.shared[first, second] + self.shared[second, first]
-        share = both / (self.sizes[first] + self.sizes[second])
+            seen = mutual > 0.02 * mutual.max()  # fainter ones are not drawn
+            first, second, share = first[seen], second[seen], mutual[seen] / mutual.max()
+        else:
+            share = both / (self.sizes[first] + self.sizes[second])
         one_way = (self.shared[first, second] == 0) | (self.shared[second, first] == 0)
-        few = len(both) <= COUNTED
-        self._lines(places, first, second, share, one_way, few=few)
+        widths = (1.0 + 5.0 * share) if few else (0.3 + 4.0 * share) * min(1.0, 15 / len(self.names))
+        alphas = np.ones(len(share)) if few else 0.2 + 0.7 * share / max(share.max(), 1e-300)
+        order, colour = np.argsort(share), palette_of(self.ax_).link
+        ends, styles = np.stack([places[first], places[second]], axis=1)[order], np.where(one_way, "--", "-")[order]
+        if len(order):
+            lines = {"linewidths": widths[order], "alpha": alphas[order], "linestyles": styles.tolist()}
+            self.ax_.add_collection(LineCollection(list(ends), colors=colour, **lines))
         if few:
             box = {"facecolor": background_of(self.ax_), "edgecolor": "none", "pad": 1.0, "alpha": 0.85}
             for k, l, rows in zip(first, second, both, strict=True):
                 near = 0.5 if l - k in (1, len(places) - 1) else 0.73  # lines between neighbours cross no other
                 place = near * places[k] + (1 - near) * places[l]
                 self.ax_.annotate(f"{rows:,.0f}", place, ha="center", va="center", fontsize=8, bbox=box, zorder=2)
-        return len(both)
+        return len(share)
 
     @property
     def _is_crowded(self) -> bool:
@@ -164,32 +164,15 @@ class OverlapDisplay:
         K = len(self.names)
         return K * (K - 1) / 2 > COUNTED and bool((self.shared + np.diag(self.sizes) >= self.sizes).all())
 
-    def _lines(
-        self, places: Floats, first: Integers, second: Integers, share: Floats, one_way: NDArray[np.bool_], *, few: bool
-    ) -> None:
-        """Draw a line for each pair, wider and darker where its share is larger."""
-        from matplotlib.collections import LineCollection
-
-        widths = (1.0 + 5.0 * share) if few else (0.3 + 4.0 * share) * min(1.0, 15 / len(self.names))
-        alphas = np.ones(len(share)) if few else 0.2 + 0.7 * share / max(share.max(), 1e-300)
-        order = np.argsort(share)
-        for dashed, style in ((False, "-"), (True, "--")):
-            own = order[one_way[order] == dashed]
-            if not len(own):
-                continue
-            ends = list(np.stack([places[first[own]], places[second[own]]], axis=1))
-            colour = palette_of(self.ax_).link
-            lines = LineCollection(ends, linewidths=widths[own], alpha=alphas[own], colors=colour, linestyles=style)
-            self.ax_.add_collection(lines)
-
     def _names(self, angles: Floats, places: Floats, radii: Floats) -> None:
         """Write the names outside the circle, rotated outwards if many, and leave them room."""
         K = len(self.names)
-        is_few = K <= AROUND
+        is_few = K <= FEW
         size = 10 if is_few else 8 if K <= NUMBERED else 7
         form = "{}\n{:,.0f} rows" if is_few else "{} ({:,.0f})"
         texts = [form.format(shortened(name), rows) for name, rows in zip(self.names, self.sizes, strict=True)]
-        long = max(len(line) for text in texts for line in text.split("\n")) * LETTER * size
+        letter = 0.6 / 72 * size  # inches of the widest
+        long = max(len(line) for text in texts for line in text.split("\n")) * letter
         width, height = (side / 2 for side in inches_of(self.ax_))
         outside = 1.05 + radii.max()  # then an inch is so much of the radius:
         inch = outside / max(min(width - long, height - (3 * LINE if is_few else long)), min(width, height) / 4)
@@ -197,8 +180,8 @@ class OverlapDisplay:
         for k in spread(K, 2 * np.pi / inch):
             x, y = places[k] * (1.05 + radii[k])
             side = "left" if x > 0.1 else "right" if x < -0.1 else "center"
-            turned: dict[str, Any] = {"ha": side, "va": "bottom" if y > 0.5 else "top" if y < -0.5 else "center"}
+            above, degrees = "bottom" if y > 0.5 else "top" if y < -0.5 else "center", 0.0
             if not is_few:
+                side, above = "left" if x >= 0 else "right", "center"
                 degrees = np.degrees(angles[k]) + (0.0 if x >= 0 else 180.0)
-                turned = {"ha": "left" if x >= 0 else "right", "va": "center", "rotation": degrees}
-            self.ax_.text(x, y, texts[k], fontsize=size, rotation_mode="anchor", **turned)
+            self.ax_.text(x, y, texts[k], fontsize=size, ha=side, va=above, rotation=degrees, rotation_mode="anchor")

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 
 COLOURS = (0, 1, 2, 3, 4, 5, 6, 8, 9)  # colours of samples in the style's cycle; 7 is the grey of the others
-TALLEST = 30.0  # inches of a figure that grows with the columns
 
 
 @dataclass
@@ -85,11 +84,9 @@ class WeightsDisplay:
         """Write the weights along their axis as plain numbers."""
         from matplotlib.ticker import LogLocator, NullFormatter
 
-        self.ax_.xaxis.set_major_locator(
-            LogLocator(
-                subs=(1.0, 1.5, 2.0, 3.0, 5.0, 7.0) if decades < 1 else (1.0, 2.0, 5.0) if decades < 3 else (1.0,)
-            )
-        )
+        fine, usual, coarse = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0), (1.0, 2.0, 5.0), (1.0,)
+        subs = fine if decades < 1 else usual if decades < 3 else coarse
+        self.ax_.xaxis.set_major_locator(LogLocator(subs=subs))
         self.ax_.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         self.ax_.xaxis.set_minor_formatter(NullFormatter())
 
@@ -169,7 +166,7 @@ class LoveDisplay:
     def plot(self, *, ax: Axes | None = None) -> Self:
         """Draw on the given axes, or on new ones."""
         columns = sorted(self.diagnostics.columns, key=lambda column: abs(column.shift))
-        self.ax_, self.figure_ = axes_of(ax, (6.4, min(max(4.8, 1.2 * LINE * len(columns) + 1.5), TALLEST)))
+        self.ax_, self.figure_ = axes_of(ax, (6.4, min(max(4.8, 1.2 * LINE * len(columns) + 1.5), 30.0)))
         colours = palette_of(self.ax_)
         places = np.arange(len(columns))
         shifts = np.array([column.shift for column in columns])
