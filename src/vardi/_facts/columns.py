@@ -14,7 +14,7 @@ from vardi._estimate.intervals import Declared, Law, Share, Student
 from vardi._estimate.tangent import Influence, Tangent
 from vardi._inputs.given import Function
 from vardi._inputs.pool import Name
-from vardi._rows.columns import Block
+from vardi._rows.columns import Block, Kept
 from vardi._rows.measure import Functions, as_functions
 from vardi._rows.variance import Spread
 from vardi._types import Floats
@@ -26,7 +26,7 @@ Variables: TypeAlias = "str | Iterable[str] | Mapping[str, Function]"
 
 
 @dataclass(frozen=True, eq=False)
-class Column:
+class Variable:
     """A column or expression that has a mean: its values on the rows of the fit or, in an engine, an expression.
 
     In memory these are numbers, or for categories conditions.
@@ -209,7 +209,7 @@ class ColumnSums:
     slopes: Floats
 
     def facts(
-        self, columns: Sequence[Column], sizes: Mapping[Name, float], exponents: Sequence[int] = ()
+        self, columns: Sequence[Variable], sizes: Mapping[Name, float], exponents: Sequence[int] = ()
     ) -> list[ColumnFacts]:
         """Return the facts about columns, undoing their division by powers of two with these ``exponents``."""
         facts, n, sampled = [], sum(sizes.values()), np.array(list(sizes.values())) > 0
@@ -248,7 +248,7 @@ class ColumnSums:
         return facts
 
 
-def by_samples(columns: Sequence[Column]) -> dict[tuple[int, ...], list[int]]:
+def by_samples(columns: Sequence[Variable]) -> dict[tuple[int, ...], list[int]]:
     """Return the places of columns, by the samples that have recorded them."""
     found: dict[tuple[int, ...], list[int]] = {}
     for j, column in enumerate(columns):
@@ -264,7 +264,7 @@ def exponent_of(values: Floats, extreme: int = 300) -> int:
 
 def column_sums(
     tangent: Tangent,
-    given: Any,
+    given: Functions | Kept,
     laws: Functions | None = None,
     slopes: Callable[[Influence], Floats] | None = None,
 ) -> ColumnSums:

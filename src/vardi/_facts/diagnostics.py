@@ -17,13 +17,12 @@ from vardi._facts.account import SampleFacts, normalisers_of, samples_of, trust_
 from vardi._facts.columns import ColumnFacts
 from vardi._facts.links import sampled_gram
 from vardi._facts.parts import Fit
-from vardi._facts.weights import LARGEST
 from vardi._notebook import MOST_ROWS, fragment, paragraph, table
 from vardi._rows.start import widest_tree
 from vardi._solve.identify import Verdict
 from vardi._types import Floats
 from vardi.errors import WeakOverlapWarning
-from vardi.errors._texts import SHOWN, WIDTH, cut, more
+from vardi.errors._texts import LISTED, SHOWN, WIDTH, cut, more
 
 SAMPLES = ("sample", "rows", "of pool", "of weight", "effective", "largest")
 COLUMNS = ("mean of", "pool", "population", "error", "shift", "worth", "next")
@@ -189,7 +188,7 @@ def diagnose(fit: Fit, columns: Sequence[str]) -> Diagnostics:
         columns=described,
         overlap=_overlap(sizes, gram),
         second_eigenvalue=1.0 - fit.solution.gap,
-        largest=tuple((row, weight) for row, _, weight in parts.largest_weights(LARGEST)),
+        largest=tuple((row, weight) for row, _, weight in parts.largest_weights(LISTED)),
         trust=trust_of(fit, {} if unknown else normalisers, described),
         verdict=verdict,
         disconnection=_disconnection(sizes, verdict),

@@ -108,6 +108,8 @@ def init(
 
 def study_text(name: str, title: str, sources: list[Asked], variables: list[str]) -> str:
     """Return a study in TOML, with comments for its reader."""
+    from vardi.study._locate import quoted, quoted_key
+
     listed = ", ".join(map(quoted, variables))
     reported = f"variables = [{listed}]" if variables else '# variables = ["price"]    # columns to report'
     parts = [HEADER.format(name=name), f"title = {quoted(title)}\n{reported}\n", ABOUT_BIASES]
@@ -117,25 +119,6 @@ def study_text(name: str, title: str, sources: list[Asked], variables: list[str]
         for one in sources
     ]
     return "\n".join([*parts, *tables])
-
-
-def quoted(text: str) -> str:
-    r"""Return a text as a basic TOML string.
-
-    Examples
-    --------
-    >>> print(quoted('say "hi" \\'))
-    "say \"hi\" \\"
-    """
-    escapes = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
-    letters = (escapes.get(letter, letter if letter.isprintable() else f"\\U{ord(letter):08X}") for letter in text)
-    return f'"{"".join(letters)}"'
-
-
-def quoted_key(text: str) -> str:
-    """Return a TOML key, in quotes if it needs them."""
-    bare = text.isascii() and text.replace("-", "").replace("_", "").isalnum()
-    return text if bare else quoted(text)
 
 
 def _given(sources: list[str], biases: list[str]) -> list[Asked]:

@@ -14,6 +14,7 @@ from vardi.errors._texts import first_of
 
 Format = Literal["csv", "parquet", "jsonl", "duckdb"]
 Engine = Literal["memory", "polars", "duckdb"]
+EngineChoice = Engine | Literal["auto"]
 
 FORMATS: dict[str, Format] = {
     ".csv": "csv",
@@ -24,12 +25,8 @@ FORMATS: dict[str, Format] = {
     ".db": "duckdb",
 }
 SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
-ENGINES = ("auto", "memory", "polars", "duckdb")
+ENGINES: tuple[EngineChoice, ...] = ("auto", "memory", "polars", "duckdb")
 READABLE = "a .csv, .parquet, .jsonl or .ndjson file, or a .duckdb or .db database with its table"
-MOST_LISTED = 12
-"""Data files of a folder that a message lists at most."""
-MEMORY_SHARE = 8
-"""Rows are read into memory if the files are smaller than the available memory divided by this."""
 
 
 class RefusedPath(Exception):  # noqa: N818, it carries a sentence to a list of problems and never reaches a user
@@ -99,12 +96,12 @@ beside the study.
     return found
 
 
-def choose_engine(asked: str, data: tuple[Data, ...]) -> Engine:
-    """Return the engine; "auto" is memory if the files are small enough, otherwise one that leaves them in place."""
-    if asked in ("memory", "polars", "duckdb"):
-        return asked  # type: ignore[return-value]
+def choose_engine(asked: EngineChoice, data: tuple[Data, ...], room: int = 8) -> Engine:
+    """Return the engine; "auto" is memory if it has ``room`` times the files, otherwise one that leaves them there."""
+    if asked != "auto":
+        return asked
     size = sum(path.stat().st_size for one in data for path in one.files)
-    if size * MEMORY_SHARE <= available_memory():
+    if size * room <= available_memory():
         return "memory"
     return "duckdb" if any(one.format == "duckdb" for one in data) else "polars"
 
@@ -125,9 +122,9 @@ def data_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.suffix.lower() in FORMATS and path.is_file())
 
 
-def listed_files(folder: Path) -> str:
+def listed_files(folder: Path, most: int = 12) -> str:
     """Return the names of a folder's data files, or the first of many; an empty string if there are none."""
-    return first_of((path.name for path in data_files(folder)), MOST_LISTED)
+    return first_of((path.name for path in data_files(folder)), most)
 
 
 def suggest_file(path: Path, others: Iterable[Path]) -> str:
