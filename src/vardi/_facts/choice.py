@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,22 +117,19 @@ class _Texts:
         if columns.is_text(name):
             return cls.of(*columns.coded(name))
         array = columns.column(name)
-        if array.dtype.kind not in "OUT" or not _begin_with_text(array):
+        if array.dtype.kind not in "OUT":
             return None
-        try:
-            return cls.of(*coded(array))
-        except TypeError:  # a value that cannot be looked up, such as a list
-            texts = [value if isinstance(value, str) else None for value in array.tolist()]
-            return cls.of(*coded(np.array(texts, dtype=object)))
+        texts = [value if isinstance(value, str) else None for value in array.tolist()]
+        return cls.of(*coded(np.array(texts, dtype=object)))
 
     @classmethod
-    def of(cls, codes: Integers, values: Sequence[object], most: int = 5000) -> _Texts | None:
-        """Return them, given different values and which of these each row has; None if the first rows have no text.
+    def of(cls, codes: Integers, values: Sequence[object], first: int = 1000, most: int = 5000) -> _Texts | None:
+        """Return them, given different values and which of these each row has; None if so many first rows have no text.
 
         More than ``most`` texts can neither be kinds nor the names of samples.
         """
         texts = {value for value in values if isinstance(value, str)}
-        if not _begin_with_text(values[code] for code in codes):
+        if not any(isinstance(values[code], str) for code in codes[:first].tolist()):
             return None
         if len(texts) > most:
             return cls((), np.empty(0, np.int64))
@@ -148,11 +144,6 @@ class _Texts:
         counts = np.bincount(codes, minlength=len(self.kinds))
         there = np.flatnonzero(counts)
         return np.array(self.kinds, dtype=object)[there], (np.cumsum(counts > 0) - 1)[codes], counts[there]
-
-
-def _begin_with_text(values: Iterable[object], rows: int = 1000) -> bool:
-    """Return whether one of the first so many rows has a text."""
-    return any(isinstance(value, str) for value in islice(values, rows))
 
 
 def _categories(

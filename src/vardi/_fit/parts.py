@@ -12,7 +12,7 @@ from vardi._estimate.cdf import Band, DebiasedCdf
 from vardi._estimate.sensitivity.errors_of_biases import Errors, as_errors
 from vardi._estimate.steps import Steps
 from vardi._facts.choice import Recorded, choose
-from vardi._facts.columns import ColumnFacts, Variable, by_samples, column_sums, exponent_of
+from vardi._facts.columns import ColumnFacts, Variable, by_samples, exponent_of, facts_of
 from vardi._facts.fingerprint import Fingerprint, fingerprint
 from vardi._facts.parts import Given, Item, Result
 from vardi._inputs.pool import Name, Pool
@@ -112,7 +112,7 @@ class MemoryParts:
             for own, functions, exponents in self._functions_of(solved, [columns[j] for j in places]):
                 moved = partial(solved.slopes, errors=self._errors) if most > 0 and not own[0].category_of else None
                 most -= len(own)
-                facts = column_sums(solved.tangent, functions, laws, moved).facts(own, self._fit.sizes, exponents)
+                facts = facts_of(own, self._fit.sizes, solved.tangent, functions, exponents, laws, moved)
                 found |= dict(zip([places.pop(0) for _ in own], facts, strict=True))
         return tuple(found[j] for j in range(len(columns)))
 

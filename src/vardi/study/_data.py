@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from vardi._machine.memory import available_memory
-from vardi.errors import suggest
+from vardi.errors import StudyError, suggest
 from vardi.errors._texts import first_of
 
 Format = Literal["csv", "parquet", "jsonl", "duckdb"]
@@ -27,10 +27,6 @@ FORMATS: dict[str, Format] = {
 SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
 ENGINES: tuple[EngineChoice, ...] = ("auto", "memory", "polars", "duckdb")
 READABLE = "a .csv, .parquet, .jsonl or .ndjson file, or a .duckdb or .db database with its table"
-
-
-class RefusedPath(Exception):  # noqa: N818, it carries a sentence to a list of problems and never reaches a user
-    """A path that is refused; its text is the reason."""
 
 
 @dataclass(frozen=True)
@@ -79,20 +75,22 @@ def find_files(text: str, folder: Path) -> list[Path]:
     >>> find_files("https://example.org/a.csv", Path("."))
     Traceback (most recent call last):
     ...
-    vardi.study._data.RefusedPath: https://example.org/a.csv is remote, and a study reads local files only. Copy it \
+    vardi.errors.StudyError: https://example.org/a.csv is remote, and a study reads local files only. Copy it \
 beside the study.
     """
     if "://" in text:
-        raise RefusedPath(f"{text} is remote, and a study reads local files only. Copy it beside the study.")
+        raise StudyError(f"{text} is remote, and a study reads local files only. Copy it beside the study.")
     try:
         found = _found(text, folder)
         for path in found:
             _require_data_file(path)
+    except StudyError:
+        raise
     except PermissionError as error:
-        raise RefusedPath(f"{error.filename} cannot be read: permission denied. Change its permissions.") from error
+        raise StudyError(f"{error.filename} cannot be read: permission denied. Change its permissions.") from error
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise RefusedPath(f"{text!r} cannot be read: {reason}.") from error
+        raise StudyError(f"{text!r} cannot be read: {reason}.") from error
     return found
 
 
@@ -143,25 +141,25 @@ def suggest_file(path: Path, others: Iterable[Path]) -> str:
 def _found(text: str, folder: Path) -> list[Path]:
     path = folder / text
     if not text.strip():
-        raise RefusedPath("The path is empty. Name a file.")
+        raise StudyError("The path is empty. Name a file.")
     if path.exists() or not is_pattern(text):
         return [path]
     matches = sorted(glob.glob(text, root_dir=folder, recursive=True))
     if not matches:
-        raise RefusedPath(f"No file matches {text} in {folder}.")
+        raise StudyError(f"No file matches {text} in {folder}.")
     return [folder / match for match in matches]
 
 
 def _require_data_file(path: Path) -> None:
     if not path.exists():
-        raise RefusedPath(f"There is no file {path}.{_nearest(path)}")
+        raise StudyError(f"There is no file {path}.{_nearest(path)}")
     if not path.is_file():
         what = "a folder" if path.is_dir() else "not a regular file"
-        raise RefusedPath(f"{path} is {what}. Name {READABLE}; a pattern such as *.csv takes several files.")
+        raise StudyError(f"{path} is {what}. Name {READABLE}; a pattern such as *.csv takes several files.")
     for suffix in {path.suffix.lower(), path.resolve().suffix.lower()}:  # a link must not lead to another kind of file
         if suffix not in FORMATS:
             remedy = "Save its sheet as CSV UTF-8" if suffix in SPREADSHEETS else f"Name {READABLE}"
-            raise RefusedPath(f"{path} is not a kind of file that vardi reads. {remedy}.")
+            raise StudyError(f"{path} is not a kind of file that vardi reads. {remedy}.")
     path.open("rb").close()  # fails now if it may not be read
 
 

@@ -152,8 +152,7 @@ def _parts(opened: OpenStudy, weighted: Weighted, columns: Sequence[str]) -> Ite
     whole = all(schema[data.counts].is_integer() for data, schema in named if data.counts is not None)
     for data, schema in named:
         frame: Any = nw.from_native(weighted[data.name] if isinstance(weighted, Mapping) else weighted)
-        source = nw.lit(data.name) if opened.study.label is None else opened.label_text
-        added = [source.alias("source"), nw.col(ROW).alias("row")]
+        added = [opened.source_of(data).alias("source"), nw.col(ROW).alias("row")]
         if data.id is not None:
             column = nw.col(data.id)
             added.append((column if schema[data.id] == id_type else column.cast(id_type)).alias("id"))

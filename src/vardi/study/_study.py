@@ -128,11 +128,11 @@ class OpenStudy:
             return LABEL if LABEL in kinds else label
         return nw.from_native(self.frames[0], eager_only=True)[label].cast(nw.String).to_native()
 
-    @property
-    def label_text(self) -> nw.Expr:
-        """The name of each row's sample, as an expression; only for a pool."""
-        column = LABEL if LABEL in self.schemas()[0] else self.study.label
-        return nw.col(str(column)).cast(nw.String)
+    def source_of(self, data: Data) -> nw.Expr:
+        """Return the name of each row's sample, as an expression."""
+        if self.study.label is None:
+            return nw.lit(data.name)
+        return nw.col(LABEL if LABEL in self.schemas()[0] else self.study.label).cast(nw.String)
 
     def schemas(self) -> list[nw.Schema]:
         """Return the columns of each frame with their types."""
@@ -173,12 +173,8 @@ class OpenStudy:
         pl = package("polars")
         pieces = []
         for data, frame in zip(self.study.data, self.frames, strict=True):
-            label = nw.lit(data.name) if self.study.label is None else self.label_text
-            asked = (
-                nw.from_native(frame)
-                .lazy()
-                .select(nw.col(str(data.id)).cast(nw.String).alias("id"), label.alias("source"))
-            )
+            columns = nw.col(str(data.id)).cast(nw.String).alias("id"), self.source_of(data).alias("source")
+            asked = nw.from_native(frame).lazy().select(*columns)
             pieces.append(asked.unique().collect("polars").to_native())
         found = pl.concat(pieces).drop_nulls()
         if _are_numberings(found):

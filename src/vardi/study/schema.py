@@ -8,7 +8,7 @@ from typing import Literal, TypedDict
 
 from vardi._inputs.given import Population
 from vardi.errors import suggest
-from vardi.study._data import ENGINES, FORMATS, Data, EngineChoice, RefusedPath, find_files, identity, is_pattern
+from vardi.study._data import ENGINES, FORMATS, Data, EngineChoice, find_files, identity, is_pattern
 from vardi.study._engines import require_table
 from vardi.study._locate import Key, Problems, printable
 
@@ -167,10 +167,8 @@ class Declarations:
             return None
         files: list[Path] = []
         for path in paths:
-            try:
+            with self.problems.noting((*key, "data")):
                 files += [found for found in find_files(path, self.path.parent) if found not in files]
-            except RefusedPath as refusal:
-                self.problems.add((*key, "data"), str(refusal))
         self._require_once((*key, "data"), own, files)
         columns = {what: self._value(key, table, what, "the name of a column") for what in ("counts", "id")}
         tabled = self._value(key, table, "table", "the name of a table")
