@@ -168,10 +168,7 @@ def with_codes(data: Sequence[Data], engine: Engine) -> list[Data]:
     found: dict[str, None] = {}
     for one in data:
         with suppress(StudyError, ImportError):  # reported when the data are read
-            kinds = schema(one, engine).items()
-            found |= dict.fromkeys(
-                _code_columns(one, engine, [name for name, kind in kinds if kind.is_integer() or kind == nw.String])
-            )
+            found |= dict.fromkeys(_code_columns(one, engine) if one.format == "csv" else ())
     return [replace(one, codes=tuple(found)) if one.format == "csv" else one for one in data]
 
 
@@ -188,9 +185,11 @@ def first_text(data: Data, engine: Engine, column: str) -> str | None:
     return str(others.item()) if n and len(others) and 2 * (count or 0) > n else None
 
 
-def _code_columns(data: Data, engine: Engine, columns: Sequence[str]) -> list[str]:
+def _code_columns(data: Data, engine: Engine) -> list[str]:
     """Return the columns of a CSV that hold only digits, with a leading zero in at least one cell."""
-    if data.format != "csv" or not columns:
+    kinds = schema(data, engine).items()
+    columns = [name for name, kind in kinds if kind.is_integer() or kind == nw.String]
+    if not columns:
         return []
     asked = []
     for j, name in enumerate(columns):
