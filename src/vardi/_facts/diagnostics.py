@@ -18,7 +18,6 @@ from vardi._facts.columns import ColumnFacts
 from vardi._facts.links import sampled_gram
 from vardi._facts.parts import Fit
 from vardi._notebook import MOST_ROWS, fragment, paragraph, table
-from vardi._rows.contract import Gram
 from vardi._rows.start import widest_tree
 from vardi._solve.identify import Verdict
 from vardi._types import Floats
@@ -199,7 +198,7 @@ def diagnose(fit: Fit, columns: Sequence[str]) -> Diagnostics:
     )
 
 
-def _overlap(sizes: Floats, gram: Gram, most_dense: int = 3000) -> Any:
+def _overlap(sizes: Floats, gram: Any, most_dense: int = 3000) -> Any:
     """Return the overlap of samples, as a sparse array if these are more than ``most_dense``."""
     if gram is None:
         return np.empty((0, 0))
