@@ -28,9 +28,9 @@ from vardi.cli import main
 from vardi.cli._app import app
 from vardi.cli._console import progress
 from vardi.cli._demo import FILES, STUDY
-from vardi.cli._init import quoted, quoted_key
 from vardi.cli._options import complete_study
 from vardi.cli._summary import links_table
+from vardi.study._locate import quoted, quoted_key
 
 ROOT = Path(__file__).resolve().parents[2]
 VARDI = [sys.executable, "-m", "vardi"]

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import vardi
-from vardi._facts.links import strongest_links, weakest_links
+from vardi._facts.links import links_of
 from vardi._machine import threads
 from vardi._rows import shares
 
@@ -125,8 +125,8 @@ def test_links_are_chosen_among_all_pairs(known):
     strength = bridging if known else strength
     weakest = (verdict.weakest.first, verdict.weakest.second)
     others = sorted((pair for pair in strength if set(pair) != set(weakest)), key=lambda pair: strength[pair])
-    for chosen, rest in ((weakest_links, others), (strongest_links, others[::-1])):
-        links, pairs = chosen(verdict, gram if known else None, 7)
+    for first, rest in (("weakest", others), ("strongest", others[::-1])):
+        links, pairs = links_of(verdict, gram if known else None, 7, first)
         assert pairs == len(verdict.links)
         assert [link.weakest for link in links] == [True] + [False] * 6
         assert {links[0].first, links[0].second} == set(weakest)

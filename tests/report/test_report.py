@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 import vardi
-from vardi._facts.columns import Column
+from vardi._facts.columns import Variable
 from vardi._facts.distributions import Bins, Distribution, distributions
 from vardi._facts.fingerprint import fingerprint
 from vardi._facts.weights import weights_of
@@ -172,7 +172,7 @@ def test_values_over_all_orders_of_magnitude():
     assert row.stderr == pytest.approx(1e300 * np.std([0.0, 0.0, 1.0, 1.0], ddof=1) / np.sqrt(4))
     assert "worth 3 rows without bias" in to_html(report)
     fit = vardi.debias({"p": np.arange(3.0)}, {"p": 1})
-    columns = (Column("x", np.array([-1.7e308, 0.0, 1.7e308])),)
+    columns = (Variable("x", np.array([-1.7e308, 0.0, 1.7e308])),)
     described = fit.parts.describe(columns)
     assert math.isnan(described[0].stderr)  # the ends of its interval overflow
     drawn = steps(distributions(fit, columns, described)[0][0])

@@ -644,10 +644,9 @@ def test_blank_lines_are_left_out_by_no_engine(tmp_path, ends):
         (b'x,k\n1,"a\n\nb"\n\n2,c\n', True),
     ],
 )
-def test_blank_lines_are_found_outside_quotes(tmp_path, monkeypatch, size, content, blank):
-    monkeypatch.setattr(study_engines, "_CHUNK", size)
+def test_blank_lines_are_found_outside_quotes(tmp_path, size, content, blank):
     (tmp_path / "a.csv").write_bytes(content)
-    assert study_engines._has_blank_line(tmp_path / "a.csv") is blank
+    assert study_engines._has_blank_line(tmp_path / "a.csv", size) is blank
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from vardi._estimate.known_check import KnownCheck
 from vardi._estimate.reliability import Trust
 from vardi._facts.bias_notes import bias_notes
 from vardi._facts.check import UNASKED, Check, Remark, check_of
-from vardi._facts.columns import Column, ColumnFacts
+from vardi._facts.columns import ColumnFacts, Variable
 from vardi._facts.parts import Fit, Given
 from vardi._inputs.given import Function
 from vardi._inputs.pool import Name
@@ -25,8 +25,6 @@ from vardi._solve.newton import Solution
 from vardi.biases import everywhere
 from vardi.errors import WeakOverlapWarning
 from vardi.errors._texts import listed, number_of_rows
-
-MOST_GAPS = 8  # columns with gaps that are named
 
 
 @dataclass(frozen=True)
@@ -144,9 +142,28 @@ class Account:
 
     @property
     def conclusion(self) -> Remark:
-        """The verdict in a sentence."""
-        left_out = sum(sample.left_out for sample in self.samples)
-        return conclude(self.trust, self.check, self.known_check, len(self.sampled), left_out)
+        """The most serious conclusion about the fit; "good" only if the declared biases were tested."""
+        if not self.trust.errors_hold:
+            return Remark("bad", "Some estimates rest on too few rows for standard errors, and are rough.")
+        if self.check.level == "bad":
+            return Remark(
+                "bad", "The samples contradict their declared biases. Do not use the weights until that is explained."
+            )
+        if self.known_check is not None and self.known_check.contradicted:
+            return Remark(
+                "bad", "The samples contradict what is known. Do not use the weights until that is explained."
+            )
+        if self.trust.messages or self.check.level == "doubt":
+            return Remark("doubt", "The debiased sample can be used with care: read the warnings first.")
+        used, left_out = len(self.sampled), sum(sample.left_out for sample in self.samples)
+        speaks = (
+            "One sample, weighted by the inverse of its bias, represents the population."
+            if used == 1
+            else f"The {used} samples can be compared, and together they represent the population."
+        )
+        if left_out:
+            return Remark("doubt", f"{speaks} {'One was' if left_out == 1 else f'{left_out} were'} left out.")
+        return Remark("good" if self.check.is_made else "fact", speaks)
 
     @property
     def sampled(self) -> tuple[SampleFacts, ...]:
@@ -191,6 +208,24 @@ class Account:
         return f"{values} met to {self.known_check.residual:.0e}. {self.known_check.verdict}"
 
     @property
+    def lines(self) -> list[tuple[str, str]]:
+        """What a reader should know first: the name of each fact, and the fact in words."""
+        lines = [
+            ("verdict", self.conclusion.text),
+            ("identified", self.verdict.message),
+            ("solved", self.solved),
+            ("known", self.known),
+            ("rows", self.rows_depend),
+            ("biases", self.check.text if self.check.is_made else ""),
+        ]
+        return [(name, fact) for name, fact in lines if fact]
+
+    @property
+    def effective_rows(self) -> str:
+        """The effective number of rows beside all of them."""
+        return f"{self.effective:,.0f} of {self.rows:,.0f}"
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """The notes beneath the tables: what is odd, and why some numbers are missing."""
         notes = [*self.bias_notes, *([self.samples_note] if self.samples_note else [])]
@@ -200,13 +235,13 @@ class Account:
                 f"those you need, e.g. with fit.expectation({self.unasked[0]!r})."
             )
         if self.gaps:
-            named = listed((f"{name} ({count:,})" for name, count in self.gaps.items()), MOST_GAPS)
+            named = _named(f"{name} ({count:,})" for name, count in self.gaps.items())
             notes.append(f"Left out because of missing or infinite values: {named}.")
         if self.mixed:
-            named = listed((f"{name} ({where})" for name, where in self.mixed.items()), MOST_GAPS)
+            named = _named(f"{name} ({where})" for name, where in self.mixed.items())
             notes.append(f"Left out because their type differs between samples: {named}. Convert each to one type.")
         for reason in dict.fromkeys(self.uncovered.values()):
-            named = listed((name for name, own in self.uncovered.items() if own == reason), MOST_GAPS)
+            named = _named(name for name, own in self.uncovered.items() if own == reason)
             notes.append(f"Left out because only some samples record them: {named}. {reason}")
         return (*notes, *([self.note_on_some] if self.note_on_some else []))
 
@@ -217,14 +252,14 @@ class Account:
         if not apart or self.known_check is None:
             return ""
         return (
-            f"The means of {listed(apart, MOST_GAPS)} come from samples whose weights alone do not meet the known "
+            f"The means of {_named(apart)} come from samples whose weights alone do not meet the known "
             f"values. fit.expectation({apart[0]!r}, assisted_by=...) lets them sharpen it through a model."
         )
 
 
 def account(
     fit: Fit,
-    columns: Sequence[Column],
+    columns: Sequence[Variable],
     *,
     note: str = "",
     more: int = 0,
@@ -237,7 +272,7 @@ def account(
     ----------
     fit : Fit
         The fit.
-    columns : sequence of Column
+    columns : sequence of Variable
         The columns to show.
     note, more : str, int
         A note on columns that are not shown, and how many more there are.
@@ -342,26 +377,6 @@ def normalisers_of(
     return {name: estimate.exp() for name, estimate in alone.items()}, note, logs
 
 
-def conclude(trust: Trust, check: Check, known: KnownCheck | None, samples: int, left_out: int) -> Remark:
-    """Return the most serious conclusion about a fit, given how many samples it has and how many were left out.
-
-    It is "good" only if the declared biases were tested.
-    """
-    if not trust.errors_hold:
-        return Remark("bad", "Some estimates rest on too few rows for standard errors, and are rough.")
-    if check.level == "bad":
-        return Remark(
-            "bad", "The samples contradict their declared biases. Do not use the weights until that is explained."
-        )
-    if known is not None and known.contradicted:
-        return Remark("bad", "The samples contradict what is known. Do not use the weights until that is explained.")
-    if trust.messages or check.level == "doubt":
-        return Remark("doubt", "The debiased sample can be used with care: read the warnings first.")
-    speaks = (
-        "One sample, weighted by the inverse of its bias, represents the population."
-        if samples == 1
-        else f"The {samples} samples can be compared, and together they represent the population."
-    )
-    if left_out:
-        return Remark("doubt", f"{speaks} {'One was' if left_out == 1 else f'{left_out} were'} left out.")
-    return Remark("good" if check.is_made else "fact", speaks)
+def _named(columns: Iterable[str], most: int = 8) -> str:
+    """Return the columns that a note is about, and only the first of many."""
+    return listed(columns, most)

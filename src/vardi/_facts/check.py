@@ -9,14 +9,13 @@ from typing import Literal, TypeAlias
 
 from vardi._estimate.bias_check import BiasCheck
 from vardi._estimate.quasi_independence import METHOD, MOST_ROWS
-from vardi._facts.choice import MOST_NUMERIC
 from vardi._facts.numbers import pvalue
 from vardi._facts.parts import Fit
 from vardi._inputs.given import Function
 from vardi.biases import WindowBias
 from vardi.biases._window import columns_to_test
 from vardi.errors import NeedsRowsError
-from vardi.errors._texts import Outcome, outcome
+from vardi.errors._texts import SHOWN, Outcome, outcome
 
 Level: TypeAlias = Literal["bad", "doubt", "good", "fact"]
 
@@ -118,7 +117,7 @@ def check_of(fit: Fit, variables: Mapping[str, Function] | None) -> Check:
 
 
 def _columns(fit: Fit, variables: Mapping[str, Function] | None) -> Mapping[str, Function]:
-    numeric = columns_to_test(fit.parts.given().biases, fit.numeric_columns) or fit.numeric_columns[:MOST_NUMERIC]
+    numeric = columns_to_test(fit.parts.given().biases, fit.numeric_columns) or fit.numeric_columns[:SHOWN]
     if not numeric and variables is not None:
         return variables
     return {name: name for name in numeric}

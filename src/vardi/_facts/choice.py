@@ -8,18 +8,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._facts.columns import Column
+from vardi._facts.columns import Variable
 from vardi._inputs.frames import JoinedColumns
 from vardi._inputs.kept import KeptRows
 from vardi._inputs.pool import Pool
 from vardi._types import Integers
 from vardi.biases._values import coded
-from vardi.errors._texts import listed
+from vardi.errors._texts import SHOWN, listed
 
-MOST_NUMERIC = 20
 MOST_TEXT = 4
 IDENTIFIER = 30  # distinct texts from which a column names units rather than kinds of them
-FIRST = 1000  # rows, one of which has a text in a column of texts
 MISSING = "(missing)"
 UNREAD = "missing or infinite values, or neither numbers nor text"
 
@@ -44,8 +42,8 @@ class Recorded:
 
 
 def choose(
-    pool: Pool, held: Recorded, numeric: Sequence[str], read: Callable[[str], Column]
-) -> tuple[tuple[Column, ...], str]:
+    pool: Pool, held: Recorded, numeric: Sequence[str], read: Callable[[str], Variable]
+) -> tuple[tuple[Variable, ...], str]:
     """Return the columns of a pool in memory, and a note on what was left out.
 
     Parameters
@@ -81,13 +79,13 @@ def choose(
             **by_reason(held.uncovered),
         },
     )
-    columns = tuple(read(name) for name in (*numeric[:MOST_NUMERIC], *conditions))
+    columns = tuple(read(name) for name in (*numeric[:SHOWN], *conditions))
     return (*columns, *categories), note
 
 
 def note_on(numeric: Sequence[str], left_out: Mapping[str, Sequence[str]]) -> str:
     """Return which columns are not shown, by reason."""
-    more = len(numeric) - MOST_NUMERIC
+    more = len(numeric) - SHOWN
     notes = [f"{more} more numeric columns are not shown; name columns in variables= to choose."] if more > 0 else []
     notes += [f"Not shown: {listed(names)} ({reason})." for reason, names in left_out.items() if names]
     return " ".join(notes)
@@ -119,22 +117,19 @@ class _Texts:
         if columns.is_text(name):
             return cls.of(*columns.coded(name))
         array = columns.column(name)
-        if array.dtype.kind not in "OUT" or not any(isinstance(value, str) for value in array[:FIRST].tolist()):
+        if array.dtype.kind not in "OUT":
             return None
-        try:
-            return cls.of(*coded(array))
-        except TypeError:  # a value that cannot be looked up, such as a list
-            texts = [value if isinstance(value, str) else None for value in array.tolist()]
-            return cls.of(*coded(np.array(texts, dtype=object)))
+        texts = [value if isinstance(value, str) else None for value in array.tolist()]
+        return cls.of(*coded(np.array(texts, dtype=object)))
 
     @classmethod
-    def of(cls, codes: Integers, values: Sequence[object], most: int = 5000) -> _Texts | None:
-        """Return them, given different values and which of these each row has; None if the first rows have no text.
+    def of(cls, codes: Integers, values: Sequence[object], first: int = 1000, most: int = 5000) -> _Texts | None:
+        """Return them, given different values and which of these each row has; None if so many first rows have no text.
 
         More than ``most`` texts can neither be kinds nor the names of samples.
         """
         texts = {value for value in values if isinstance(value, str)}
-        if not any(isinstance(values[code], str) for code in codes[:FIRST].tolist()):
+        if not any(isinstance(values[code], str) for code in codes[:first].tolist()):
             return None
         if len(texts) > most:
             return cls((), np.empty(0, np.int64))
@@ -153,7 +148,7 @@ class _Texts:
 
 def _categories(
     pool: Pool, held: Recorded, texts: Mapping[str, _Texts]
-) -> tuple[tuple[Column, ...], tuple[list[str], list[str], list[str]]]:
+) -> tuple[tuple[Variable, ...], tuple[list[str], list[str], list[str]]]:
     """Return the shares of the most frequent categories, and the columns left out.
 
     Left out are columns with too many distinct texts to be categories, columns beyond the number shown (those with few
@@ -180,12 +175,12 @@ def _are_labels(pool: Pool, texts: _Texts) -> bool:
     return bool((codes[pool.source] == texts.codes).all())
 
 
-def _shares(name: str, kinds: np.ndarray, place: np.ndarray, counts: np.ndarray) -> list[Column]:
+def _shares(name: str, kinds: np.ndarray, place: np.ndarray, counts: np.ndarray) -> list[Variable]:
     shown = most_frequent(counts)
     own = {str(kinds[k]): place == k for k in shown.tolist()}
     if len(kinds) > len(shown):
         own[f"{len(kinds) - len(shown)} others"] = ~np.isin(place, shown)
-    return [Column(f"{name}: {kind}", rows, category_of=name) for kind, rows in own.items()]
+    return [Variable(f"{name}: {kind}", rows, category_of=name) for kind, rows in own.items()]
 
 
 def most_frequent(counts: np.ndarray, most: int = 6) -> NDArray[np.intp]:

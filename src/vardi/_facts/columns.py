@@ -9,14 +9,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from vardi._estimate.estimates import Estimates
 from vardi._estimate.intervals import Declared, Law, Share, Student
 from vardi._estimate.tangent import Influence, Tangent
 from vardi._inputs.given import Function
 from vardi._inputs.pool import Name
-from vardi._rows.columns import Block
+from vardi._rows.columns import Block, Kept
 from vardi._rows.measure import Functions, as_functions
-from vardi._rows.variance import Spread
 from vardi._types import Floats
 from vardi.errors import MismatchError
 from vardi.errors._texts import listed
@@ -26,7 +24,7 @@ Variables: TypeAlias = "str | Iterable[str] | Mapping[str, Function]"
 
 
 @dataclass(frozen=True, eq=False)
-class Column:
+class Variable:
     """A column or expression that has a mean: its values on the rows of the fit or, in an engine, an expression.
 
     In memory these are numbers, or for categories conditions.
@@ -180,75 +178,7 @@ def named_variables(variables: Variables | None) -> dict[str, Function] | None:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class ColumnSums:
-    """Sums over rows that describe m functions f, wherever the rows are.
-
-    Attributes
-    ----------
-    debiased : Estimates
-        Means over the population.
-    rests_on : Spread
-        What their errors rest on.
-    pooled : ndarray of shape (m,)
-        Means over the pool.
-    variance, size : ndarray of shape (m,)
-        Means of (f - debiased)^2 and of the absolute value of f over the population.
-    within : ndarray of shape (K, m), or (0, m)
-        By how much the variance of ``debiased`` falls with one more row of each bias, if asked for.
-    slopes : ndarray of shape (m,), or (0,)
-        By how much ``debiased`` moves per unit of log Gamma, if asked for.
-    """
-
-    debiased: Estimates
-    rests_on: Spread
-    pooled: Floats
-    variance: Floats
-    size: Floats
-    within: Floats
-    slopes: Floats
-
-    def facts(
-        self, columns: Sequence[Column], sizes: Mapping[Name, float], exponents: Sequence[int] = ()
-    ) -> list[ColumnFacts]:
-        """Return the facts about columns, undoing their division by powers of two with these ``exponents``."""
-        facts, n, sampled = [], sum(sizes.values()), np.array(list(sizes.values())) > 0
-        spread = np.where(np.sqrt(self.variance) > 1e-12 * self.size, np.sqrt(self.variance), 0.0)  # or rounding
-        for j, (column, estimate) in enumerate(zip(columns, self.debiased, strict=True)):
-            moves = spread[j] > 0 and not isinstance(estimate.law, Declared)
-            V = float(self.rests_on.stderr[j]) ** 2 if moves else 0.0
-            stderr = 0.0 if isinstance(estimate.law, Declared) else estimate.stderr
-            slope = float(self.slopes[j]) if len(self.slopes) and not column.category_of else math.nan
-            units = np.array([self.pooled[j], estimate.value, stderr, spread[j], slope])
-            with np.errstate(over="ignore"):
-                before, after, stderr, deviation, slope = np.ldexp(units, exponents[j] if exponents else 0).tolist()
-            if not math.isfinite(sum(map(abs, estimate.law.ends(after, stderr, 0.95)))):
-                stderr = math.nan  # the ends of its interval overflow
-            worth = float(spread[j] ** 2 / V) if V > 0 else math.inf if spread[j] > 0 else math.nan
-            carried = self.rests_on.carried[sampled, j] * self.rests_on.scale[j] ** 2
-            gain = self.within[:, j] / V if V > 0 else np.zeros(len(self.within))
-            facts.append(
-                ColumnFacts(
-                    column.name,
-                    is_share=isinstance(estimate.law, Share),
-                    pooled=before,
-                    debiased=after,
-                    stderr=stderr,
-                    law=estimate.law,
-                    spread=deviation,
-                    worth=worth,
-                    design_effect=n / worth,
-                    carried=tuple((carried / V).tolist()) if V > 0 else (),
-                    gain=dict(zip(sizes, gain.tolist(), strict=False)),
-                    among=estimate.among,
-                    slope=slope,
-                    category_of=column.category_of,
-                )
-            )
-        return facts
-
-
-def by_samples(columns: Sequence[Column]) -> dict[tuple[int, ...], list[int]]:
+def by_samples(columns: Sequence[Variable]) -> dict[tuple[int, ...], list[int]]:
     """Return the places of columns, by the samples that have recorded them."""
     found: dict[tuple[int, ...], list[int]] = {}
     for j, column in enumerate(columns):
@@ -262,27 +192,36 @@ def exponent_of(values: Floats, extreme: int = 300) -> int:
     return exponent if abs(exponent) > extreme else 0
 
 
-def column_sums(
+def facts_of(
+    columns: Sequence[Variable],
+    sizes: Mapping[Name, float],
     tangent: Tangent,
-    given: Any,
+    given: Functions | Kept,
+    exponents: Sequence[int],
     laws: Functions | None = None,
     slopes: Callable[[Influence], Floats] | None = None,
-) -> ColumnSums:
-    """Return the sums that describe functions, wherever the rows are.
+) -> list[ColumnFacts]:
+    """Return the facts about columns, from sums over rows, wherever these are.
 
     Parameters
     ----------
+    columns : sequence of Variable
+        The columns.
+    sizes : mapping
+        Rows of each sample.
     tangent : Tangent
         How rows move estimates.
     given : functions
-        In the form that the measure takes.
+        The values of the columns, in the form that the measure takes, divided by powers of two.
+    exponents : sequence of int
+        These powers, which are undone.
     laws : Functions, optional
         The weight of each row under each bias; for gains.
     slopes : callable, optional
-        Returns how far wrong biases move estimates.
+        Returns how far wrong biases move estimates, for each unit of log Gamma.
     """
     measure, functions = tangent.measure, as_functions(given)
-    estimates, spread = tangent.measured(functions, 0.95)
+    estimates, rests_on = tangent.measured(functions, 0.95)
     assert estimates.influence is not None
     phi, mean, n = estimates.influence.values, estimates.values, tangent.n
 
@@ -297,15 +236,41 @@ def column_sums(
         return *sums, block.sum(inside), block.gram(tilts, moved), block.gram(tilts, moved * moved)
 
     total, variance, size, rows, *within = measure.rows.total(question, 3 * functions.width)
+    pooled, spread = total / rows, np.sqrt(variance / n)
+    spread = np.where(spread > 1e-12 * (size / n), spread, 0.0)  # or rounding
     gains = np.empty((0, functions.width))
     if within:
         gains = np.maximum(within[1] / n - (within[0] / n) ** 2, 0.0) / n**2
-    return ColumnSums(
-        debiased=estimates,
-        rests_on=spread,
-        pooled=total / rows,
-        variance=variance / n,
-        size=size / n,
-        within=gains,
-        slopes=np.empty(0) if slopes is None else slopes(estimates.influence),
-    )
+    moves = np.full(functions.width, math.nan) if slopes is None else slopes(estimates.influence)
+    facts, sampled = [], np.array(list(sizes.values())) > 0
+    for j, (column, estimate) in enumerate(zip(columns, estimates, strict=True)):
+        is_known = isinstance(estimate.law, Declared)
+        V = float(rests_on.stderr[j]) ** 2 if spread[j] > 0 and not is_known else 0.0
+        slope = math.nan if column.category_of else float(moves[j])
+        units = np.array([pooled[j], estimate.value, 0.0 if is_known else estimate.stderr, spread[j], slope])
+        with np.errstate(over="ignore"):
+            before, after, stderr, deviation, slope = np.ldexp(units, exponents[j]).tolist()
+        if not math.isfinite(sum(map(abs, estimate.law.ends(after, stderr, 0.95)))):
+            stderr = math.nan  # the ends of its interval overflow
+        worth = float(spread[j] ** 2 / V) if V > 0 else math.inf if spread[j] > 0 else math.nan
+        carried = rests_on.carried[sampled, j] * rests_on.scale[j] ** 2
+        gain = gains[:, j] / V if V > 0 else np.zeros(len(gains))
+        facts.append(
+            ColumnFacts(
+                column.name,
+                is_share=isinstance(estimate.law, Share),
+                pooled=before,
+                debiased=after,
+                stderr=stderr,
+                law=estimate.law,
+                spread=deviation,
+                worth=worth,
+                design_effect=sum(sizes.values()) / worth,
+                carried=tuple((carried / V).tolist()) if V > 0 else (),
+                gain=dict(zip(sizes, gain.tolist(), strict=False)),
+                among=estimate.among,
+                slope=slope,
+                category_of=column.category_of,
+            )
+        )
+    return facts

@@ -6,7 +6,7 @@ import textwrap
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import numpy as np
@@ -17,13 +17,15 @@ from vardi._facts.account import SampleFacts, normalisers_of, samples_of, trust_
 from vardi._facts.columns import ColumnFacts
 from vardi._facts.links import sampled_gram
 from vardi._facts.parts import Fit
-from vardi._facts.weights import LARGEST
 from vardi._notebook import MOST_ROWS, fragment, paragraph, table
 from vardi._rows.start import widest_tree
 from vardi._solve.identify import Verdict
 from vardi._types import Floats
 from vardi.errors import WeakOverlapWarning
-from vardi.errors._texts import SHOWN, WIDTH, cut, more
+from vardi.errors._texts import LISTED, SHOWN, WIDTH, cut, more
+
+if TYPE_CHECKING:
+    from narwhals.typing import EagerAllowed, IntoBackend
 
 SAMPLES = ("sample", "rows", "of pool", "of weight", "effective", "largest")
 COLUMNS = ("mean of", "pool", "population", "error", "shift", "worth", "next")
@@ -75,7 +77,7 @@ class Diagnostics:
         """What to know before the numbers are used; empty if all is well."""
         return self.trust.messages
 
-    def to_frame(self, backend: Any = "pandas") -> Any:
+    def to_frame(self, backend: IntoBackend[EagerAllowed] = "pandas") -> Any:
         """Return all numbers in one tidy frame: part, name, measure, value."""
         records: list[tuple[str, str, str, float]] = [
             ("fit", "", "rows", self.rows),
@@ -189,7 +191,7 @@ def diagnose(fit: Fit, columns: Sequence[str]) -> Diagnostics:
         columns=described,
         overlap=_overlap(sizes, gram),
         second_eigenvalue=1.0 - fit.solution.gap,
-        largest=tuple((row, weight) for row, _, weight in parts.largest_weights(LARGEST)),
+        largest=tuple((row, weight) for row, _, weight in parts.largest_weights(LISTED)),
         trust=trust_of(fit, {} if unknown else normalisers, described),
         verdict=verdict,
         disconnection=_disconnection(sizes, verdict),

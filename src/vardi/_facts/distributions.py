@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vardi._estimate.cdf import Band
-from vardi._facts.columns import Column, ColumnFacts
+from vardi._facts.columns import ColumnFacts, Variable
 from vardi._facts.parts import Fit
 from vardi._rows.shares import Shares
 from vardi._types import Floats
@@ -41,7 +41,7 @@ class Distribution:
 
 
 def distributions(
-    fit: Fit, columns: Sequence[Column], described: Sequence[ColumnFacts], most: int = 6, most_banded: int = 200_000
+    fit: Fit, columns: Sequence[Variable], described: Sequence[ColumnFacts], most: int = 6, most_banded: int = 200_000
 ) -> tuple[tuple[Distribution, ...], str]:
     """Return the distribution functions of the columns that take more than two values, and a note on the others.
 
@@ -66,7 +66,7 @@ def distributions(
     return shown, " ".join(notes)
 
 
-def _distribution(fit: Fit, column: Column, facts: ColumnFacts, banded: bool, points: int = 160) -> Distribution:
+def _distribution(fit: Fit, column: Variable, facts: ColumnFacts, banded: bool, points: int = 160) -> Distribution:
     shares = fit.parts.shares(column, facts.pooled, facts.spread)
     first, last, end = _ends_of_axis(shares)
     ends = np.array([first, last, end])
@@ -90,7 +90,7 @@ def _ends_of_axis(shares: Shares, edge: float = 0.005) -> tuple[float, float, fl
     return first, end, end
 
 
-def heights(fit: Fit, column: Column, facts: ColumnFacts) -> tuple[Floats, Floats, Floats]:
+def heights(fit: Fit, column: Variable, facts: ColumnFacts) -> tuple[Floats, Floats, Floats]:
     """Return values of a column, and the shares of the pool and of the population at or below each."""
     x, shares = fit.parts.shares(column, facts.pooled, facts.spread).every()
     return x, shares[:, 0], shares[:, 1]

@@ -13,7 +13,6 @@ from vardi._types import Integers
 from vardi.biases._values import is_missing
 
 MISSING = "\1"  # which no text is
-ROWS = 50_000  # whose texts are put together at once
 
 
 @dataclass(frozen=True)
@@ -24,11 +23,12 @@ class Fingerprint:
     columns: tuple[str, ...] = ()
 
 
-def fingerprint(pool: Pool, columns: Sequence[str]) -> Fingerprint:
+def fingerprint(pool: Pool, columns: Sequence[str], rows: int = 50_000) -> Fingerprint:
     """Return the SHA-256 of the samples' names, and of label, count and some columns of every row, in their order.
 
     It does not depend on the library that holds the rows: numbers and conditions are hashed as 64-bit floats, times as
-    microseconds, texts and dates as UTF-8, and all missing values among these alike.
+    microseconds, texts and dates as UTF-8, and all missing values among these alike. The texts of so many ``rows`` are
+    put together at once.
     """
     found = hashlib.sha256()
     for name in pool.names:
@@ -42,7 +42,7 @@ def fingerprint(pool: Pool, columns: Sequence[str]) -> Fingerprint:
         found.update(_text(name))
         if all(frame.is_text(name) for frame in pool.frames):
             for frame in pool.frames:
-                for part in _coded_bytes(*frame.coded(name)):
+                for part in _coded_bytes(*frame.coded(name), rows):
                     found.update(part)
         else:
             found.update(_bytes(pool.column(name)))
@@ -57,11 +57,11 @@ def _bytes(array: np.ndarray) -> memoryview | bytes:
     return b"".join(map(_value, array.tolist()))
 
 
-def _coded_bytes(codes: Integers, values: Sequence[object]) -> Iterator[bytes]:
-    """Give the bytes of texts, one after the other, from the different ones and which of these each row has."""
+def _coded_bytes(codes: Integers, values: Sequence[object], rows: int) -> Iterator[bytes]:
+    """Give the bytes of texts, so many rows at once, from the different ones and which of these each row has."""
     texts = list(map(_value, values))
-    for low in range(0, len(codes), ROWS):
-        yield b"".join(map(texts.__getitem__, codes[low : low + ROWS].tolist()))
+    for low in range(0, len(codes), rows):
+        yield b"".join(map(texts.__getitem__, codes[low : low + rows].tolist()))
 
 
 def _numbers(array: np.ndarray, dtype: str) -> memoryview:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from scipy import sparse
@@ -97,7 +98,7 @@ def overlap_of(fit: Fit, verdict: Verdict, trust: Trust, most_links: int = 200, 
     names = tuple(str(verdict.names[k]) for k in order.tolist())
     reach = sparse.csr_array(verdict.reach)[order][:, order]
     bridge = fit.bridge
-    links, pairs = strongest_links(verdict, gram, most_links)
+    links, pairs = links_of(verdict, gram, most_links, "strongest")
     cells, group = _cells(reach, sizes[order])
     return Overlap(
         names=names,
@@ -123,18 +124,10 @@ def sampled_gram(fit: Fit) -> tuple[Floats, Gram]:
     return sizes[sampled], None if gram is None else gram[sampled][:, sampled]
 
 
-def strongest_links(verdict: Verdict, gram: Gram, most: int) -> tuple[list[LinkFacts], int]:
-    """Return the weakest link and then the strongest ones, and how many there are."""
-    return _chosen(verdict, gram, most, -1.0)
-
-
-def weakest_links(verdict: Verdict, gram: Gram, most: int) -> tuple[list[LinkFacts], int]:
-    """Return the weakest link and then those that least rows join, and how many there are."""
-    return _chosen(verdict, gram, most, 1.0)
-
-
-def _chosen(verdict: Verdict, gram: Gram, most: int, sign: float) -> tuple[list[LinkFacts], int]:
-    """Return the weakest link and others by their strength times a sign: of many samples these are few of all pairs."""
+def links_of(
+    verdict: Verdict, gram: Gram, most: int, first: Literal["strongest", "weakest"]
+) -> tuple[list[LinkFacts], int]:
+    """Return the weakest link, then the strongest or the weakest of the others, and how many links there are in all."""
     reach = sparse.csr_array(verdict.reach)
     either = sparse.csr_array(sparse.triu(reach + reach.T, 1))
     either.sort_indices()
@@ -149,7 +142,7 @@ def _chosen(verdict: Verdict, gram: Gram, most: int, sign: float) -> tuple[list[
     if weakest is not None:
         ends = sorted(names.index(name) for name in (weakest.first, weakest.second))
         is_weakest = (k == ends[0]) & (l == ends[1])
-    order = np.lexsort((sign * strength, ~is_weakest))[:most].tolist()
+    order = np.lexsort((strength if first == "weakest" else -strength, ~is_weakest))[:most].tolist()
     return [
         LinkFacts(
             names[k[j]],

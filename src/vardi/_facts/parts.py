@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from vardi._estimate.bias_check import BiasCheck
 from vardi._estimate.bridge import Bridge
@@ -15,8 +15,9 @@ from vardi._estimate.cdf import Band
 from vardi._estimate.estimates import Estimate
 from vardi._estimate.known_check import KnownCheck
 from vardi._estimate.reliability import Trust
-from vardi._facts.columns import Column, ColumnFacts
+from vardi._facts.columns import ColumnFacts, Variable
 from vardi._facts.fingerprint import Fingerprint
+from vardi._inputs.given import Function
 from vardi._inputs.pool import Name, Pool
 from vardi._rows.contract import Gram
 from vardi._rows.shares import Shares
@@ -105,27 +106,27 @@ class Parts(Protocol):
     def largest_weights(self, most: int) -> Sequence[tuple[int, Name, float]]:
         """Return position in the pool, sample and weight of the heaviest rows; none if rows have no position."""
 
-    def column(self, name: str, values: Any) -> Column:
-        """Return a column, an expression or values as a Column; raise if it has no mean."""
+    def column(self, name: str, values: Function) -> Variable:
+        """Return a column, an expression or values as a variable; raise if it has no mean."""
 
-    def choose(self) -> tuple[tuple[Column, ...], str]:
+    def choose(self) -> tuple[tuple[Variable, ...], str]:
         """Return the columns that a report shows, and a note on those left out."""
 
     def describe(
-        self, columns: Sequence[Column], *, gains: bool = False, slopes: bool = False
+        self, columns: Sequence[Variable], *, gains: bool = False, slopes: bool = False
     ) -> tuple[ColumnFacts, ...]:
         """Return columns' means before and after, what their errors rest on, and how far wrong biases move them."""
 
     def each(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         """Apply a function that asks the rows to each item: several at a time where their holder can be asked so."""
 
-    def shares(self, column: Column, centre: float, scale: float) -> Shares:
+    def shares(self, column: Variable, centre: float, scale: float) -> Shares:
         """Return the shares of pool and population up to values of a column; an engine has its bins about the centre.
 
         Between its largest values of bins an engine does not tell them.
         """
 
-    def band(self, column: Column, level: float = 0.95, shares: Shares | None = None) -> Band | None:
+    def band(self, column: Variable, level: float = 0.95, shares: Shares | None = None) -> Band | None:
         """Return the simultaneous band of the distribution function; None if an engine does not provide it.
 
         Rows in memory are not read again for ``shares`` that are known already.
@@ -158,4 +159,4 @@ class Fit(Protocol):
     def __len__(self) -> int: ...
     def identify(self) -> Verdict: ...
     def log_normalisers(self, level: float = 0.95) -> dict[Name, Estimate]: ...
-    def check_biases(self, columns: Any = None) -> BiasCheck: ...
+    def check_biases(self, columns: Mapping[str, Function]) -> BiasCheck: ...

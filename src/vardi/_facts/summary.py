@@ -41,12 +41,7 @@ def to_text(found: Account) -> str:
     heading = ("sample", "rows", "bias", "log normaliser" if found.log_scale else "normaliser", "of weight")
     lines = [
         found.speaks,
-        *_wrapped("verdict", found.conclusion.text),
-        *_wrapped("identified", found.verdict.message),
-        *_wrapped("solved", found.solved),
-        *_wrapped("known", found.known),
-        *_wrapped("rows", found.rows_depend),
-        *_wrapped("biases", found.check.text if found.check.is_made else ""),
+        *(line for name, fact in found.lines for line in _wrapped(name, fact)),
         "",
     ]
     lines += [
@@ -54,7 +49,7 @@ def to_text(found: Account) -> str:
         f"{share:>11}"
         for name, rows, bias, normaliser, share in (heading, *samples[:SHOWN])
     ]
-    lines += [*more(samples), "", f"effective rows  {found.effective:,.0f} of {found.rows:,.0f}"]
+    lines += [*more(samples), "", f"effective rows  {found.effective_rows}"]
     if found.variables:
         width = width_of("mean of", (variable.label for variable in found.variables), 30)
         means = [("mean of", "in the pool", "in the population"), *map(variable_cells, found.variables)]
@@ -70,19 +65,12 @@ def to_text(found: Account) -> str:
 
 def to_html(found: Account) -> str:
     """Return the account as a fragment of HTML, for notebooks."""
-    solved = [
-        f"{found.counted_rows}, effective {found.effective:,.0f} of {found.rows:,.0f}.",
-        found.conclusion.text,
-        found.verdict.message,
-        f"Solved: {found.solved}",
-        *([f"Known: {found.known}"] if found.known else []),
-        *([f"Rows are {found.rows_depend}"] if found.rows_depend else []),
-        *([found.check.text] if found.check.is_made else []),
-    ]
+    begins = {"solved": "Solved: ", "known": "Known: ", "rows": "Rows are "}
+    facts = [f"{begins.get(name, '')}{fact}" for name, fact in found.lines]
     heading = ("sample", "rows", "bias", "log normaliser" if found.log_scale else "normaliser", "share of weight")
     samples, total = list(map(sample_cells, found.samples[:MOST_ROWS])), len(found.samples)
     return fragment(
-        paragraph(*solved, bold="DebiasedSample:"),
+        paragraph(f"{found.counted_rows}, effective {found.effective_rows}.", *facts, bold="DebiasedSample:"),
         html_table(heading, samples, of="samples", total=total, code={2}),
         html_table(("mean of", "in the pool", "in the population"), list(map(variable_cells, found.variables))),
         *map(paragraph, _more_variables(found)),
@@ -97,4 +85,4 @@ def _more_variables(found: Account) -> list[str]:
 
 
 def _wrapped(label: str, text: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH, initial_indent=f"{label:<12}", subsequent_indent=" " * 12) if text else []
+    return textwrap.wrap(text, WIDTH, initial_indent=f"{label:<12}", subsequent_indent=" " * 12)

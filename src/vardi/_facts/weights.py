@@ -13,9 +13,7 @@ from vardi._inputs.pool import Name
 from vardi._rows.shares import edges_below
 from vardi._rows.weights import WeightTable
 from vardi._types import Floats, Integers
-
-LARGEST = 10  # rows of largest weight that are named
-SAME = 1e-9  # relative difference below which two weights count as one
+from vardi.errors._texts import LISTED
 
 
 @dataclass(frozen=True)
@@ -75,14 +73,14 @@ def weights_of(fit: Fit, bins: int = 24, most_values: int = 16, most_series: int
         edges is None,
         float(top_rows),
         _top(weights, counts, top_rows),
-        tuple(fit.parts.largest_weights(LARGEST)),
+        tuple(fit.parts.largest_weights(LISTED)),
     )
 
 
-def _distinct(weights: Floats) -> Floats:
-    """Return the distinct weights, those within rounding of one another as one."""
+def _distinct(weights: Floats, rounding: float = 1e-9) -> Floats:
+    """Return the distinct weights, of those within rounding of one another the smallest."""
     values = np.unique(weights)
-    return values[np.append(True, np.diff(values) > SAME * values[1:])]
+    return values[np.append(True, np.diff(values) > rounding * values[1:])]
 
 
 def _edges(weights: Floats, bins: int) -> Floats:
@@ -92,7 +90,7 @@ def _edges(weights: Floats, bins: int) -> Floats:
 
 def _bars(table: WeightTable, which: Integers, m: int, values: Floats, edges: Floats | None) -> tuple[Bar, ...]:
     if edges is None:
-        place = np.searchsorted(values, table.weights * (1.0 + SAME), side="right") - 1
+        place = np.searchsorted(values, table.weights, side="right") - 1
         lows = highs = values
     else:
         below = np.nextafter(edges, -np.inf)  # an edge is in the bin that it starts

@@ -203,7 +203,7 @@ def identify(
 
 
 def identify_with_notes(
-    samples: Any, biases: Any, *, source: Any, counts: Any, known: Any
+    samples: Samples, biases: Biases, *, source: Labels | None, counts: Counts | None, known: Known | None
 ) -> tuple[Verdict, tuple[str, ...]]:
     """Return the verdict, and what is odd about the declared biases."""
     return judged(FrameInputs(samples, biases, source, counts, known).opened())

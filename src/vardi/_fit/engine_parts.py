@@ -10,8 +10,8 @@ import narwhals as nw
 import numpy as np
 
 from vardi._estimate.cdf import Band, DebiasedCdf
-from vardi._facts.choice import IDENTIFIER, MISSING, MOST_NUMERIC, MOST_TEXT, by_reason, most_frequent, note_on
-from vardi._facts.columns import Column
+from vardi._facts.choice import IDENTIFIER, MISSING, MOST_TEXT, by_reason, most_frequent, note_on
+from vardi._facts.columns import Variable
 from vardi._facts.fingerprint import Fingerprint
 from vardi._facts.parts import Given, Item, Result
 from vardi._fit.parts import MemoryParts
@@ -23,6 +23,7 @@ from vardi._rows.shares import Shares, shares_of
 from vardi._rows.weights import WeightTable, values_in_bins, weights_in_bins
 from vardi.biases._expressions import nodes
 from vardi.errors._refusals import needs_rows
+from vardi.errors._texts import SHOWN
 
 if TYPE_CHECKING:
     from vardi._fit.solved import Solved
@@ -63,13 +64,13 @@ class EngineParts(MemoryParts):
     def largest_weights(self, most: int) -> list[tuple[int, Name, float]]:
         return []
 
-    def column(self, name: str, values: Any) -> Column:
+    def column(self, name: str, values: Any) -> Variable:
         if not is_function(values):
             raise needs_rows("An expectation of values that are not columns")
         solved = self._solved.recorded(values)
-        return Column(name, values, () if solved.is_whole else solved.states)
+        return Variable(name, values, () if solved.is_whole else solved.states)
 
-    def choose(self) -> tuple[tuple[Column, ...], str]:
+    def choose(self) -> tuple[tuple[Variable, ...], str]:
         """Query which columns have gaps, and which samples have recorded these."""
         data, uncovered = self._solved.engine, self._solved.uncovered
         some = data.without_gaps([name for name in data.of_some if name not in uncovered])
@@ -87,12 +88,11 @@ class EngineParts(MemoryParts):
             **by_reason(uncovered),
         }
         columns = [
-            Column(name, name, data.of_some[name] if name in some else ())
-            for name in (*numeric[:MOST_NUMERIC], *conditions)
+            Variable(name, name, data.of_some[name] if name in some else ()) for name in (*numeric[:SHOWN], *conditions)
         ]
         return (*columns, *categories), note_on(numeric, left_out)
 
-    def _categories(self) -> tuple[list[Column], list[str], list[str], list[str]]:
+    def _categories(self) -> tuple[list[Variable], list[str], list[str], list[str]]:
         """Query the most frequent categories, and return them with the columns left out.
 
         Left out are columns that not all frames have, columns with too many distinct texts, and columns beyond the
@@ -118,7 +118,9 @@ class EngineParts(MemoryParts):
     def _most_slopes(self) -> int:
         return SLOPES // len(self._pool.names)
 
-    def _functions_of(self, solved: Solved, columns: Sequence[Column]) -> Iterator[tuple[list[Column], Any, list[int]]]:
+    def _functions_of(
+        self, solved: Solved, columns: Sequence[Variable]
+    ) -> Iterator[tuple[list[Variable], Any, list[int]]]:
         """Yield all columns together: a query takes as long for several as for one."""
         if columns:
             yield list(columns), solved.data.matrix([column.values for column in columns]), [0] * len(columns)
@@ -126,18 +128,18 @@ class EngineParts(MemoryParts):
     def each(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         return [function(item) for item in items]  # an engine has threads of its own, and may take one query at a time
 
-    def shares(self, column: Column, centre: float, scale: float) -> Shares:
+    def shares(self, column: Variable, centre: float, scale: float) -> Shares:
         solved = self._solved.of(column.among)
         functions = as_functions(solved.data.functions(column.values))
         x, *masses = values_in_bins(solved.tangent.measure, solved.engine.rows_asked, functions, centre, scale)
         return shares_of(x, masses)
 
-    def band(self, column: Column, level: float = 0.95, shares: Shares | None = None) -> Band | None:
+    def band(self, column: Variable, level: float = 0.95, shares: Shares | None = None) -> Band | None:
         solved = self._solved.of(column.among)
         return DebiasedCdf(solved.tangent, solved.data.steps(solved.tangent.measure, column.values)).band(level)
 
 
-def _conditions(name: str, rows: Mapping[str | None, float]) -> list[Column]:
+def _conditions(name: str, rows: Mapping[str | None, float]) -> list[Variable]:
     """Return the most frequent categories of a column as conditions, and all others as one."""
     texts = sorted(rows, key=lambda text: (text is None, text))
     frequent = most_frequent(np.array([rows[text] for text in texts]))
@@ -155,4 +157,4 @@ def _conditions(name: str, rows: Mapping[str | None, float]) -> list[Column]:
         others: nodes.Node = nodes.Not(nodes.And((known, nodes.IsIn(column, named))))
         others = nodes.And((known, others)) if None in shown else others
         own[f"{len(texts) - len(shown)} others"] = others
-    return [Column(f"{name}: {kind}", nodes.to_text(node), category_of=name) for kind, node in own.items()]
+    return [Variable(f"{name}: {kind}", nodes.to_text(node), category_of=name) for kind, node in own.items()]

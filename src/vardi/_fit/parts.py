@@ -12,7 +12,7 @@ from vardi._estimate.cdf import Band, DebiasedCdf
 from vardi._estimate.sensitivity.errors_of_biases import Errors, as_errors
 from vardi._estimate.steps import Steps
 from vardi._facts.choice import Recorded, choose
-from vardi._facts.columns import Column, ColumnFacts, by_samples, column_sums, exponent_of
+from vardi._facts.columns import ColumnFacts, Variable, by_samples, exponent_of, facts_of
 from vardi._facts.fingerprint import Fingerprint, fingerprint
 from vardi._facts.parts import Given, Item, Result
 from vardi._inputs.pool import Name, Pool
@@ -91,18 +91,18 @@ class MemoryParts:
         order = large[np.argsort(-weights[large], kind="stable")][:most]
         return [(row, pool.names[pool.source[row]], float(weights[row])) for row in order.tolist()]
 
-    def column(self, name: str, values: Any) -> Column:
+    def column(self, name: str, values: Any) -> Variable:
         solved = self._solved.recorded(values)
-        return Column(name, solved.memory.values(values), () if solved.is_whole else solved.states)
+        return Variable(name, solved.memory.values(values), () if solved.is_whole else solved.states)
 
-    def choose(self) -> tuple[tuple[Column, ...], str]:
+    def choose(self) -> tuple[tuple[Variable, ...], str]:
         numeric = (*self._solved.data.numeric_columns, *self.numeric_of_some)
         data = self._solved.memory
         recorded = Recorded(data.kept, data.of_some, self._solved.uncovered)
         return choose(self._pool, recorded, numeric, lambda name: self.column(name, name))
 
     def describe(
-        self, columns: Sequence[Column], *, gains: bool = False, slopes: bool = False
+        self, columns: Sequence[Variable], *, gains: bool = False, slopes: bool = False
     ) -> tuple[ColumnFacts, ...]:
         found: dict[int, ColumnFacts] = {}
         for states, places in by_samples(columns).items():
@@ -112,7 +112,7 @@ class MemoryParts:
             for own, functions, exponents in self._functions_of(solved, [columns[j] for j in places]):
                 moved = partial(solved.slopes, errors=self._errors) if most > 0 and not own[0].category_of else None
                 most -= len(own)
-                facts = column_sums(solved.tangent, functions, laws, moved).facts(own, self._fit.sizes, exponents)
+                facts = facts_of(own, self._fit.sizes, solved.tangent, functions, exponents, laws, moved)
                 found |= dict(zip([places.pop(0) for _ in own], facts, strict=True))
         return tuple(found[j] for j in range(len(columns)))
 
@@ -121,7 +121,9 @@ class MemoryParts:
         """For how many columns the effect of wrong biases is computed."""
         return int(SLOPES // (len(self._pool) * len(self._pool.names)))
 
-    def _functions_of(self, solved: Solved, columns: Sequence[Column]) -> Iterator[tuple[list[Column], Any, list[int]]]:
+    def _functions_of(
+        self, solved: Solved, columns: Sequence[Variable]
+    ) -> Iterator[tuple[list[Variable], Any, list[int]]]:
         """Yield columns, their values, and the powers of two by which these are divided: each alone, within caches."""
         for column in columns:
             exponent = exponent_of(column.values)
@@ -135,13 +137,13 @@ class MemoryParts:
     def each(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         return at_once(function, items, len(self._pool))
 
-    def shares(self, column: Column, centre: float, scale: float) -> Shares:
+    def shares(self, column: Variable, centre: float, scale: float) -> Shares:
         measure = self._solved.of(column.among).tangent.measure
         rows = slice(None) if measure.inside is None else measure.inside
         counts = self._counts[rows]
         return shares_of(column.values[rows], [counts, counts * measure.weights[rows]])
 
-    def band(self, column: Column, level: float = 0.95, shares: Shares | None = None) -> Band | None:
+    def band(self, column: Variable, level: float = 0.95, shares: Shares | None = None) -> Band | None:
         tangent = self._solved.of(column.among).tangent
         own = None if shares is None else shares.of_measure(1)  # the population
         return DebiasedCdf(tangent, Steps.in_memory(tangent.measure, column.values, shares=own)).band(level)

@@ -45,7 +45,7 @@ ByRow: TypeAlias = "str | ArrayLike | Mapping[Any, str | ArrayLike]"
 Population: TypeAlias = Mapping[Any, float] | float
 """How many units samples were drawn from: one number for all, or one for each."""
 
-KnownValue: TypeAlias = "float | tuple[float, float] | HasError | Sequence[HasError] | Mapping[Any, Any]"
+KnownValue: TypeAlias = "float | tuple[float, float] | list[float] | HasError | Sequence[HasError] | Mapping[Any, Any]"
 """A number, with or without its standard error; for a margin, the share of each value."""
 
 Known: TypeAlias = Mapping[Any, KnownValue]

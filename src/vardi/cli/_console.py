@@ -34,10 +34,6 @@ DELAY = 1.0
 """Seconds of work before progress is shown."""
 
 
-LEAST_NAME = 8
-"""Letters of a name that stay on one line, however narrow the terminal is."""
-
-
 def console(*, stderr: bool = False, least: int = 0) -> Console:
     """Return a console that respects NO_COLOR and COLUMNS, and cuts nothing if its output is piped."""
     stream = sys.stderr if stderr else sys.stdout
@@ -73,10 +69,10 @@ def _width(out: Console, table: Table) -> int:
     return Measurement.get(out, out.options.update(max_width=WIDE), table).maximum
 
 
-def _least_width(out: Console, table: Table) -> int:
-    """Return the width below which a number would be cut, or a name folded to fewer than a few letters."""
+def _least_width(out: Console, table: Table, letters: int = 8) -> int:
+    """Return the width below which a number would be cut, or a name folded to fewer than so many letters."""
     names = [column for column in table.columns if not column.no_wrap]
-    spared = (max(map(_length, (column.header, *column.cells))) - LEAST_NAME for column in names)
+    spared = (max(map(_length, (column.header, *column.cells))) - letters for column in names)
     return _width(out, table) - sum(max(one, 0) for one in spared)
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from vardi._facts.account import Account
     from vardi._fit.sample import DebiasedSample
     from vardi.study import OpenStudy
-    from vardi.study._outputs import Replicates
+    from vardi.study._outputs import ReplicateOptions
 
 WEIGHTS_HELP = "Write the weight of every row, with its source, row, id and count: .csv, .parquet or .jsonl."
 REPORT_HELP = "Write a report: .html, or .pdf if Chromium, Chrome or Edge is installed."
@@ -65,7 +65,7 @@ def fit(
         raise typer.BadParameter("--replicates are written beside the weights. Name their file: -o weights.parquet")
     if with_data and output is None:
         raise typer.BadParameter("--with-data is written beside the weights. Name their file: -o weights.parquet")
-    asked: Replicates | None = {"n": replicates, "kind": kind, "seed": seed} if replicates else None
+    asked: ReplicateOptions | None = {"n": replicates, "kind": kind, "seed": seed} if replicates else None
     fitted = run_fit(study, targets, with_data=with_data, replicates=asked, force=force, hidden=as_json or quiet)
     if as_json or not quiet:
         show_fit(fitted, targets, as_json=as_json)
@@ -78,7 +78,7 @@ def run_fit(
     targets: dict[str, Path],
     *,
     with_data: bool = False,
-    replicates: Replicates | None = None,
+    replicates: ReplicateOptions | None = None,
     force: bool = False,
     hidden: bool = False,
 ) -> Fitted:

@@ -41,6 +41,7 @@ BIASES = {  # an answer, in which x is a column -> what it means
     "x": "the chance was proportional to a column",
 }
 EXAMPLE = "price"
+BY_HAND = "its table must be named: write the study by hand, with data = ... and"
 
 
 def complete_names(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -108,6 +109,8 @@ def init(
 
 def study_text(name: str, title: str, sources: list[Asked], variables: list[str]) -> str:
     """Return a study in TOML, with comments for its reader."""
+    from vardi.study._locate import quoted, quoted_key
+
     listed = ", ".join(map(quoted, variables))
     reported = f"variables = [{listed}]" if variables else '# variables = ["price"]    # columns to report'
     parts = [HEADER.format(name=name), f"title = {quoted(title)}\n{reported}\n", ABOUT_BIASES]
@@ -117,25 +120,6 @@ def study_text(name: str, title: str, sources: list[Asked], variables: list[str]
         for one in sources
     ]
     return "\n".join([*parts, *tables])
-
-
-def quoted(text: str) -> str:
-    r"""Return a text as a basic TOML string.
-
-    Examples
-    --------
-    >>> print(quoted('say "hi" \\'))
-    "say \"hi\" \\"
-    """
-    escapes = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
-    letters = (escapes.get(letter, letter if letter.isprintable() else f"\\U{ord(letter):08X}") for letter in text)
-    return f'"{"".join(letters)}"'
-
-
-def quoted_key(text: str) -> str:
-    """Return a TOML key, in quotes if it needs them."""
-    bare = text.isascii() and text.replace("-", "").replace("_", "").isalnum()
-    return text if bare else quoted(text)
 
 
 def _given(sources: list[str], biases: list[str]) -> list[Asked]:
@@ -212,6 +196,9 @@ def _ask_sources(study: Path) -> list[Asked]:
 
 def _ask_source(study: Path, sources: list[Asked]) -> Asked | None:
     """Return one more sample, or None if there are no more."""
+    from vardi.study import parse
+    from vardi.study._engines import schema
+
     taken = [one.name for one in sources]
 
     def wrong(name: str, data: str, bias: str = "1") -> list[str]:
@@ -220,11 +207,8 @@ def _ask_source(study: Path, sources: list[Asked]) -> Asked | None:
     def wrong_data(answer: str) -> list[str]:
         if not answer and sources:
             return []
-        try:
-            _columns(_unquoted(answer), study)
-        except VardiError as error:
-            return [str(error)]
-        return wrong(_free_name("sample", taken), _unquoted(answer))
+        found = wrong(_free_name("sample", taken), _unquoted(answer))
+        return [problem.replace("a table must be named:", BY_HAND) for problem in found]
 
     def wrong_name(name: str) -> list[str]:
         return [f"There is already a sample {name!r}."] if name in taken else wrong(name, data)
@@ -233,7 +217,8 @@ def _ask_source(study: Path, sources: list[Asked]) -> Asked | None:
     data = _unquoted(_ask(question, wrong_data, show_default=False))
     if not data:
         return None
-    columns = _columns(data, study)
+    read = parse(study_text(study.name, study.stem, [Asked("sample", data, "1")], []), study)
+    columns = schema(read.data[0], read.engine)
     show(f"Its columns: {', '.join(columns)}")
     name = _ask("What is its name?", wrong_name, _free_name(Path(data).stem, taken))
     if not sources:
@@ -274,23 +259,3 @@ def _listed(answer: str) -> list[str]:
 def _free_name(stem: str, names: list[str]) -> str:
     base = "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in stem).strip("_") or "sample"
     return next(name for name in (base, *(f"{base}_{k}" for k in range(2, 1000))) if name not in names)
-
-
-def _columns(data: str, study: Path) -> nw.Schema:
-    """Return the columns of the files, with their types."""
-    from vardi.study._data import FORMATS, Data, RefusedPath, find_files
-    from vardi.study._engines import require_header, schema
-
-    try:
-        files = find_files(data, study.parent)
-    except RefusedPath as refusal:
-        raise StudyError(str(refusal)) from None
-    kind = FORMATS[files[0].suffix.lower()]
-    if kind == "duckdb":
-        raise StudyError(
-            f"{files[0].name} is a database, so its table must be named: write the study by hand, with data = ... and "
-            "table = ..."
-        )
-    found = Data(None, tuple(files), kind)
-    require_header(found)
-    return schema(found, "polars")

@@ -25,8 +25,6 @@ BROWSERS = (
     r"C:\Program Files\Google\Chrome\Application\chrome.exe",
     r"C:\Program Files (x86)\Microsoft\Edge\Application\msedge.exe",
 )
-SECONDS = 120
-"""Time limit for printing."""
 QUIETLY = (
     "--headless",
     "--disable-gpu",
@@ -56,8 +54,8 @@ def require_browser(path: Path) -> str:
     return found
 
 
-def print_page(page: Path, path: Path, target: Path) -> None:
-    """Print an HTML page to ``path``, the temporary name of ``target``.
+def print_page(page: Path, path: Path, target: Path, seconds: int = 120) -> None:
+    """Print an HTML page to ``path``, the temporary name of ``target``, within so many seconds.
 
     Raises
     ------
@@ -73,7 +71,7 @@ def print_page(page: Path, path: Path, target: Path) -> None:
                 capture_output=True,
                 text=True,
                 errors="replace",
-                timeout=SECONDS,
+                timeout=seconds,
                 check=False,
             )
             said = done.stderr.strip().splitlines()[-1:] if done.returncode else []

@@ -13,7 +13,7 @@ from rich.text import Text
 from vardi._estimate.bias_check import BiasCheck
 from vardi._estimate.known_check import KnownCheck, estimated_text, known_text
 from vardi._facts.account import Account, account
-from vardi._facts.links import sampled_gram, weakest_links
+from vardi._facts.links import links_of, sampled_gram
 from vardi._facts.numbers import plain, with_error
 from vardi._facts.summary import sample_cells, summarize, variable_cells
 from vardi._fit.sample import DebiasedSample
@@ -35,17 +35,8 @@ def study_account(opened: OpenStudy, fit: DebiasedSample) -> Account:
 def account_tables(title: str, found: Account) -> list[RenderableType]:
     """Return the account as tables for rich to print."""
     facts = Table.grid(Column(overflow="fold"), Column(overflow="fold"), padding=(0, 2))
-    effective = f"{found.effective:,.0f} of {found.rows:,.0f}"
-    for label, text in (
-        ("verdict", found.conclusion.text),
-        ("identified", found.verdict.message),
-        ("solved", found.solved),
-        *([("known", found.known)] if found.known else []),
-        *([("rows", found.rows_depend)] if found.rows_depend else []),
-        *([("biases", found.check.text)] if found.check.is_made else []),
-        ("effective rows", effective),
-    ):
-        facts.add_row(Text(label), Text(text))
+    for name, fact in (*found.lines, ("effective rows", found.effective_rows)):
+        facts.add_row(Text(name), Text(fact))
     normaliser = "log normaliser" if found.log_scale else "normaliser"
     parameters = [(name, one, plain(with_error(own.value, own.stderr))) for name, one, own in found.estimated]
     tables = [
@@ -74,7 +65,7 @@ def doubt_lines(doubts: Iterable[str]) -> list[RenderableType]:
 def links_table(verdict: Verdict, fit: DebiasedSample | None) -> Table:
     """Return how many rows of each sample every other could have drawn, the weakest links first where they are many."""
     gram = None if fit is None else sampled_gram(fit)[1]
-    weakest, pairs = weakest_links(verdict, gram, SHOWN)
+    weakest, pairs = links_of(verdict, gram, SHOWN, "weakest")
     rows = [
         (str(link.first), str(link.second), f"{link.first_in_second:,.0f}", f"{link.second_in_first:,.0f}")
         for link in (weakest if pairs > SHOWN else verdict.links)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vardi._facts.account import Account, SampleFacts, account
-from vardi._facts.columns import Column, Variables, named_variables
+from vardi._facts.columns import Variable, Variables, named_variables
 from vardi._facts.distributions import distributions
 from vardi._facts.links import Overlap, overlap_of
 from vardi._facts.numbers import number, pvalue, share
@@ -102,7 +102,7 @@ def _study_file(path: Path) -> StudyFile:
     return StudyFile(path.name, content.decode("utf-8", "replace"), hashlib.sha256(content).hexdigest())
 
 
-def _hashed(given: Given, columns: Sequence[Column]) -> list[str]:
+def _hashed(given: Given, columns: Sequence[Variable]) -> list[str]:
     """Return the columns that the biases read, and those that are shown."""
     read = [name for bias in given.biases for name in bias.columns]
     return list(dict.fromkeys([*read, *(column.category_of or column.name for column in columns)]))
@@ -148,8 +148,8 @@ def _standouts(found: Account) -> Iterator[tuple[SampleFacts, str]]:
     yield (largest, f"largest single weight: {number(largest.largest_weight)}")
 
 
-def groups(found: Account, overlap: Overlap) -> tuple[Group, ...]:
-    """Return all samples in groups of neighbours; those without rows come last."""
+def groups(found: Account, overlap: Overlap, most: int = 12) -> tuple[Group, ...]:
+    """Return all samples in groups of neighbours of about the same size; those without rows come last."""
     if len(found.samples) <= SHOWN:
         return ()
     named = {str(sample.name): sample for sample in found.samples}
@@ -159,18 +159,9 @@ def groups(found: Account, overlap: Overlap) -> tuple[Group, ...]:
         for one, other in ((link.first, link.second), (link.second, link.first)):
             strongest.setdefault(str(one), str(other))
     others = [name for name in named if name not in set(overlap.names)]
-    return tuple(
-        Group(tuple(_line(named[name], tests, strongest) for name in names[start : start + _size(len(names))]))
-        for names in (overlap.names, others)
-        for start in range(0, len(names), _size(len(names)))
-    )
-
-
-def _line(sample: SampleFacts, tests: dict[str, float], strongest: dict[str, str]) -> SampleLine:
-    name = str(sample.name)
-    return SampleLine(sample, tests.get(name, math.nan), strongest.get(name, ""))
-
-
-def _size(samples: int, most: int = 12) -> int:
-    """Return how many samples a group has, so that all groups have about the same size."""
-    return math.ceil(samples / max(math.ceil(samples / most), 1)) or 1
+    neighbours = []
+    for names in (overlap.names, others):
+        lines = [SampleLine(named[name], tests.get(name, math.nan), strongest.get(name, "")) for name in names]
+        size = math.ceil(len(lines) / max(math.ceil(len(lines) / most), 1)) or 1
+        neighbours += [Group(tuple(lines[start : start + size])) for start in range(0, len(lines), size)]
+    return tuple(neighbours)

@@ -9,7 +9,7 @@ import os
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from vardi._estimate.intervals import DOUBTED, REFUSED
 from vardi._estimate.sensitivity.result import FURTHEST, factor_text
@@ -17,6 +17,9 @@ from vardi._facts import numbers
 from vardi.errors import OutputError, _texts
 from vardi.report import _bars, _curves, _graph
 from vardi.report._content import Report
+
+if TYPE_CHECKING:
+    import jinja2
 
 
 def require_html(path: str | os.PathLike[str]) -> None:
@@ -93,7 +96,7 @@ def _asset(name: str) -> str:
 
 
 @cache
-def _template() -> Any:
+def _template() -> jinja2.Template:
     try:
         import jinja2
     except ImportError as error:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from math import fsum, inf, isfinite
-from typing import Any, TypeGuard
+from math import fsum, inf, isfinite, nan
+from typing import TypeGuard
 
 import narwhals as nw
 
@@ -33,8 +31,8 @@ from vardi.errors import ExpressionError, InvalidBiasError, MismatchError, sugge
 from vardi.errors._texts import first_of
 from vardi.study._data import Data, Engine
 from vardi.study._engines import first_text, require_header, require_rows, schema
-from vardi.study._locate import Key, Problems
-from vardi.study.schema import DEPENDS, Biases, shown
+from vardi.study._locate import Key, Problems, quoted_key
+from vardi.study.schema import DEPENDS, Biases, DependenceOptions, shown
 
 _POLARS = nw.Implementation.POLARS  # holds rows in memory, too
 A_SHARE = "a number from 0 to 1"
@@ -110,9 +108,9 @@ class Columns:
             self.problems.add(key, "A variable is listed twice.")
         return tuple(given)
 
-    def depends(self, document: dict[str, object], samples: Sequence[str]) -> dict[str, object]:
+    def depends(self, document: dict[str, object], samples: Sequence[str]) -> DependenceOptions:
         """Return how rows depend on one another, or note missing columns and invalid sizes."""
-        found: dict[str, object] = {}
+        found: DependenceOptions = {}
         for what in DEPENDS:
             column = document.get(what)
             if column is None:
@@ -136,7 +134,9 @@ class Columns:
                 self.problems.add(key, f"There is no sample {name!r}.{suggest(name, samples)}")
             if not isinstance(size, int | float) or isinstance(size, bool) or size <= 0:
                 self.problems.add(key, f"population must be how many units a sample was drawn from, not {shown(size)}.")
-        return found | {"population": sizes}
+        if isinstance(sizes, dict | int | float):
+            found["population"] = sizes
+        return found
 
     def known(self, document: dict[str, object], names: Mapping[str, object]) -> dict[str, KnownValue]:
         """Return what is known of the population."""
@@ -169,9 +169,7 @@ class Columns:
         """Note missing columns, and comparisons of a column with another kind of value."""
         before = len(self.problems)
         for column in bias.columns:
-            text, name = str(bias), ticked(column)
-            kinds = {"is_weight": f"/ {name}" in text, "is_compared": f"== {name}" in text or f"!= {name}" in text}
-            self._require_column(key, what, column, **kinds)
+            self._require_column(key, what, column, str(bias))
         if len(self.problems) == before:
             self._require_kinds(key, what, bias, self.schemas)
         return len(self.problems) == before
@@ -197,20 +195,21 @@ class Columns:
             remedy = "A constant bias must be a number above zero; 1 means drawn at random."
             self.problems.add(key, f"The bias of {name!r} is {value:g} everywhere. {remedy}")
 
-    def _require_column(
-        self, key: Key, what: str, column: str, *, is_weight: bool = False, is_compared: bool = False
-    ) -> None:
+    def _require_column(self, key: Key, what: str, column: str, text: str = "") -> None:
+        """Note a column that some data lack; the text that reads it tells what was probably meant."""
         lacking = [data for data, found in self.schemas.items() if column not in found]
         if not lacking:
             return
         names = dict.fromkeys(name for found in self.schemas.values() for name in found)
+        own = ticked(column) if text else column
         if len(lacking) == len(self.schemas):
+            is_compared = f"== {own}" in text or f"!= {own}" in text
             quoted = f" Put a text to compare with in quotes: {column!r}." if is_compared else ""
             hint = f"which no file has.{quoted or suggest(column, names)} The columns are: {first_of(names)}."
         else:
             near = suggest(column, self.schemas[lacking[0]])
             hint = f"which {lacking[0]} lacks.{near} Every sample must have it."
-            if is_weight:
+            if f"/ {own}" in text:
                 hint += " In place of a design weight, write one over its mean given columns that all samples have."
         self.problems.add(key, f"{what} reads column {column!r}, {hint}")
 
@@ -281,14 +280,14 @@ class Columns:
             f"The column {name!r} of {data} is read as text, since it holds {value!r}, which is not a number. {remedy}"
         )
 
-    def _known(self, key: Key, name: str, value: Any, names: Mapping[str, object]) -> Any:
+    def _known(self, key: Key, name: str, value: object, names: Mapping[str, object]) -> KnownValue:
         """Return one known value, or one margin with its keys converted to the type of the column."""
         what = f"The known value of {name!r}"
         if isinstance(value, dict):
             return self._margin(key, name, value)
         if not _is_value(value):
             self.problems.add(key, f"{what} must be {A_VALUE}, not {shown(value)}.")
-            return value
+            return nan
         if name in names:
             self._require_sample(key, name, _first(value))
         else:
@@ -314,7 +313,7 @@ class Columns:
         if kinds and len(kinds) == len(self.schemas):
             wrong = [kind for kind in kinds if not (kind.is_numeric() or kind == nw.Boolean)]
             if wrong:
-                remedy = f"which has no mean. Give the share of each value in [known.{_toml_key(name)}]."
+                remedy = f"which has no mean. Give the share of each value in [known.{quoted_key(name)}]."
                 self.problems.add(key, f"{what} belongs to a column of {_kind_text(wrong[0])}, {remedy}")
             return None
         bias = self._parsed(key, what, name)
@@ -324,18 +323,19 @@ class Columns:
             return None
         return bias if self._require_columns(key, what, bias) else None
 
-    def _margin(self, key: Key, name: str, value: Mapping[str, Any]) -> dict[str | float, float | list[float]]:
+    def _margin(self, key: Key, name: str, value: Mapping[str, object]) -> dict[str | float, float | list[float]]:
         what = f"The margin of {name!r}"
-        if not value or not all(_is_value(share) and 0 <= _first(share) <= 1 for share in value.values()):
+        shares = {text: share for text, share in value.items() if _is_value(share) and 0 <= _first(share) <= 1}
+        if not shares or len(shares) < len(value):
             self.problems.add(key, f"{what} must be a table of the column's values, each with {A_SHARE}.")
             return {}
-        total = fsum(_first(share) for share in value.values())
+        total = fsum(map(_first, shares.values()))
         if abs(total - 1.0) > ROUNDING:
             remedy = "Give the shares of all its values, which sum to 1; write the share of one value as a condition."
             self.problems.add(key, f"The shares of {name!r} sum to {total:.6g}. {remedy}")
         self._require_column(key, what, name)
         kinds = self._kinds(name)
-        return {_as_kind(text, kinds): share for text, share in value.items()}
+        return {_as_kind(text, kinds): share for text, share in shares.items()}
 
 
 def _kinds_of_rows(schemas: dict[Data, nw.Schema]) -> list[tuple[Data, nw.Schema]]:
@@ -371,19 +371,15 @@ def _as_kind(text: str, kinds: Sequence[nw.dtypes.DType]) -> str | float:
     return text
 
 
-def _is_value(value: Any) -> TypeGuard[float | list[float]]:
+def _is_value(value: object) -> TypeGuard[float | list[float]]:
     """Return whether a TOML value is a number, or a list of a number and its standard error."""
     pair = value if isinstance(value, list) and len(value) == 2 else [value, 0]
-    numbers = all(isinstance(part, int | float) and not isinstance(part, bool) for part in pair)
-    return numbers and all(abs(part) < inf for part in pair) and bool(pair[1] >= 0)
+    numbers = [part for part in pair if isinstance(part, int | float) and not isinstance(part, bool)]
+    return len(numbers) == 2 and all(abs(part) < inf for part in numbers) and numbers[1] >= 0
 
 
 def _first(value: float | list[float]) -> float:
     return float(value[0] if isinstance(value, list) else value)
-
-
-def _toml_key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
 
 
 def _kind_text(kind: nw.dtypes.DType) -> str:

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Literal
 
 from vardi._machine.memory import available_memory
-from vardi.errors import suggest
+from vardi.errors import StudyError, suggest
 from vardi.errors._texts import first_of
 
 Format = Literal["csv", "parquet", "jsonl", "duckdb"]
 Engine = Literal["memory", "polars", "duckdb"]
+EngineChoice = Engine | Literal["auto"]
 
 FORMATS: dict[str, Format] = {
     ".csv": "csv",
@@ -24,16 +25,8 @@ FORMATS: dict[str, Format] = {
     ".db": "duckdb",
 }
 SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
-ENGINES = ("auto", "memory", "polars", "duckdb")
+ENGINES: tuple[EngineChoice, ...] = ("auto", "memory", "polars", "duckdb")
 READABLE = "a .csv, .parquet, .jsonl or .ndjson file, or a .duckdb or .db database with its table"
-MOST_LISTED = 12
-"""Data files of a folder that a message lists at most."""
-MEMORY_SHARE = 8
-"""Rows are read into memory if the files are smaller than the available memory divided by this."""
-
-
-class RefusedPath(Exception):  # noqa: N818, it carries a sentence to a list of problems and never reaches a user
-    """A path that is refused; its text is the reason."""
 
 
 @dataclass(frozen=True)
@@ -82,29 +75,31 @@ def find_files(text: str, folder: Path) -> list[Path]:
     >>> find_files("https://example.org/a.csv", Path("."))
     Traceback (most recent call last):
     ...
-    vardi.study._data.RefusedPath: https://example.org/a.csv is remote, and a study reads local files only. Copy it \
+    vardi.errors.StudyError: https://example.org/a.csv is remote, and a study reads local files only. Copy it \
 beside the study.
     """
     if "://" in text:
-        raise RefusedPath(f"{text} is remote, and a study reads local files only. Copy it beside the study.")
+        raise StudyError(f"{text} is remote, and a study reads local files only. Copy it beside the study.")
     try:
         found = _found(text, folder)
         for path in found:
             _require_data_file(path)
+    except StudyError:
+        raise
     except PermissionError as error:
-        raise RefusedPath(f"{error.filename} cannot be read: permission denied. Change its permissions.") from error
+        raise StudyError(f"{error.filename} cannot be read: permission denied. Change its permissions.") from error
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise RefusedPath(f"{text!r} cannot be read: {reason}.") from error
+        raise StudyError(f"{text!r} cannot be read: {reason}.") from error
     return found
 
 
-def choose_engine(asked: str, data: tuple[Data, ...]) -> Engine:
-    """Return the engine; "auto" is memory if the files are small enough, otherwise one that leaves them in place."""
-    if asked in ("memory", "polars", "duckdb"):
-        return asked  # type: ignore[return-value]
+def choose_engine(asked: EngineChoice, data: tuple[Data, ...], room: int = 8) -> Engine:
+    """Return the engine; "auto" is memory if it has ``room`` times the files, otherwise one that leaves them there."""
+    if asked != "auto":
+        return asked
     size = sum(path.stat().st_size for one in data for path in one.files)
-    if size * MEMORY_SHARE <= available_memory():
+    if size * room <= available_memory():
         return "memory"
     return "duckdb" if any(one.format == "duckdb" for one in data) else "polars"
 
@@ -125,9 +120,9 @@ def data_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.suffix.lower() in FORMATS and path.is_file())
 
 
-def listed_files(folder: Path) -> str:
+def listed_files(folder: Path, most: int = 12) -> str:
     """Return the names of a folder's data files, or the first of many; an empty string if there are none."""
-    return first_of((path.name for path in data_files(folder)), MOST_LISTED)
+    return first_of((path.name for path in data_files(folder)), most)
 
 
 def suggest_file(path: Path, others: Iterable[Path]) -> str:
@@ -146,25 +141,25 @@ def suggest_file(path: Path, others: Iterable[Path]) -> str:
 def _found(text: str, folder: Path) -> list[Path]:
     path = folder / text
     if not text.strip():
-        raise RefusedPath("The path is empty. Name a file.")
+        raise StudyError("The path is empty. Name a file.")
     if path.exists() or not is_pattern(text):
         return [path]
     matches = sorted(glob.glob(text, root_dir=folder, recursive=True))
     if not matches:
-        raise RefusedPath(f"No file matches {text} in {folder}.")
+        raise StudyError(f"No file matches {text} in {folder}.")
     return [folder / match for match in matches]
 
 
 def _require_data_file(path: Path) -> None:
     if not path.exists():
-        raise RefusedPath(f"There is no file {path}.{_nearest(path)}")
+        raise StudyError(f"There is no file {path}.{_nearest(path)}")
     if not path.is_file():
         what = "a folder" if path.is_dir() else "not a regular file"
-        raise RefusedPath(f"{path} is {what}. Name {READABLE}; a pattern such as *.csv takes several files.")
+        raise StudyError(f"{path} is {what}. Name {READABLE}; a pattern such as *.csv takes several files.")
     for suffix in {path.suffix.lower(), path.resolve().suffix.lower()}:  # a link must not lead to another kind of file
         if suffix not in FORMATS:
             remedy = "Save its sheet as CSV UTF-8" if suffix in SPREADSHEETS else f"Name {READABLE}"
-            raise RefusedPath(f"{path} is not a kind of file that vardi reads. {remedy}.")
+            raise StudyError(f"{path} is not a kind of file that vardi reads. {remedy}.")
     path.open("rb").close()  # fails now if it may not be read
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import narwhals as nw
 
@@ -39,7 +39,6 @@ _DIALECT = (
 _MISSING = ["NA"]  # besides empty cells: what R writes
 _DIGITS, _CODE = "^[0-9]+$", "^0[0-9]+$"
 _NUMBER = r"^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*$"
-_CHUNK = 1 << 20
 NOT_UTF8 = "it is not UTF-8 text. Save it as CSV UTF-8."
 _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}  # instead of commas
 _REASONS = {
@@ -98,8 +97,7 @@ def _reason(error: BaseException) -> str:
 def schema(data: Data, engine: Engine) -> nw.Schema:
     """Return the columns of the data with their types."""
     with reading(data):
-        frame: Any = nw.from_native(_lazy(data, engine))
-        return nw.Schema(frame.collect_schema())
+        return nw.Schema(nw.from_native(_lazy(data, engine)).collect_schema())
 
 
 def in_memory(data: Data, label: str | None) -> pl.DataFrame:
@@ -121,10 +119,10 @@ def left_in_place(data: Data, engine: Engine, label: str | None, *, apart: bool,
         elif data.format == "csv":
             _require_no_blank_lines(data)
         if engine == "polars":
-            frame: Any = nw.from_native(_scan(data, FIRST_ROWS).with_row_index(ROW))
+            rows: Lazy = _scan(data, FIRST_ROWS).with_row_index(ROW)
         else:
-            frame = nw.from_native(_relation(data).project(f'*, row_number() OVER () - 1 AS "{ROW}"'))
-    frame = frame.with_columns(nw.col(ROW).cast(nw.Int64))
+            rows = _relation(data).project(f'*, row_number() OVER () - 1 AS "{ROW}"')
+    frame = nw.from_native(rows).with_columns(nw.col(ROW).cast(nw.Int64))
     if label is not None and frame.collect_schema()[label] != nw.String:
         frame = frame.with_columns(nw.col(label).cast(nw.String).alias(LABEL if apart else label))
     if counted:
@@ -138,17 +136,20 @@ def require_rows(data: Data, engine: Engine) -> None:
     if data.format != "csv":
         return
     with reading(data):
-        first: Any = nw.from_native(_lazy(data, engine)).lazy().head(1).collect()
+        first = nw.from_native(_lazy(data, engine)).head(1).collect()
     if not len(first):
         remedy = "Leave the sample out; a bias without rows goes into [states.NAME]."
         raise StudyError(f"{data} has no rows below its header. {remedy}")
 
 
-def require_header(data: Data) -> None:
-    """Refuse a CSV whose header is not UTF-8, or is not separated by commas, as spreadsheets may write it."""
+def require_header(data: Data, longest: int = 1 << 20) -> None:
+    """Refuse a CSV whose header is not UTF-8, or is not separated by commas, as spreadsheets may write it.
+
+    No more than the ``longest`` header is read, in bytes.
+    """
     for path in data.files if data.format == "csv" else ():
         with path.open("rb") as file:
-            first = file.readline(_CHUNK)
+            first = file.readline(longest)
         try:
             line = codecs.getincrementaldecoder("utf-8")().decode(first)
         except UnicodeDecodeError:
@@ -167,10 +168,7 @@ def with_codes(data: Sequence[Data], engine: Engine) -> list[Data]:
     found: dict[str, None] = {}
     for one in data:
         with suppress(StudyError, ImportError):  # reported when the data are read
-            kinds = schema(one, engine).items()
-            found |= dict.fromkeys(
-                _code_columns(one, engine, [name for name, kind in kinds if kind.is_integer() or kind == nw.String])
-            )
+            found |= dict.fromkeys(_code_columns(one, engine) if one.format == "csv" else ())
     return [replace(one, codes=tuple(found)) if one.format == "csv" else one for one in data]
 
 
@@ -187,9 +185,11 @@ def first_text(data: Data, engine: Engine, column: str) -> str | None:
     return str(others.item()) if n and len(others) and 2 * (count or 0) > n else None
 
 
-def _code_columns(data: Data, engine: Engine, columns: Sequence[str]) -> list[str]:
+def _code_columns(data: Data, engine: Engine) -> list[str]:
     """Return the columns of a CSV that hold only digits, with a leading zero in at least one cell."""
-    if data.format != "csv" or not columns:
+    kinds = schema(data, engine).items()
+    columns = [name for name, kind in kinds if kind.is_integer() or kind == nw.String]
+    if not columns:
         return []
     asked = []
     for j, name in enumerate(columns):
@@ -202,10 +202,10 @@ def _code_columns(data: Data, engine: Engine, columns: Sequence[str]) -> list[st
     return [name for name, codes, others in pairs if codes and not others]
 
 
-def _as_texts(data: Data, engine: Engine) -> nw.LazyFrame[Any]:
+def _as_texts(data: Data, engine: Engine) -> nw.LazyFrame[Lazy]:
     """Return the cells of a CSV as they are written."""
     scan = _relation(data, as_texts=True) if engine == "duckdb" else _scan(data, None, as_texts=True)
-    frame: nw.LazyFrame[Any] = nw.from_native(scan).lazy()
+    frame = nw.from_native(scan)
     return frame if engine == "memory" else frame.head(FIRST_ROWS)
 
 
@@ -227,11 +227,11 @@ def _require_no_blank_lines(data: Data) -> None:
             raise StudyError(f"{path.name} has blank lines. {remedy}")
 
 
-def _has_blank_line(path: Path) -> bool:
-    """Return whether two line ends follow one another outside quotes."""
+def _has_blank_line(path: Path, size: int = 1 << 20) -> bool:
+    """Return whether two line ends follow one another outside quotes, reading so many bytes at once."""
     quoted, text = False, b"\n"
     with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
+        while chunk := file.read(size):
             text += chunk
             if b"\n\n" in text or (b"\r" in text and b"\n\r\n" in text):
                 outside = text.split(b'"')[int(quoted) :: 2]

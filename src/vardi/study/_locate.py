@@ -1,4 +1,7 @@
-"""Find the line of each key in a TOML text, and say what is wrong there: the standard library knows no lines."""
+"""Find the line of each key in a TOML text, and say what is wrong there; write texts and keys in TOML.
+
+The standard library tells no lines, and does not write TOML.
+"""
 
 from __future__ import annotations
 
@@ -74,6 +77,25 @@ def _unquoted(part: str) -> str:
     if part[0] in "\"'":
         return str(tomllib.loads(f"x = {part}")["x"])
     return part
+
+
+def quoted(text: str) -> str:
+    r"""Return a text as a basic TOML string.
+
+    Examples
+    --------
+    >>> print(quoted('say "hi" \\'))
+    "say \"hi\" \\"
+    """
+    escapes = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+    letters = (escapes.get(letter, letter if letter.isprintable() else f"\\U{ord(letter):08X}") for letter in text)
+    return f'"{"".join(letters)}"'
+
+
+def quoted_key(text: str) -> str:
+    """Return a TOML key, in quotes if it needs them."""
+    bare = text.isascii() and text.replace("-", "").replace("_", "").isalnum()
+    return text if bare else quoted(text)
 
 
 class Problems:

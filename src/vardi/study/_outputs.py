@@ -26,7 +26,7 @@ Frame: TypeAlias = "pl.DataFrame | pl.LazyFrame | DuckDBPyRelation"
 Weighted: TypeAlias = "Frame | Mapping[str | None, Frame]"  # of a pool, or of each sample by name
 
 
-class Replicates(TypedDict):
+class ReplicateOptions(TypedDict):
     """The options of `DebiasedSample.replicate_weights`."""
 
     n: int
@@ -44,7 +44,7 @@ def require_suffix(path: Path) -> None:
         raise OutputError(f"{path} has no suffix that names a kind of file. End its name in {kinds}.", path=str(path))
 
 
-def weights_columns(opened: OpenStudy, *, with_data: bool, replicates: Replicates | None = None) -> list[str]:
+def weights_columns(opened: OpenStudy, *, with_data: bool, replicates: ReplicateOptions | None = None) -> list[str]:
     """Return the columns of a weights file, or refuse data that already have columns of those names."""
     counted = ["count"] if is_counted(opened) else []
     ours = [*_own_columns(opened), *counted, *names_of(replicates["n"] if replicates else 0)]
@@ -85,7 +85,7 @@ def write_weights(
     path: Path,
     *,
     with_data: bool = False,
-    replicates: Replicates | None = None,
+    replicates: ReplicateOptions | None = None,
     progress: Progress | None = None,
 ) -> None:
     """Write source, row, id, weight and count of every row, in the order of the data, and their columns if asked.
@@ -152,8 +152,7 @@ def _parts(opened: OpenStudy, weighted: Weighted, columns: Sequence[str]) -> Ite
     whole = all(schema[data.counts].is_integer() for data, schema in named if data.counts is not None)
     for data, schema in named:
         frame: Any = nw.from_native(weighted[data.name] if isinstance(weighted, Mapping) else weighted)
-        source = nw.lit(data.name) if opened.study.label is None else opened.label_text
-        added = [source.alias("source"), nw.col(ROW).alias("row")]
+        added = [opened.source_of(data).alias("source"), nw.col(ROW).alias("row")]
         if data.id is not None:
             column = nw.col(data.id)
             added.append((column if schema[data.id] == id_type else column.cast(id_type)).alias("id"))

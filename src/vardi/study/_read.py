@@ -13,9 +13,8 @@ from vardi.study._data import FORMATS, choose_engine, suggest_file
 from vardi.study._engines import first_line, with_codes
 from vardi.study._locate import Problems, key_lines, study_error
 from vardi.study._study import Study
-from vardi.study.schema import Declared
+from vardi.study.schema import Declarations
 
-MAX_BYTES = 1_000_000
 MAX_PARTS = 100
 _KEY_PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+"""
 # Python's TOML parser is quadratic in the length of a dotted key: minutes for one of 100 kB.
@@ -94,7 +93,7 @@ def parse(text: str, path: Path) -> Study:
     except RecursionError as error:
         raise study_error(path.name, ["line 1: It is nested too deeply to be read."]) from error
     problems = Problems(path.name, key_lines(text))
-    declared = Declared(document, path, problems)
+    declared = Declarations(document, path, problems)
     places, label, biases = declared.samples()
     biases |= declared.states(biases)
     declared.require_different(places)
@@ -112,11 +111,11 @@ def parse(text: str, path: Path) -> Study:
     return study
 
 
-def _text(path: Path) -> str:
+def _text(path: Path, most_bytes: int = 1_000_000) -> str:
     try:
         if path.is_dir():
             raise StudyError(f"{path} is a folder. Name the study file in it.")
-        if path.stat().st_size > MAX_BYTES:
+        if path.stat().st_size > most_bytes:
             raise StudyError(f"{path} has {path.stat().st_size:,} bytes, which is too many for a study.")
         return path.read_text(encoding="utf-8-sig")  # some editors write a byte order mark
     except FileNotFoundError:

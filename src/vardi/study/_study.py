@@ -19,7 +19,8 @@ from vardi._inputs.shared_units import warn_of
 from vardi.biases import as_bias
 from vardi.errors import ExpressionError, InvalidBiasError, MissingValuesError, SharedUnitsWarning, number_of_rows
 from vardi.study._data import Data, Engine
-from vardi.study._engines import in_memory, left_in_place, package
+from vardi.study._engines import Lazy, in_memory, left_in_place, package
+from vardi.study.schema import DependenceOptions
 
 if TYPE_CHECKING:
     import polars as pl
@@ -65,7 +66,7 @@ class Study:
     engine: Engine = "memory"
     known: Known = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    depends: Mapping[str, Any] = field(default_factory=dict)
+    depends: DependenceOptions = field(default_factory=DependenceOptions)
 
     def open(self) -> OpenStudy:
         """Open the data: read them into memory, or prepare queries and leave them in place."""
@@ -127,11 +128,11 @@ class OpenStudy:
             return LABEL if LABEL in kinds else label
         return nw.from_native(self.frames[0], eager_only=True)[label].cast(nw.String).to_native()
 
-    @property
-    def label_text(self) -> nw.Expr:
-        """The name of each row's sample, as an expression; only for a pool."""
-        column = LABEL if LABEL in self.schemas()[0] else self.study.label
-        return nw.col(str(column)).cast(nw.String)
+    def source_of(self, data: Data) -> nw.Expr:
+        """Return the name of each row's sample, as an expression."""
+        if self.study.label is None:
+            return nw.lit(data.name)
+        return nw.col(LABEL if LABEL in self.schemas()[0] else self.study.label).cast(nw.String)
 
     def schemas(self) -> list[nw.Schema]:
         """Return the columns of each frame with their types."""
@@ -156,8 +157,8 @@ class OpenStudy:
         with warnings.catch_warnings():
             if self._are_named:  # ids tell units apart better than equal rows do
                 warnings.simplefilter("ignore", SharedUnitsWarning)
-            options = {"source": self.source, "counts": self._counts(), "known": known, **self.study.depends}
-            fitted = debias(self.samples, self.study.biases, **options)
+            samples, biases, depends = self.samples, self.study.biases, self.study.depends
+            fitted = debias(samples, biases, source=self.source, counts=self._counts(), known=known, **depends)
         if self._are_named:
             self._warn_of_shared_ids()
         return fitted
@@ -172,12 +173,8 @@ class OpenStudy:
         pl = package("polars")
         pieces = []
         for data, frame in zip(self.study.data, self.frames, strict=True):
-            label = nw.lit(data.name) if self.study.label is None else self.label_text
-            asked = (
-                nw.from_native(frame)
-                .lazy()
-                .select(nw.col(str(data.id)).cast(nw.String).alias("id"), label.alias("source"))
-            )
+            columns = nw.col(str(data.id)).cast(nw.String).alias("id"), self.source_of(data).alias("source")
+            asked = nw.from_native(frame).lazy().select(*columns)
             pieces.append(asked.unique().collect("polars").to_native())
         found = pl.concat(pieces).drop_nulls()
         if _are_numberings(found):
@@ -228,7 +225,7 @@ def _columns_of(text: str | float) -> tuple[str, ...]:
     return (str(text),)
 
 
-def _require_counts(data: Data, counts: str, frame: nw.LazyFrame[Any]) -> None:
+def _require_counts(data: Data, counts: str, frame: nw.LazyFrame[Lazy]) -> None:
     missing = int(frame.select(nw.col(counts).is_null().cast(nw.Int64).sum().alias("n")).collect().item() or 0)
     if missing:
         raise MissingValuesError(

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal, TypedDict
 
+from vardi._inputs.given import Population
 from vardi.errors import suggest
-from vardi.study._data import ENGINES, FORMATS, Data, RefusedPath, find_files, identity, is_pattern
+from vardi.study._data import ENGINES, FORMATS, Data, EngineChoice, find_files, identity, is_pattern
 from vardi.study._engines import require_table
 from vardi.study._locate import Key, Problems, printable
 
-DEPENDS = ("clusters", "series", "strata")
+DEPENDS: tuple[Literal["clusters", "series", "strata"], ...] = ("clusters", "series", "strata")
 KEYS = ("title", "sources", "pool", "biases", "states", "variables", "engine", "known", *DEPENDS, "population")
 SOURCE_KEYS = ("data", "table", "bias", "counts", "id")
 POOL_KEYS = ("data", "table", "source", "counts", "id")
@@ -19,7 +21,16 @@ Biases = dict[str, tuple[Key, str | float]]
 """The bias of each name, with its place in the document."""
 
 
-class Declared:
+class DependenceOptions(TypedDict, total=False):
+    """How rows depend on one another, as `vardi.debias` takes it: columns, and how many units were drawn from."""
+
+    clusters: str
+    series: str
+    strata: str
+    population: Population
+
+
+class Declarations:
     """One document. Every step notes problems and continues with the rest."""
 
     def __init__(self, document: dict[str, object], path: Path, problems: Problems) -> None:
@@ -61,10 +72,11 @@ class Declared:
                 self.problems.add(("states", name), f"{name!r} is already a sample. A state has no sample: rename it.")
         return self._biases({("states", name, "bias"): table.get("bias") for name, table in tables.items()})
 
-    def engine(self, places: dict[Data, Key]) -> str:
+    def engine(self, places: dict[Data, Key]) -> EngineChoice:
         """Return the engine that the study asks for, or "auto"."""
         asked = self._value((), self.document, "engine", "a string") or "auto"
-        if asked not in ENGINES:
+        engine = next((one for one in ENGINES if one == asked), None)
+        if engine is None:
             message = f"There is no engine {asked!r}.{suggest(asked, ENGINES)} There are {', '.join(ENGINES)}."
             self.problems.add(("engine",), message)
             return "auto"
@@ -76,7 +88,7 @@ class Declared:
                 if is_pattern(str(file.resolve())) and (data.format == "jsonl" or asked == "duckdb"):
                     message = f"The path {file} contains *, ? or [, so it would be read as a pattern. Rename it."
                     self.problems.add((*key, "data"), message)
-        return str(asked)
+        return engine
 
     def require_different(self, places: dict[Data, Key]) -> None:
         """Note files that two sources read: their rows would count twice."""
@@ -155,10 +167,8 @@ class Declared:
             return None
         files: list[Path] = []
         for path in paths:
-            try:
+            with self.problems.noting((*key, "data")):
                 files += [found for found in find_files(path, self.path.parent) if found not in files]
-            except RefusedPath as refusal:
-                self.problems.add((*key, "data"), str(refusal))
         self._require_once((*key, "data"), own, files)
         columns = {what: self._value(key, table, what, "the name of a column") for what in ("counts", "id")}
         tabled = self._value(key, table, "table", "the name of a table")
