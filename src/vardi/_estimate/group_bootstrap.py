@@ -11,13 +11,12 @@ up to terms of second order in the draw.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from vardi._estimate.refits import Drawn
 from vardi._estimate.resampling import Kind
+from vardi._estimate.solved import SolvedInEngine
 from vardi._rows.engine.groups import GroupSums
-from vardi._rows.measure import Measure
 from vardi._solve.joint import At
 from vardi._solve.parameters import held_of
 from vardi._solve.refit import Refit
@@ -31,7 +30,7 @@ class GroupRefits:
 
     Parameters
     ----------
-    held : Any
+    held : SolvedInEngine
         The fit.
     sums : GroupSums
         Sums within groups; the functions are those of the statistics, then 1, then biases without rows.
@@ -39,14 +38,14 @@ class GroupRefits:
         Exponential multiplicities, or groups drawn with replacement.
     """
 
-    def __init__(self, held: Any, sums: GroupSums, kind: Kind) -> None:
+    def __init__(self, held: SolvedInEngine, sums: GroupSums, kind: Kind) -> None:
         self.held, self.sums, self.kind, self.rows = held, sums, kind, held.joint
-        self.measure: Measure = held.tangent.measure
+        self.measure = held.tangent.measure
         self.sizes, self.point = self.measure.sizes, held.point
         self.idle = np.flatnonzero(self.sizes == 0)
         self.jacobian = At.of(self.rows, self.point, held_of(self.rows)).jacobian
 
-    def __call__(self, rng: np.random.Generator) -> tuple[Floats, Floats] | Refit:
+    def __call__(self, rng: np.random.Generator) -> Drawn:
         """Return statistics and log normalisers of a draw, or an unsolved refit if it has no fit."""
         at, drawn = self.measure.coordinates, self.sums.answers.drawn(self._times(rng))
         likelihood = drawn.likelihood
@@ -87,5 +86,5 @@ class GroupRefits:
         times = drawn[unit]
         rows = np.bincount(source, times * counts, minlength=len(self.sizes))
         times *= (self.sizes / np.where(rows > 0, rows, 1.0))[source]
-        spread = np.sqrt(self.held.dependence.remaining)[source]
+        spread = np.sqrt(self.measure.rows.dependence.remaining)[source]
         return times * spread + (1.0 - spread)

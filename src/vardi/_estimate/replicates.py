@@ -20,7 +20,9 @@ from typing import Any, get_args
 import numpy as np
 
 from vardi._estimate.refits import Progress, entropy_of
-from vardi._estimate.replicate_rows import Replicates, ReplicatesInEngine, ReplicatesInMemory
+from vardi._estimate.replicate_rows import ReplicatesInEngine, ReplicatesInMemory, SomeReplicates
+from vardi._estimate.solved import SolvedFit, is_in_engine, is_in_memory
+from vardi._estimate.tangent import Tangent
 from vardi._rows.multipliers import Multipliers, ReplicateKind
 from vardi._types import Floats
 from vardi.errors import MismatchError, WeakOverlapWarning
@@ -30,7 +32,7 @@ FAR = 0.5  # standard deviation of the change of log weights above which one ste
 
 
 def replicate_weights(
-    held: Any,
+    held: SolvedFit,
     n: int = 500,
     kind: ReplicateKind = "bayesian",
     seed: int | np.random.Generator | None = 0,
@@ -45,18 +47,22 @@ def replicate_weights(
 
     Parameters
     ----------
-    held : Any
+    held : SolvedFit
         The fit's rows and solution.
     n, kind, seed, identity, progress
         As in that method.
     """
     _check(n, kind)
-    holder = ReplicatesInMemory if held.in_memory else ReplicatesInEngine
-    rows = holder(held, kind, n, entropy_of(seed), identity)
-    steps, far = ReplicateSteps(held, rows.law), 0
+    options = kind, n, entropy_of(seed), identity
+    if is_in_memory(held):
+        rows: ReplicatesInMemory | ReplicatesInEngine = ReplicatesInMemory(held, *options)
+    else:
+        assert is_in_engine(held)
+        rows = ReplicatesInEngine(held, *options)
+    steps, far = ReplicateSteps(held.tangent, rows.law), 0
     for chunk in rows.chunks():
         times, sums = rows.drawn(chunk)
-        spread = rows.keep(Replicates(chunk, rows.point, times, steps(chunk, sums.q, sums.rows)))
+        spread = rows.keep(SomeReplicates(chunk, rows.point, times, steps(chunk, sums.q, sums.rows)))
         far += int((spread > FAR).sum())
         if progress is not None:
             progress(chunk.stop, n)
@@ -67,9 +73,9 @@ def replicate_weights(
 class ReplicateSteps:
     """The step of each replicate from the solution."""
 
-    def __init__(self, held: Any, law: Multipliers) -> None:
-        self.jacobian, self.coordinates = held.tangent.jacobian, held.tangent.measure.coordinates
-        self.epsilon, self.law = held.point[self.coordinates.epsilon], law
+    def __init__(self, tangent: Tangent, law: Multipliers) -> None:
+        self.jacobian, self.coordinates = tangent.jacobian, tangent.measure.coordinates
+        self.epsilon, self.law = tangent.measure.whole_point.v[self.coordinates.epsilon], law
         _require_units(law)
 
     def __call__(self, replicates: range, drawn: Floats, rows: Floats) -> Floats:

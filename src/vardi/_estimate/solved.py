@@ -1,0 +1,147 @@
+"""What estimates need of a solved fit, wherever its rows are; most of it follows from the tangent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
+
+from vardi._estimate.tangent import Influence, Tangent
+from vardi._inputs.pool import Name
+from vardi._rows.arrays import Arrays
+from vardi._types import Floats, Integers
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from vardi._estimate.sensitivity.errors_of_biases import Errors
+    from vardi._inputs.engine.pool import LazyPool
+    from vardi._inputs.kept import KeptRows
+    from vardi._inputs.pool import Pool
+    from vardi._rows import Rows
+    from vardi._rows.columns import Kept
+    from vardi._rows.draws import SharedPasses
+    from vardi._rows.engine.groups import GroupSums
+    from vardi._rows.joint import JointRows
+    from vardi._rows.queries import Queries
+    from vardi._solve.newton import Solution
+    from vardi._solve.refit import Refit
+
+
+class SolvedFit(Protocol):
+    """A solved fit."""
+
+    apart: str  # why a draw of rows has no fit
+    collapsed: bool  # whether the rows that were solved are in memory
+
+    def __len__(self) -> int:
+        """Return how many rows the pool has."""
+
+    @property
+    def names(self) -> tuple[Name, ...]:
+        """A name for each bias."""
+
+    @property
+    def states(self) -> tuple[int, ...]:
+        """The samples in question."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether these are all samples."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there are neither parameters nor known values."""
+
+    @property
+    def groups(self) -> Integers | None:
+        """The group of each sample, where only known values join them."""
+
+    @property
+    def tangent(self) -> Tangent:
+        """The solution as a map from functions to estimates with errors."""
+
+    @property
+    def log_omegas(self) -> Floats:
+        """The log of each normaliser."""
+
+    @property
+    def numeric_columns(self) -> tuple[str, ...]:
+        """The numeric columns without missing values."""
+
+    def matrix(self, values: object) -> Kept:
+        """Return several functions in the form in which their holder keeps them."""
+
+    def bias_influence(self) -> Influence:
+        """Return the influence on the log of each normaliser."""
+
+    def slopes(self, influence: Influence, errors: Errors) -> Floats:
+        """Return how far estimates move at worst, per unit of log Gamma."""
+
+
+class Refittable(SolvedFit, Protocol):
+    """A solved fit whose rows, or the distinct ones, are in memory."""
+
+    @property
+    def rows(self) -> Rows:
+        """The rows as they were solved."""
+
+    def refit(self, counts: Floats, *, tol: float, may_part: bool, rng: np.random.Generator | None = None) -> Refit:
+        """Solve again for other counts of these rows."""
+
+    def shared_passes(self, functions: Floats) -> SharedPasses | None:
+        """Return passes over the rows that refits to other counts can share."""
+
+    def refit_draws(self, passes: SharedPasses, counts: Floats, *, tol: float, weights: bool) -> Sequence[Refit | None]:
+        """Solve again for several counts in shared passes."""
+
+
+class SolvedInMemory(Refittable, Protocol):
+    """A solved fit whose rows are all in memory."""
+
+    pool: Pool
+    kept: KeptRows
+
+    @property
+    def probabilities(self) -> Floats:
+        """Weight times count of each row of the pool, with sum 1."""
+
+    def values(self, values: object) -> Floats:
+        """Return a function as numbers, one for each row in the fit."""
+
+    def table(self, values: Floats, names: Sequence[str]) -> Any:
+        """Return columns of numbers, one for each row, in the user's library."""
+
+
+class SolvedInEngine(SolvedFit, Protocol):
+    """A solved fit whose rows stay in their engine."""
+
+    pool: LazyPool
+    frames: Queries
+    joint: JointRows
+    solution: Solution
+
+    @property
+    def point(self) -> Floats:
+        """All coordinates of the solution."""
+
+    def in_groups(self, statistic: object, groups: object, seed: int, identity: str | None) -> GroupSums:
+        """Return sums of what a refit needs by group of rows."""
+
+    def by_name(self, frames: Mapping[int | None, Any]) -> Any:
+        """Return the one frame of all samples, or frames by the name of their sample."""
+
+
+def is_in_memory(held: SolvedFit) -> TypeGuard[SolvedInMemory]:
+    """Return whether the rows of a fit are in memory, not in an engine."""
+    return isinstance(held.tangent.measure.rows, Arrays)
+
+
+def is_in_engine(held: SolvedFit) -> TypeGuard[SolvedInEngine]:
+    """Return whether the rows of a fit stay in their engine."""
+    return not is_in_memory(held)
+
+
+def is_refittable(held: SolvedFit, *, of_rows: bool) -> TypeGuard[Refittable]:
+    """Return whether refits find their rows in memory: all rows, or the distinct ones if draws take no others."""
+    are_few = held.collapsed and not held.tangent.measure.rows.dependence.in_units
+    return is_in_memory(held) or (are_few and not of_rows)
