@@ -24,7 +24,7 @@ import numpy as np
 
 from vardi._estimate.estimates import NORMAL, Estimate, cells_of, headings
 from vardi._estimate.group_bootstrap import GroupRefits
-from vardi._estimate.intervals import Declared, Law, Share, quantile_of_normal
+from vardi._estimate.intervals import FixedValue, Law, Share, quantile_of_normal
 from vardi._estimate.refits import Drawn, Progress, Refits, Statistics, entropy_of, in_threads, in_turn
 from vardi._estimate.resampling import DrawPlan, Kind, group_codes, make_plan
 from vardi._estimate.solved import SolvedFit, is_in_engine, is_in_memory, is_refittable
@@ -108,12 +108,10 @@ class Bootstrap:
     def _estimates(self) -> list[Estimate]:
         values, errors = np.ravel(self.value).tolist(), self._fitted.std(axis=0, ddof=1).tolist()
         laws = self.laws or (NORMAL,) * len(values)
-        errors = [
-            law.least_error if isinstance(law, Share) and law.is_one_sided else error
-            for law, error in zip(laws, errors, strict=True)
+        return [
+            Estimate(value, law.error(error) if isinstance(law, Share) else error, self.level, law=law)
+            for value, error, law in zip(values, errors, laws, strict=True)
         ]
-        pairs = zip(values, errors, laws, strict=True)
-        return [Estimate(value, error, self.level, law=law) for value, error, law in pairs]
 
     def percentile(self, level: float | None = None) -> tuple[float, float] | Floats:
         """Return the interval between quantiles of the draws.
@@ -282,7 +280,7 @@ def _laws(held: SolvedFit, functions: Kept, errors: Floats) -> tuple[Law, ...]:
         Share.of(float(value), float(error), (law.events, law.others), measure, law.holds)
         if isinstance(law, Share)
         else law
-        if isinstance(law, Declared)
+        if isinstance(law, FixedValue)
         else NORMAL
         for value, error, law in zip(found.values, errors, found.laws, strict=True)
     )
@@ -314,7 +312,8 @@ def _means(held: SolvedFit, statistic: object) -> Statistics:
 def _function(held: SolvedFit, function: Callable[..., ArrayLike]) -> Statistics:
     assert is_in_memory(held)
     positions = held.kept.positions
-    value = np.asarray(function(held.probabilities * held.tangent.n), np.float64)
+    measure = held.tangent.measure
+    value = np.asarray(function(held.kept.spread(measure.weights * measure.counts)), np.float64)
     name = getattr(function, "__name__", "statistic")
     name = "statistic" if name == "<lambda>" else name
     names = tuple(f"{name}{list(index)}" for index in np.ndindex(value.shape)) if value.ndim else (name,)
@@ -370,15 +369,16 @@ def _report_failures(failures: Sequence[Refit], n: int, kind: Kind, held: Solved
     """Warn how many draws have no fit; raise if that is more than a share of them: others are not representative."""
     if not failures:
         return
-    sampled = held.tangent.measure.sizes > 0
+    tangent = held.tangent
+    sampled, joined = tangent.measure.sizes > 0, None if tangent.is_plain else tangent.hessian.groups
     names = [name for name, has_rows in zip(held.names, sampled, strict=True) if has_rows]
-    labels = failures[0].labels if held.is_plain or held.groups is None else held.groups[sampled]
+    labels = failures[0].labels if joined is None else joined[sampled]
     groups = [[names[k] for k in np.flatnonzero(labels == label)] for label in dict.fromkeys(labels.tolist())]
     parts = " and ".join(f"({show(group)})" for group in groups[:6])
     parted = f" In the first such draw {parts} cannot be compared." if len(groups) > 1 else ""
     fact = (
         f"{len(failures)} of {n} draws have no fit: {held.apart}.{parted}"
-        if held.is_plain
+        if tangent.is_plain
         else f"{len(failures)} of {n} draws have no fit: their rows do not determine the parameters of the biases, or "
         "cannot meet the known values."
     )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from vardi._inputs.pool import Name
+from vardi._rows.contract import Gram
 from vardi._solve.identify import Verdict
 from vardi._types import Floats, Integers
 from vardi.errors._texts import count, show
@@ -66,7 +66,7 @@ class Bridge:
 
 
 def bridge_of(
-    gram: Any, sampled: NDArray[np.bool_], groups: Integers | None, eigenvector: Floats, names: Any
+    gram: Gram, sampled: NDArray[np.bool_], groups: Integers | None, eigenvector: Floats, names: Sequence[Name]
 ) -> Bridge:
     """Return the smallest cut of samples that have rows.
 
@@ -92,7 +92,7 @@ def bridge_of(
     return min(found, key=lambda bridge: bridge.rows, default=Bridge(np.inf, ((), ())))
 
 
-def _smallest(gram: Any, members: Integers, eigenvector: Floats, names: Sequence[Name]) -> Bridge:
+def _smallest(gram: Gram, members: Integers, eigenvector: Floats, names: Sequence[Name]) -> Bridge:
     approximate = callable(gram) or len(members) > MOST
     if approximate:
         side = eigenvector[members] > 0

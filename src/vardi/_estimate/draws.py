@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from numbers import Integral, Real
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -12,9 +12,12 @@ from vardi._types import Floats, Integers
 from vardi.errors import MismatchError
 
 Method: TypeAlias = Literal["multinomial", "systematic"]
+Random: TypeAlias = np.random.Generator | np.random.RandomState
 
 
-def draw(probabilities: Floats, size: Any, rng: Any, *, replace: bool = True, method: Method = "multinomial") -> Any:
+def draw(
+    probabilities: Floats, size: object, rng: Random, *, replace: bool = True, method: Method = "multinomial"
+) -> Integers:
     """Return positions drawn by probability; size and method are as in :class:`DebiasedResampler`.
 
     Examples
@@ -44,19 +47,21 @@ def draw(probabilities: Floats, size: Any, rng: Any, *, replace: bool = True, me
             return order[drawn]
 
 
-def _systematic(probabilities: Floats, size: int, rng: Any) -> Integers:
+def _systematic(probabilities: Floats, size: int, rng: Random) -> Integers:
     ends = np.cumsum(probabilities)
     points = (np.arange(size) + rng.random()) / size
     return np.searchsorted(ends / ends[-1], np.minimum(points, np.nextafter(1.0, 0.0)), side="right")
 
 
-def rows_to_draw(size: Any, n: int, default: int) -> int:
+def rows_to_draw(size: object, n: int, default: int) -> int:
     """Return how many rows to draw for a size: a number, a share of n, or None for the default."""
     if size is None:
         return default
-    whole = isinstance(size, Integral) and not isinstance(size, bool)
-    share = isinstance(size, Real) and not isinstance(size, Integral) and math.isfinite(size)
-    rows = int(size) if whole else round(float(size) * n) if share else 0
+    rows = 0
+    if not isinstance(size, bool) and isinstance(size, Integral):
+        rows = int(size)
+    elif isinstance(size, Real) and not isinstance(size, Integral) and math.isfinite(size):
+        rows = round(float(size) * n)
     if rows < 1:
         raise MismatchError(
             f"size is {size!r}, which is not a number of rows to draw. Give an integer (rows), a float (share of "

@@ -39,11 +39,10 @@ class GroupRefits:
     """
 
     def __init__(self, held: SolvedInEngine, sums: GroupSums, kind: Kind) -> None:
-        self.held, self.sums, self.kind, self.rows = held, sums, kind, held.joint
-        self.measure = held.tangent.measure
-        self.sizes, self.point = self.measure.sizes, held.point
-        self.idle = np.flatnonzero(self.sizes == 0)
-        self.jacobian = At.of(self.rows, self.point, held_of(self.rows)).jacobian
+        self.jacobian, self.measure, self.sums, self.kind = held.tangent.jacobian, held.tangent.measure, sums, kind
+        self.sizes, self.cut, self.point = self.measure.sizes, held.solution.cut, self.measure.whole_point.v
+        self.model = self.measure.whole_point.model
+        self.idle, self.fixed = np.flatnonzero(self.sizes == 0), held_of(self.model)
 
     def __call__(self, rng: np.random.Generator) -> Drawn:
         """Return statistics and log normalisers of a draw, or an unsolved refit if it has no fit."""
@@ -53,8 +52,9 @@ class GroupRefits:
         gradient = here.gradient.copy()
         gradient[at.epsilon] -= rng.standard_normal(at.uncertain)  # known values with an error are drawn anew
         delta = -self.jacobian.solve(gradient)
+        delta[at.u] -= delta[self.fixed]  # only differences of u matter
         if not delta @ likelihood.gram @ delta <= LONG**2 * self.measure.n:
-            return Refit(None, labels=(self.held.solution.cut[self.sizes > 0] > 0).astype(np.int64))
+            return Refit(None, labels=(self.cut[self.sizes > 0] > 0).astype(np.int64))
         total = drawn.total - delta @ drawn.against
         one = len(total) - 1 - len(self.idle)
         log_omegas = self._log_omegas(here, delta, total, one)
@@ -62,12 +62,12 @@ class GroupRefits:
 
     def _log_omegas(self, here: At, delta: Floats, total: Floats, one: int) -> Floats:
         """Return the log means of the biases; for one with parameters, from the rows of its sample."""
-        at, rows = here.coordinates, self.rows
+        at = here.coordinates
         theta = self.point[at.theta] + delta[at.theta]
         with np.errstate(divide="ignore", invalid="ignore"):
             found = np.log(here.sums.x[at.u] - here.sums.gram[at.u] @ delta) - self.point[at.u]
-            for k in rows.families:
-                found[k] = np.log(self.sizes[k]) - self.point[k] - delta[k] + rows.model.shift(theta)[k]
+            for k in self.model.families:
+                found[k] = np.log(self.sizes[k]) - self.point[k] - delta[k] + self.model.shift(theta)[k]
             found[self.idle] = np.log(total[one + 1 :])
         return found - float(np.log(total[one]))
 

@@ -8,13 +8,13 @@ no n x K array is needed.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from vardi._estimate.tangent import Influence, Tangent
 from vardi._rows.columns import Block
+from vardi._rows.contract import Gram
 from vardi._rows.measure import Functions
 from vardi._rows.point import RowsAt
 from vardi._types import Floats
@@ -33,11 +33,11 @@ class OwnStates:
 
     def __init__(self, tangent: Tangent) -> None:
         self.tangent = tangent
-        self.factors = tangent.n / tangent.rows.sizes
+        self.factors = tangent.n / tangent.measure.rows.sizes
 
     @cached_property
     def _gram(self) -> Floats:
-        gram: Any = self.tangent.sums.gram
+        gram: Gram = self.tangent.hessian.sums.gram
         return gram.toarray() if sparse.issparse(gram) else gram
 
     @cached_property

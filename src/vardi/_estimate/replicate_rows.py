@@ -146,7 +146,7 @@ class ReplicatesInMemory:
 
     def result(self) -> Any:
         """Return the weights, a column for each replicate, in the user's library."""
-        return self.held.table(self.weights, names_of(self.law.n))
+        return self.held.pool.table(self.weights, names_of(self.law.n))
 
     def _units(self, clusters: Integers) -> Floats:
         """Return how many clusters each stratum has."""
@@ -168,19 +168,21 @@ class ReplicatesInEngine:
     """
 
     def __init__(self, held: SolvedInEngine, kind: ReplicateKind, n: int, seed: int, identity: str | None) -> None:
-        given, parts, self.held = held.frames.dependence, held.frames.parts, held
+        rows, self.held = held.tangent.measure.rows, held
+        assert isinstance(rows, Queries)
+        given, parts = rows.dependence, rows.parts
         if given.strata or (given.remaining < 1.0).any():
             raise needs_rows("Making replicate weights within strata, or of finite populations,")
         clusters = given.clusters
         if given.series:
-            lengths = batch_lengths(held.frames.sizes, effective_rows(held, None))
+            lengths = batch_lengths(rows.sizes, effective_rows(held, None))
             clusters, parts = UNIT, tuple(_in_batches(given, part, lengths) for part in parts)
         elif clusters is None and any(part.counted for part in parts):
             raise needs_rows(f"{WHAT}, where rows have counts,")
         elif clusters and len(parts) > 1 and not all(part.schema[clusters].is_integer() for part in parts):
             raise needs_rows(f"{WHAT} of clusters in several frames that are not whole numbers")
         parts = tuple(_with_hash(part, place, seed, identity, clusters) for place, part in enumerate(parts))
-        self.rows = Queries(parts, held.frames.sizes, given)
+        self.rows = Queries(parts, rows.sizes, given)
         self.point = held.tangent.measure.whole_point
         self.law = Multipliers(kind, n, seed, self.rows.sizes if clusters is None else self._units(clusters))
         self._kept: list[tuple[SomeReplicates, Floats]] = []

@@ -1,4 +1,4 @@
-"""What estimates need of a solved fit, wherever its rows are; most of it follows from the tangent."""
+"""What estimates need of a solved fit beside its tangent, from which most follows wherever the rows are."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 from vardi._estimate.tangent import Influence, Tangent
 from vardi._inputs.pool import Name
 from vardi._rows.arrays import Arrays
-from vardi._types import Floats, Integers
+from vardi._types import Floats
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from vardi._rows.columns import Kept
     from vardi._rows.draws import SharedPasses
     from vardi._rows.engine.groups import GroupSums
-    from vardi._rows.joint import JointRows
-    from vardi._rows.queries import Queries
     from vardi._solve.newton import Solution
     from vardi._solve.refit import Refit
 
@@ -30,31 +28,10 @@ if TYPE_CHECKING:
 class SolvedFit(Protocol):
     """A solved fit."""
 
+    names: tuple[Name, ...]
+    solution: Solution
     apart: str  # why a draw of rows has no fit
     collapsed: bool  # whether the rows that were solved are in memory
-
-    def __len__(self) -> int:
-        """Return how many rows the pool has."""
-
-    @property
-    def names(self) -> tuple[Name, ...]:
-        """A name for each bias."""
-
-    @property
-    def states(self) -> tuple[int, ...]:
-        """The samples in question."""
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether these are all samples."""
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether there are neither parameters nor known values."""
-
-    @property
-    def groups(self) -> Integers | None:
-        """The group of each sample, where only known values join them."""
 
     @property
     def tangent(self) -> Tangent:
@@ -67,6 +44,9 @@ class SolvedFit(Protocol):
     @property
     def numeric_columns(self) -> tuple[str, ...]:
         """The numeric columns without missing values."""
+
+    def __len__(self) -> int:
+        """Return how many rows the pool has."""
 
     def matrix(self, values: object) -> Kept:
         """Return several functions in the form in which their holder keeps them."""
@@ -81,9 +61,7 @@ class SolvedFit(Protocol):
 class Refittable(SolvedFit, Protocol):
     """A solved fit whose rows, or the distinct ones, are in memory."""
 
-    @property
-    def rows(self) -> Rows:
-        """The rows as they were solved."""
+    rows: Rows
 
     def refit(self, counts: Floats, *, tol: float, may_part: bool, rng: np.random.Generator | None = None) -> Refit:
         """Solve again for other counts of these rows."""
@@ -101,28 +79,14 @@ class SolvedInMemory(Refittable, Protocol):
     pool: Pool
     kept: KeptRows
 
-    @property
-    def probabilities(self) -> Floats:
-        """Weight times count of each row of the pool, with sum 1."""
-
     def values(self, values: object) -> Floats:
         """Return a function as numbers, one for each row in the fit."""
-
-    def table(self, values: Floats, names: Sequence[str]) -> Any:
-        """Return columns of numbers, one for each row, in the user's library."""
 
 
 class SolvedInEngine(SolvedFit, Protocol):
     """A solved fit whose rows stay in their engine."""
 
     pool: LazyPool
-    frames: Queries
-    joint: JointRows
-    solution: Solution
-
-    @property
-    def point(self) -> Floats:
-        """All coordinates of the solution."""
 
     def in_groups(self, statistic: object, groups: object, seed: int, identity: str | None) -> GroupSums:
         """Return sums of what a refit needs by group of rows."""

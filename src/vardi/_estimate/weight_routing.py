@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from inspect import Parameter, signature
-from typing import Any
+from typing import TYPE_CHECKING
 
 from sklearn import config_context, get_config
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.ensemble import StackingClassifier, StackingRegressor, VotingClassifier, VotingRegressor
 from sklearn.feature_extraction import DictVectorizer
@@ -24,6 +24,11 @@ from sklearn.utils.validation import has_fit_parameter
 from vardi._types import Floats
 from vardi.errors import WeightBlindError, WeightBlindWarning
 from vardi.errors._warn import warn
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from vardi._inputs.given import Table
 
 BLIND_BUT_RIGHT = (
     DictVectorizer,
@@ -44,7 +49,7 @@ FORWARD_WEIGHTS = (StackingClassifier, StackingRegressor, VotingClassifier, Voti
 """Meta-estimators that pass fit parameters on even without routing: any of them, or ``sample_weight`` alone."""
 
 
-def takes_weights(estimator: Any) -> bool:
+def takes_weights(estimator: BaseEstimator) -> bool:
     """Return whether the part that predicts can be fitted with weights.
 
     In a pipeline that part is the last step that depends on how often rows occur, in a union of transformers any of
@@ -70,7 +75,7 @@ def takes_weights(estimator: Any) -> bool:
     return bool(wrapped) and all(takes_weights(part) for part in wrapped)
 
 
-def blind_steps(estimator: Any) -> tuple[str, ...]:
+def blind_steps(estimator: BaseEstimator) -> tuple[str, ...]:
     """Return the steps of pipelines that learn from how often rows occur, yet take no weights.
 
     Examples
@@ -86,7 +91,7 @@ def blind_steps(estimator: Any) -> tuple[str, ...]:
     return tuple(_blind(estimator, ""))
 
 
-def require_weight_use(estimator: Any) -> None:
+def require_weight_use(estimator: BaseEstimator) -> None:
     """Refuse a learner that takes no weights, and warn of the steps of a pipeline that take none."""
     if not takes_weights(estimator):
         name = type(_last(estimator)).__name__
@@ -106,7 +111,9 @@ def require_weight_use(estimator: Any) -> None:
         warn(WeightBlindWarning(said))
 
 
-def fit_weighted(estimator: Any, X: Any, y: Any, weights: Floats, params: Mapping[str, Any]) -> Any:
+def fit_weighted(
+    estimator: BaseEstimator, X: Table, y: ArrayLike | None, weights: Floats, params: Mapping[str, object]
+) -> BaseEstimator:
     """Return a fitted clone of an estimator; the weights reach every step that takes ``sample_weight``.
 
     Without metadata routing they go to the steps of a pipeline as ``step__sample_weight``. Some estimators pass nothing
@@ -122,7 +129,7 @@ def fit_weighted(estimator: Any, X: Any, y: Any, weights: Floats, params: Mappin
         return inner.fit(X, y, **params, **dict.fromkeys(names, weights))
 
 
-def _routes(estimator: Any) -> bool:
+def _routes(estimator: BaseEstimator) -> bool:
     try:
         estimator.get_metadata_routing()
     except (AttributeError, NotImplementedError):  # some of scikit-learn's own, such as AdaBoost, do not route
@@ -130,7 +137,7 @@ def _routes(estimator: Any) -> bool:
     return True
 
 
-def request_weights(estimator: Any, requested: bool) -> Any:
+def request_weights(estimator: BaseEstimator, requested: bool) -> BaseEstimator:
     """Set on an estimator and all its parts whether their fit asks for ``sample_weight``; routing must be on."""
     for part in (estimator, *estimator.get_params(deep=True).values()):
         if not isinstance(part, type) and hasattr(part, "set_fit_request") and has_fit_parameter(part, "sample_weight"):
@@ -140,12 +147,12 @@ def request_weights(estimator: Any, requested: bool) -> Any:
     return estimator
 
 
-def _unset(part: Any, method: str) -> set[str]:
+def _unset(part: BaseEstimator, method: str) -> set[str]:
     requests = getattr(part._get_metadata_request(), method).requests
     return {name for name, value in requests.items() if value is None}
 
 
-def _steps(estimator: Any) -> list[tuple[str, Any]]:
+def _steps(estimator: BaseEstimator) -> list[tuple[str, BaseEstimator]]:
     """Return the named parts of a pipeline or union of transformers that have a fit."""
     if isinstance(estimator, Pipeline):
         named = [(name, step) for name, step in estimator.steps]
@@ -158,7 +165,7 @@ def _steps(estimator: Any) -> list[tuple[str, Any]]:
     return [(name, step) for name, step in named if hasattr(step, "fit")]
 
 
-def _wrapped(estimator: Any) -> list[Any]:
+def _wrapped(estimator: BaseEstimator) -> list[BaseEstimator]:
     """Return the estimators that a meta-estimator passes its fit parameters on to."""
     parameters = signature(estimator.fit).parameters.values()
     if not any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters):
@@ -169,7 +176,7 @@ def _wrapped(estimator: Any) -> list[Any]:
     return [part for part in (*single, *listed) if hasattr(part, "fit")]
 
 
-def _last(estimator: Any) -> Any:
+def _last(estimator: BaseEstimator) -> BaseEstimator:
     """Return the learner to blame if an estimator takes no weights."""
     if isinstance(estimator, Pipeline):
         steps = [step for _, step in _steps(estimator) if not _is_indifferent(step)]
@@ -177,14 +184,14 @@ def _last(estimator: Any) -> Any:
     return next((_last(part) for part in _wrapped(estimator) if not takes_weights(part)), estimator)
 
 
-def _is_indifferent(step: Any) -> bool:
+def _is_indifferent(step: BaseEstimator) -> bool:
     """Return whether weights cannot change the fit of a step."""
     if isinstance(step, OneHotEncoder | OrdinalEncoder) and not (step.min_frequency is step.max_categories is None):
         return False
     return isinstance(step, BLIND_BUT_RIGHT) or not get_tags(step).requires_fit
 
 
-def _blind(estimator: Any, path: str) -> Iterator[str]:
+def _blind(estimator: BaseEstimator, path: str) -> Iterator[str]:
     steps = _steps(estimator)
     for name, step in steps:
         yield from _blind(step, f"{path}__{name}" if path else name)
@@ -195,7 +202,7 @@ def _blind(estimator: Any, path: str) -> Iterator[str]:
         yield f"'{path}' ({type(estimator).__name__})"
 
 
-def _fit_keys(estimator: Any) -> tuple[str, ...] | None:
+def _fit_keys(estimator: BaseEstimator) -> tuple[str, ...] | None:
     """Return the fit parameters through which weights reach every step without routing; None if it takes routing."""
     if has_fit_parameter(estimator, "sample_weight"):
         return ("sample_weight",)

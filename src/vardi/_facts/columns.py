@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from vardi._estimate.estimates import Estimates
-from vardi._estimate.intervals import Declared, Law, Share, Student
+from vardi._estimate.intervals import FixedValue, Law, Share, Student
 from vardi._estimate.tangent import Influence, Tangent
 from vardi._inputs.given import Function
 from vardi._inputs.pool import Name
@@ -215,9 +215,9 @@ class ColumnSums:
         facts, n, sampled = [], sum(sizes.values()), np.array(list(sizes.values())) > 0
         spread = np.where(np.sqrt(self.variance) > 1e-12 * self.size, np.sqrt(self.variance), 0.0)  # or rounding
         for j, (column, estimate) in enumerate(zip(columns, self.debiased, strict=True)):
-            moves = spread[j] > 0 and not isinstance(estimate.law, Declared)
+            moves = spread[j] > 0 and not isinstance(estimate.law, FixedValue)
             V = float(self.rests_on.stderr[j]) ** 2 if moves else 0.0
-            stderr = 0.0 if isinstance(estimate.law, Declared) else estimate.stderr
+            stderr = 0.0 if isinstance(estimate.law, FixedValue) else estimate.stderr
             slope = float(self.slopes[j]) if len(self.slopes) and not column.category_of else math.nan
             units = np.array([self.pooled[j], estimate.value, stderr, spread[j], slope])
             with np.errstate(over="ignore"):

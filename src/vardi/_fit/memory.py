@@ -204,7 +204,7 @@ class InMemory(ColumnsInMemory):
     def _own_states(self) -> OwnStates | None:
         """The weights of rows under each state, if every state has a sample: its share of the row, already solved."""
         alone = self.is_plain and self.is_whole and bool(self.rows.sizes.all())
-        return OwnStates(self.tangent) if alone and not callable(self.tangent.sums.gram) else None
+        return OwnStates(self.tangent) if alone and not callable(self.tangent.hessian.sums.gram) else None
 
     def known_on_rows(self, tangent: Tangent) -> Functions:
         """Return the functions with known means."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from vardi._estimate.estimates import ROUNDING, Estimate
-from vardi._estimate.intervals import Declared, Law, Student
+from vardi._estimate.intervals import FixedValue, Law, Student
 from vardi._estimate.tangent import Influence, estimates_with
 from vardi.biases import ExpressionBias
 
@@ -22,7 +22,7 @@ def log_normalisers(held: Any, level: float) -> list[Estimate]:
             bias = held.pool.biases[k] if held.pool.biases else None
             is_constant = isinstance(bias, ExpressionBias) and not bias.columns
             fixed = is_constant or held.joint.coordinates.known
-            laws[k], stderr[k] = Declared() if fixed else Student(held.tangent.n - 1.0), 0.0
+            laws[k], stderr[k] = FixedValue() if fixed else Student(held.tangent.n - 1.0), 0.0
     return list(estimates_with(held.log_omegas, influence, spread.covariance, stderr, laws, level))
 
 

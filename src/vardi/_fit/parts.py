@@ -73,7 +73,7 @@ class MemoryParts:
         return fingerprint(self._pool, columns) if self._pool.frames else Fingerprint()
 
     def gram(self) -> Gram:
-        gram = self._held.tangent.sums.gram
+        gram = self._held.tangent.hessian.sums.gram
         return None if callable(gram) else gram
 
     def weight_sums(self) -> WeightSums:
@@ -145,5 +145,5 @@ class MemoryParts:
 
     @cached_property
     def _counts(self) -> Floats:
-        counts: Floats = self._held.tangent.counts
+        counts: Floats = self._held.tangent.measure.counts
         return counts

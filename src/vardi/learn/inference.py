@@ -225,7 +225,7 @@ def solve(fit: WeightedSample, model: LinearModel, X: Features, y: Outcome, miss
     require_rows(fit.held, "A regression")
     design = as_design(fit, X, y, missing)
     influence, names, Z = fit.held.tangent, design.names, design.Z
-    counted = influence.weights * influence.counts
+    counted = influence.measure.weights * influence.measure.counts
     given = _is_fitted(model)
     model = _with_intercept(model, design.intercept, given=given)
     there = counted[design.complete]
