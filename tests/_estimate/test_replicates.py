@@ -120,8 +120,8 @@ def test_one_step_is_a_refit_but_for_what_is_of_second_order(samples, part, monk
         times = 1.0 + far * drawn
         times *= (np.bincount(held.source) / np.bincount(held.source, times))[held.source]
         monkeypatch.setattr(rows, "times", lambda chunk, times=times: times[:, None])
-        counted, sums = rows.drawn(range(1))
-        rows.keep(SomeReplicates(range(1), rows.point, counted, steps(range(1), sums.q, sums.rows)))
+        counted, by_sample, q = rows.drawn(range(1))
+        rows.keep(SomeReplicates(range(1), rows.point, counted, steps(range(1), q, by_sample)))
         weights = rows.weights
         refit = held.refit(times, tol=1e-12, may_part=False).weights * times
         wrong.append(abs(np.average(values, weights=weights[:, 0]) - np.average(values, weights=refit)))

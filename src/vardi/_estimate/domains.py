@@ -18,6 +18,7 @@ from vardi._notebook import MOST_ROWS, fragment, table
 from vardi._rows.contract import Evenness
 from vardi._rows.domains import AT_ONCE, RowsByDomain
 from vardi._rows.measure import Functions, Measure
+from vardi._rows.variance import Spread
 from vardi._types import Floats, Integers
 from vardi.errors import MismatchError, suggest
 from vardi.errors._texts import SHOWN, WIDTH, cut, more, show, width_of
@@ -236,11 +237,7 @@ def found_in_domains(
 
     laws: list[Law] = []
     stderr = np.zeros(len(sums))
-    for start in range(0, len(sums), domains.at_once):
-        places = np.arange(start, min(start + domains.at_once, len(sums)))
-        moved = influence(places)
-        spread = moved.spread(joint=False)
-        students = moved.laws(spread, tails=False)  # a domain's few rows have the largest values: not a heavy tail
+    for places, spread, students in _spreads(influence, len(sums), domains.at_once):
         fixed = np.zeros(len(places), bool)
         if tangent.measure.coordinates.known and not isinstance(factor, Estimate):
             fixed = tangent.is_fixed(spread, domains.naive(places) * times**2)
@@ -268,15 +265,25 @@ def assisted_in_domains(predicted: Found, missed: Found, places: Integers, plain
         return replace(predicted.influence(places[chosen]) + missed.influence(chosen), approximate=False)
 
     stderr, laws = np.zeros(len(places)), list[Law]()
-    for start in range(0, len(places), AT_ONCE):
-        chosen = np.arange(start, min(start + AT_ONCE, len(places)))
-        moved = influence(chosen)
-        spread = moved.spread(joint=False)
-        students = moved.laws(spread, tails=False)
+    for chosen, spread, students in _spreads(influence, len(places), AT_ONCE):
         laws += students
         stderr[chosen] = np.where([law.df < REFUSED for law in students], math.nan, spread.stderr)
     values = predicted.values[places] + missed.values
     return Found(values, stderr, laws, plain.level, influence, plain.among, plain)
+
+
+def _spreads(
+    influence: Callable[[Integers], Influence], size: int, at_once: int
+) -> Iterator[tuple[Integers, Spread, list[Student]]]:
+    """Yield some places at a time, the spread of the estimates there, and the laws of their intervals.
+
+    The few rows of a domain have the largest influence values, which is not a heavy tail.
+    """
+    for start in range(0, size, at_once):
+        places = np.arange(start, min(start + at_once, size))
+        moved = influence(places)
+        spread = moved.spread(joint=False)
+        yield places, spread, moved.laws(spread, tails=False)
 
 
 class _Weighing:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import narwhals as nw
 import numpy as np
@@ -39,13 +39,6 @@ NUMBERS = 2**22  # multipliers held in memory at once
 AT_ONCE = 25  # replicates per query: a few hundred sums
 NUMBERS_AT_ONCE = 125 * 10**6  # multipliers per query that an engine without streaming may hold
 WHAT = "Making replicate weights"
-
-
-class StepSums(NamedTuple):
-    """Counted sums of m over the rows of each sample, (K, R), and of m q, (d, R)."""
-
-    rows: Floats
-    q: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,15 +114,15 @@ class ReplicatesInMemory:
         self.strata.settle(times)
         return times
 
-    def drawn(self, replicates: range) -> tuple[Question[Floats], StepSums]:
-        """Return how often rows count, and sums for the steps."""
+    def drawn(self, replicates: range) -> tuple[Question[Floats], Floats, Floats]:
+        """Return how often rows count, m, and counted sums of m by sample, (K, R), and of m q, (d, R)."""
         times = self.times(replicates)
 
         def question(block: Block) -> tuple[Floats, Floats]:
             m = block.columns(times)
             return block.by_sample(m), self.point.at(block).against_q(m)
 
-        return lambda block: block.columns(times), StepSums(*self.rows.total(question, len(replicates)))
+        return lambda block: block.columns(times), *self.rows.total(question, len(replicates))
 
     def keep(self, replicates: SomeReplicates) -> Floats:
         """Compute weights of mean 1; return the standard deviation of x'delta in each replicate."""
@@ -191,8 +184,8 @@ class ReplicatesInEngine:
         """Yield the replicates that one query covers."""
         return _chunks(self.law.n, int(np.clip(NUMBERS_AT_ONCE // max(len(self.rows), 1), 1, AT_ONCE)))
 
-    def drawn(self, replicates: range) -> tuple[Question[Floats], StepSums]:
-        """Return how often rows count, and sums for the steps: a query for each frame.
+    def drawn(self, replicates: range) -> tuple[Question[Floats], Floats, Floats]:
+        """Return how often rows count, and the same sums: a query for each frame.
 
         In a sample that a replicate would leave empty all rows count once.
         """
@@ -216,7 +209,7 @@ class ReplicatesInEngine:
         def scaled(block: Block) -> Floats:
             return times(block) * block.of_sample(factors) + block.of_sample(lost)
 
-        return scaled, StepSums(np.tile(sizes, R), self._placed(sums))
+        return scaled, np.tile(sizes, R), self._placed(sums)
 
     def _scores(self, block: Block) -> Floats:
         """Return columns that q consists of: q itself but for epsilon, and the weight if there are such coordinates."""

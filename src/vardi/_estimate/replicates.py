@@ -61,12 +61,19 @@ def replicate_weights(
         rows = ReplicatesInEngine(held, *options)
     steps, far = ReplicateSteps(held.tangent, rows.law), 0
     for chunk in rows.chunks():
-        times, sums = rows.drawn(chunk)
-        spread = rows.keep(SomeReplicates(chunk, rows.point, times, steps(chunk, sums.q, sums.rows)))
+        times, counted, q = rows.drawn(chunk)
+        spread = rows.keep(SomeReplicates(chunk, rows.point, times, steps(chunk, q, counted)))
         far += int((spread > FAR).sum())
         if progress is not None:
             progress(chunk.stop, n)
-    _warn_of_far(far, n)
+    if far:
+        warn(
+            WeakOverlapWarning(
+                f"{far} of {n} replicates move the weights so far (by more than {FAR} on the log scale) that refitting "
+                "them by one step is rough: few rows join the samples. Compare with fit.bootstrap, which "
+                "solves each draw in full, or add rows where the samples overlap."
+            )
+        )
     return rows.result()
 
 
@@ -111,15 +118,4 @@ def _require_units(law: Multipliers) -> None:
         raise MismatchError(
             f"{law.n} groups cannot be made of {units} units (rows, or clusters of them), so most replicates would "
             f"leave nothing out. Give {units} or fewer, or kind='bayesian'."
-        )
-
-
-def _warn_of_far(far: int, n: int) -> None:
-    if far:
-        warn(
-            WeakOverlapWarning(
-                f"{far} of {n} replicates move the weights so far (by more than {FAR} on the log scale) that refitting "
-                "them by one step is rough: few rows join the samples. Compare with fit.bootstrap, which "
-                "solves each draw in full, or add rows where the samples overlap."
-            )
         )
