@@ -15,7 +15,6 @@ from vardi._solve.identify import Verdict
 from vardi._types import Floats, Integers
 from vardi.errors._texts import count, show
 
-MOST = 500  # samples up to which the smallest cut is computed; beyond, the signs of an eigenvector give a cut
 NAMED = 3  # most samples on one side that are all named
 
 
@@ -92,8 +91,9 @@ def bridge_of(
     return min(found, key=lambda bridge: bridge.rows, default=Bridge(np.inf, ((), ())))
 
 
-def _smallest(gram: Gram, members: Integers, eigenvector: Floats, names: Sequence[Name]) -> Bridge:
-    approximate = callable(gram) or len(members) > MOST
+def _smallest(gram: Gram, members: Integers, eigenvector: Floats, names: Sequence[Name], most: int = 500) -> Bridge:
+    """Return the smallest cut; among more than ``most`` samples, one by the signs of an eigenvector."""
+    approximate = callable(gram) or len(members) > most
     if approximate:
         side = eigenvector[members] > 0
         inside = np.zeros(len(eigenvector))

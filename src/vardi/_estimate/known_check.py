@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Hashable
 from dataclasses import dataclass
 
+from vardi._estimate.bias_check import SHOWN
 from vardi._estimate.estimates import with_digits_of
 from vardi._inputs.known import Known
 from vardi._notebook import MOST_ROWS, fragment, paragraph, table
@@ -14,7 +15,6 @@ from vardi._types import Floats
 from vardi.biases import Bias
 from vardi.errors._texts import WIDTH, aligned, cut, more, outcome
 
-SHOWN = 12  # known values of a summary
 HEADING = ("mean of", "known", "by the samples", "z")
 
 

@@ -19,8 +19,6 @@ from vardi._rows.measure import Functions
 from vardi._rows.point import RowsAt
 from vardi._types import Floats
 
-CLOSE = 1e-6  # relative difference of sums of squares below which it has lost too many digits
-
 
 class OwnStates:
     r"""The functions :math:`\omega_k / \Omega_k`, with mean 1, of a solution in which every bias has a sample.
@@ -29,10 +27,12 @@ class OwnStates:
     ----------
     tangent : Tangent
         The solution of known biases alone, for rows in memory.
+    close : float
+        Relative difference of sums of squares below which it has lost too many digits.
     """
 
-    def __init__(self, tangent: Tangent) -> None:
-        self.tangent = tangent
+    def __init__(self, tangent: Tangent, close: float = 1e-6) -> None:
+        self.tangent, self.close = tangent, close
         self.factors = tangent.n / tangent.measure.rows.sizes
 
     @cached_property
@@ -52,7 +52,7 @@ class OwnStates:
         own, across = factors[:, None] * self._gram * factors, factors * against[:, 0]
         squares = own - across[:, None] - across + total
         a = self._gram * factors - against
-        close = np.flatnonzero(np.diag(squares) <= CLOSE * (np.diag(own) + total))
+        close = np.flatnonzero(np.diag(squares) <= self.close * (np.diag(own) + total))
         if len(close):
             states = np.diag(factors)[:, close]
 

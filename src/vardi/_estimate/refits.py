@@ -11,6 +11,7 @@ from threadpoolctl import threadpool_limits
 
 from vardi._estimate.resampling import DrawPlan, Kind
 from vardi._estimate.solved import Refittable
+from vardi._estimate.tangent import Tangent
 from vardi._machine.threads import THREADED, can_start, cores, executor
 from vardi._rows import Rows
 from vardi._rows.blocks import Blocks
@@ -19,10 +20,7 @@ from vardi._solve.refit import Refit
 from vardi._types import Floats, Integers
 
 TOLERANCE = 1e-6  # of a refit: far below the spread of any draw
-BATCH = 32  # draws that a thread takes at once, which share their passes over the rows
-SHARED_NUMBERS = 2**22  # counts in such a batch, at most: 100 MB or less
-MANY_SHARED_NUMBERS = 2**25  # the same for a batch that has all threads to itself: 256 MB
-BESIDE = 8  # ... or one in so many of the numbers in the matrix of biases, if that is more
+LONG = 0.5  # root mean square change of log weights along a step above which one step is not enough for a refit
 
 Progress: TypeAlias = Callable[[int, int], object]
 
@@ -71,10 +69,7 @@ class Refits:
         self.is_read = isinstance(rows, Blocks)
         has_threads = self.passes is not None and len(rows) * len(rows.sizes) >= THREADED
         self.in_turn = self.is_read or has_threads
-        most = SHARED_NUMBERS // len(plan.order)
-        if has_threads:
-            most = max(MANY_SHARED_NUMBERS // len(plan.order), len(rows.sizes) // BESIDE)
-        self.size = int(np.clip(most, 1, BATCH))
+        self.size = _batch_size(len(plan.order), len(rows.sizes), has_threads=has_threads)
         self._reused: Floats | None = None
         if self.in_turn:  # one after the other in the same memory: allocating it afresh costs as much as a pass
             self._reused = np.empty((self.size, len(rows)))
@@ -119,6 +114,35 @@ class Refits:
             return list(map(function, *values))
         with executor(self.jobs if self.jobs > 0 else cores()) as pool:
             return list(pool.map(function, *values))
+
+
+def _batch_size(n: int, K: int, *, has_threads: bool, most: int = 32) -> int:
+    """Return how many draws share their passes over n rows.
+
+    Their counts take 32 MB at most or, if they have all threads to themselves, 256 MB or an eighth of the biases.
+    """
+    shared = max(2**25 // n, K // 8) if has_threads else 2**22 // n
+    return int(np.clip(shared, 1, most))
+
+
+def one_step(tangent: Tangent, q: Floats, rows: Floats, errors: Floats) -> Floats:
+    """Return the step from the solution to that of draws, with J of the solution.
+
+    Parameters
+    ----------
+    tangent : Tangent
+        The solution.
+    q : ndarray of shape (d,) or (d, R)
+        The sums of q over the rows that are drawn.
+    rows : ndarray of shape (K,) or (K, R)
+        How many rows of each sample are drawn.
+    errors : ndarray of shape (r,) or (r, R)
+        Errors of known values that have one, drawn anew, in standard deviations.
+    """
+    at, gradient = tangent.measure.coordinates, q.copy()
+    gradient[at.u] -= rows
+    gradient[at.epsilon] += (tangent.measure.whole_point.v[at.epsilon] - errors.T).T
+    return -tangent.jacobian.solve(gradient)
 
 
 def in_threads(refits: Refits, n: int, progress: Progress | None) -> Iterator[Drawn]:

@@ -14,15 +14,13 @@ from vardi._inputs.given import Labels
 from vardi._rows import Rows
 from vardi._rows.columns import Kept
 from vardi._rows.grouping import sums_by_code
+from vardi._rows.multipliers import SMALL
 from vardi._rows.units import drawn
 from vardi._types import Floats, Integers, once
 from vardi.biases._values import as_array, coded, is_missing
 from vardi.errors import MismatchError
 from vardi.errors._refusals import missing_groups, needs_rows, no_groups, no_labels, spanning_group
 
-BLOCK = 2**15  # units whose counts stay in cache
-SMALL = 30  # units of a sample up to which draws are spread a little more; beyond, it is under 3% of an error
-ROUNDING = 1e-9  # share of the largest standard error that counts as zero
 LEAST_SHAPE = 0.1  # of the gamma law of a multiplicity: below it, a draw may lose all units but one
 
 Kind: TypeAlias = Literal["bayesian", "rows"]
@@ -228,11 +226,11 @@ class DrawPlan:
         return times * (each if self.runs is None else np.repeat(each, self.runs))
 
 
-def _drawn_with_replacement(rng: np.random.Generator, out: Floats) -> None:
+def _drawn_with_replacement(rng: np.random.Generator, out: Floats, block: int = 2**15) -> None:
     """Draw len(out) units with replacement and write how often each was drawn, in blocks that fit the cache."""
     n = len(out)
-    starts = np.arange(0, n, BLOCK)
-    lengths = np.minimum(BLOCK, n - starts)
+    starts = np.arange(0, n, block)
+    lengths = np.minimum(block, n - starts)
     for low, length, times in zip(starts, lengths, rng.multinomial(n - (1 < n <= SMALL), lengths / n), strict=True):
         out[low : low + length] = np.bincount(rng.integers(length, size=times), minlength=length)
 
@@ -257,12 +255,12 @@ def make_plan(held: Refittable, groups: Integers | None, *, of_rows: bool, funct
     return DrawPlan(rows, source, counts, inverse, groups, parts, strata)
 
 
-def effective_rows(held: SolvedFit, functions: Kept | None) -> Floats:
+def effective_rows(held: SolvedFit, functions: Kept | None, rounding: float = 1e-9) -> Floats:
     """Return how many independent rows each series is worth: the minimum over log normalisers and functions' means."""
     measure = held.tangent.measure
     of_functions = [] if functions is None else [held.tangent.influence(functions)[1]]
     found = [measure.spread(one.values) for one in (held.bias_influence(), *of_functions)]
-    moved = [one.effective[:, one.stderr > ROUNDING * one.stderr.max()] for one in found if one.stderr.max() > ROUNDING]
+    moved = [one.effective[:, one.stderr > rounding * one.stderr.max()] for one in found if one.stderr.max() > rounding]
     return np.asarray(np.hstack(moved).min(axis=1)) if moved else measure.sizes
 
 

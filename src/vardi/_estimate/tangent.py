@@ -32,10 +32,6 @@ from vardi._rows.variance import Spread
 from vardi._solve.laplacian import Laplacian, restricted
 from vardi._types import Floats, Integers
 
-LIGHT = 15.0  # kurtosis of influence values up to which no tail is heavy enough to matter
-SETTLED = 50.0  # degrees of freedom rarely reached if the variance is infinite: the kurtosis then grows like n
-FIXED = 1e-10  # error relative to that without known values, below which these fix a mean
-
 
 class Solver(Protocol):
     """J at the solution."""
@@ -175,10 +171,14 @@ class Influence:
         """What known values, and numbers measured independently of the rows, move: of shape (r, m)."""
         return np.vstack([self.beyond / self.measure.n, *self.outside.values()])
 
-    def laws(self, spread: Spread, *, tails: bool = True) -> list[Student]:
-        """Return the laws of the estimates' intervals: Student's t, with the tail index where it may matter."""
+    def laws(self, spread: Spread, *, tails: bool = True, light: float = 15.0, settled: float = 50.0) -> list[Student]:
+        """Return the laws of the estimates' intervals: Student's t, with the tail index where it may matter.
+
+        No tail is heavy if the kurtosis of influence values is light, nor if degrees of freedom are many: these are
+        rarely reached if the variance is infinite, since the kurtosis then grows like n.
+        """
         df = spread.df
-        suspect = (spread.kurtosis > LIGHT) & (df < SETTLED) & tails
+        suspect = (spread.kurtosis > light) & (df < settled) & tails
         most = spread.most if len(spread.carried) == len(self.measure.sizes) else -np.ones(len(df))
         places = np.flatnonzero(suspect).tolist()
         heavy = dict(zip(places, self.measure.tails(self.values, places) if places else (), strict=True))
@@ -271,10 +271,10 @@ class Tangent:
         made = estimates_with(found.mean, influence, spread.covariance, stderr, laws, level, measure.recorded_by)
         return made, spread
 
-    def is_fixed(self, spread: Spread, naive: Floats) -> NDArray[np.bool_]:
+    def is_fixed(self, spread: Spread, naive: Floats, least: float = 1e-10) -> NDArray[np.bool_]:
         """Return where known values remove all error, given the variance if weights were known, times n²."""
         error = np.sqrt(naive) / self.n
-        return np.asarray((error > 0) & np.isfinite(error) & (spread.stderr <= FIXED * error))
+        return np.asarray((error > 0) & np.isfinite(error) & (spread.stderr <= least * error))
 
     def apart(self, name: Hashable, value: float, stderr: float, level: float) -> Estimate:
         """Return a number measured independently of the rows."""

@@ -22,8 +22,6 @@ from vardi.errors import MismatchError
 from vardi.errors._texts import show
 
 REFITTED = 2_000_000  # numbers (rows times samples) up to which biases are refitted
-STRIDE = 1.5  # between factors that are tried beyond the last one asked for
-CLOSE = 1e-4  # relative accuracy of a tipping point
 
 
 @dataclass(frozen=True)
@@ -146,11 +144,16 @@ def _path(worst: Worst, gammas: Floats, side: int, start: End) -> list[End]:
 
 @dataclass(frozen=True)
 class Tipping:
-    """Finds where the range reaches a value, by bisection between a factor that does not reach it and one that does."""
+    """Finds where the range reaches a value, by bisection between a factor that does not reach it and one that does.
+
+    Beyond the last factor that was asked for, one is tried after every ``stride``; ``close`` is the relative accuracy.
+    """
 
     worst: Worst
     gammas: Floats
     start: End
+    stride: float = 1.5
+    close: float = 1e-4
 
     def __call__(self, value: float) -> float | None:
         """Return the smallest factor whose range reaches the value; None if none up to FURTHEST does."""
@@ -165,7 +168,7 @@ class Tipping:
             low, end = high, there
         else:
             return None
-        while high > low * (1.0 + CLOSE):
+        while high > low * (1.0 + self.close):
             middle = math.sqrt(low * high)
             there = self.worst.end(middle, side, end)
             if side * there.value >= side * value:
@@ -178,7 +181,7 @@ class Tipping:
         yield from (gamma for gamma in self.gammas.tolist() if gamma > 1.0)
         gamma = float(self.gammas[-1])
         while gamma < FURTHEST:
-            gamma = min(gamma * STRIDE, FURTHEST)
+            gamma = min(gamma * self.stride, FURTHEST)
             yield gamma
 
 

@@ -21,9 +21,6 @@ from vardi._solve.newton import newton
 from vardi._types import Floats, Integers
 
 Method = Literal["sharp", "attained", "linear"]
-STEPS = 100  # most moves of one search
-HALVINGS = 8  # most halvings of a move that gains nothing
-STATIONARY = 1e-6  # gain, as a share of the first-order bound, that is not worth another refit
 
 
 @dataclass(frozen=True)
@@ -153,11 +150,12 @@ class Search:
         with single_threaded_blas():  # many small products: threads would wait for one another
             return self._end(gamma, side, before)
 
-    def _end(self, gamma: float, side: int, before: End) -> End:
+    def _end(self, gamma: float, side: int, before: End, moves: int = 100, stationary: float = 1e-6) -> End:
+        """Move while the gain, as a share of the first-order bound, is worth another refit."""
         reach = math.log(gamma)
         point = self.base if before.point is None else before.point
-        enough = STATIONARY * reach * float(np.abs(self.base.slopes).sum())
-        for _ in range(STEPS):
+        enough = stationary * reach * float(np.abs(self.base.slopes).sum())
+        for _ in range(moves):
             move = side * reach * np.sign(point.slopes) - point.errors
             if side * float(np.sum(point.slopes * move)) <= enough:
                 break
@@ -172,8 +170,8 @@ class Search:
             return End(before.value, before.phi, point)
         return End(point.value, point.phi, point)
 
-    def _better(self, point: Reached, move: Floats, side: int) -> Reached | None:
-        for halved in range(HALVINGS):
+    def _better(self, point: Reached, move: Floats, side: int, halvings: int = 8) -> Reached | None:
+        for halved in range(halvings):
             there = self._at(point.errors + move / 2**halved, point.v)
             if there is not None and side * there.value > side * point.value:
                 return there
