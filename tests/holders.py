@@ -98,6 +98,11 @@ def later(samples: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
     return {name: frame[:5].with_columns(pl.col("t") + 1_000_000) for name, frame in samples.items()}
 
 
+def lazy(samples: dict[str, pl.DataFrame]) -> dict[str, pl.LazyFrame]:
+    """Return frames that Polars reads when it is asked."""
+    return {name: frame.lazy() for name, frame in samples.items()}
+
+
 def depending(dependence: str, rows: pl.DataFrame | None = None) -> dict[str, Any]:
     """Return how rows depend on one another, by the name of a column or by its values."""
     name = {"independent": None, "clusters": "c", "series": "t"}[dependence]
@@ -114,32 +119,37 @@ def assisting(part: str, column: str) -> dict[str, Any]:
     return {"assisted_by": LinearRegression(), "columns": [column]} if part == "learned" else {}
 
 
-def of_frames(samples: dict[str, Any], part: str, dependence: str, *, in_engine: bool) -> Subject:
+def of_frames(samples: dict[str, Any], more: dict[str, Any], part: str, dependence: str, *, in_engine: bool) -> Subject:
     """Return the fit of frames whose biases differ in every row."""
     seen: Any = vardi.power("x") if part in WITH_PARAMETERS else learned("x") if part == "learned" else "x"
     known = {"x > 4": SHARE, "y": (2.6, 0.1)} if part in WITH_KNOWN else None
     fit = vardi.debias(samples, {"plain": 1, "seen": seen}, known=known, **depending(dependence))
     new = pl.DataFrame({"x": [0.7, 2.0, 3.1], "y": [1.0, 2.0, 3.0]})
-    more = {} if in_engine else later(samples)
     return Subject(fit, "x", "y", new, more, model=assisting(part, "x"), in_engine=in_engine)
 
 
 def rows_in_memory(part: str, dependence: str) -> Subject:
-    return of_frames(by_sample(pool()), part, dependence, in_engine=False)
+    samples = by_sample(pool())
+    return of_frames(samples, later(samples), part, dependence, in_engine=False)
 
 
 def in_polars(part: str, dependence: str) -> Subject:
-    lazy = {name: frame.lazy() for name, frame in by_sample(pool()).items()}
-    return of_frames(lazy, part, dependence, in_engine=True)
+    samples = by_sample(pool())
+    return of_frames(lazy(samples), lazy(later(samples)), part, dependence, in_engine=True)
 
 
 def in_duckdb(part: str, dependence: str) -> Subject:
-    connection, tables = duckdb.connect(), {}
-    for name, frame in by_sample(pool()).items():
-        connection.register(f"rows_{name}", frame.to_arrow())
-        connection.execute(f"create table {name} as select * from rows_{name}")
-        tables[name] = connection.table(name)
-    return of_frames(tables, part, dependence, in_engine=True)
+    connection, samples = duckdb.connect(), by_sample(pool())
+
+    def tables(prefix: str, frames: dict[str, pl.DataFrame]) -> dict[str, Any]:
+        found = {}
+        for name, frame in frames.items():
+            connection.register(f"{prefix}_{name}", frame.to_arrow())
+            connection.execute(f"create table {prefix}_{name}_kept as select * from {prefix}_{name}")
+            found[name] = connection.table(f"{prefix}_{name}_kept")
+        return found
+
+    return of_frames(tables("rows", samples), tables("more", later(samples)), part, dependence, in_engine=True)
 
 
 def conditions(part: str, dependence: str, *, tilt: float = 0.0, in_engine: bool = False) -> Subject:
@@ -156,10 +166,11 @@ def conditions(part: str, dependence: str, *, tilt: float = 0.0, in_engine: bool
     if part in ("none", "known values"):
         samples["seen"] = samples["seen"].filter(pl.col("x") > 2)
     known = {"x > 4": 0.25, "x > 3": (0.45, 0.05)} if part in WITH_KNOWN else None
-    frames = {name: frame.lazy() for name, frame in samples.items()} if in_engine else samples
+    more = later(samples)
+    frames = lazy(samples) if in_engine else samples
     fit = vardi.debias(frames, biases, known=known, **depending(dependence))
     new = pl.DataFrame({"x": [2.5, 3.5], "y": [1.0, 2.0], "h": [0, 1]})
-    more = {} if in_engine else later(samples)
+    more = lazy(more) if in_engine else more
     return Subject(fit, "x", "y", new, more, model=assisting(part, "h"), in_engine=in_engine)
 
 

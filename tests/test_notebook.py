@@ -57,7 +57,7 @@ def fit():
 
 
 def results(fit):
-    x, y = fit.held.pool.frames[0].column("x"), f"`{HOSTILE}`"
+    x, y = fit.solved.pool.frames[0].column("x"), f"`{HOSTILE}`"
     yield "Estimate", fit.expectation(y)
     yield "Estimates", fit.expectations(np.column_stack([np.tile(x, SAMPLES) ** k for k in range(1, 26)]))
     yield "Diagnostics", fit.diagnostics()

@@ -46,7 +46,7 @@ def test_expectation_and_overlap():
     fit = vardi.debias_matrix(log_omega, s_n.astype(int), log=True)
     estimate = fit.expectation(x_n)
     assert_allclose(estimate.value, expected["mu"][-1], atol=1e-7)
-    tangent, eta = fit.held.tangent, np.array([estimate.value])
+    tangent, eta = fit.solved.tangent, np.array([estimate.value])
     a = tangent.measure.against(x_n[:, None], eta)
     variance = (tangent.measure.squares(x_n[:, None], eta) + a.T @ tangent.hessian.solve(a)) / tangent.n**2
     assert_allclose(np.sqrt(variance[0, 0]), expected["sigma"][-1], rtol=1e-3)  # in MBAR's form

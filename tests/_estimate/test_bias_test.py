@@ -26,7 +26,7 @@ KINDS = ["indicator", "tilt", "power"]
 
 
 def check(fit: vardi.DebiasedSample, columns: dict[str, np.ndarray], **options) -> BiasCheck:
-    return check_biases(fit.held.tangent, fit.names, columns, **options)
+    return check_biases(fit.solved.tangent, fit.names, columns, **options)
 
 
 def simulated(kind: str, K: int = 3, n: int = 40, seed: int = 0) -> tuple[np.ndarray, np.ndarray, dict]:
@@ -94,7 +94,7 @@ def test_the_score_compares_sample_means_with_fitted_ones(kind):
     omega, s, columns = simulated(kind)
     fit = vardi.debias_matrix(omega, s)
     p = probabilities(fit, omega)
-    found = Labels(fit.held.tangent).score(RowFeatures(lambda block: block.columns(columns["z"]), 1)).residual[0]
+    found = Labels(fit.solved.tangent).score(RowFeatures(lambda block: block.columns(columns["z"]), 1)).residual[0]
     for k in range(3):
         tilted = p[:, k] / p[:, k].sum()
         difference = columns["z"][s == k].mean() - tilted @ columns["z"]
@@ -176,7 +176,7 @@ def test_counts_are_replication(kind):
 def test_collapsed_rows_are_rows():
     d = vardi.datasets.strata(sizes=(9000, 4000, 4000), seed=2)
     fit = vardi.debias(d.samples, d.biases)
-    collapsed = fit.held.tangent
+    collapsed = fit.solved.tangent
     assert collapsed.hessian.rows.inverse is not None
     pool = np.concatenate(list(d.samples.values()))
     x = {"x": pool[:, 0], "y": pool[:, 1]}

@@ -21,7 +21,7 @@ STATEMENTS = ("proposition_1", "proposition_2", "proposition_3", "dkw")
 
 
 def of(fit: vardi.DebiasedSample, delta: float = 0.05) -> Bounds:
-    return bounds(fit.held.tangent, fit.names, delta)
+    return bounds(fit.solved.tangent, fit.names, delta)
 
 
 def same(a: Bounds, b: Bounds, rtol=1e-7):
@@ -179,7 +179,7 @@ def test_counts_are_replication(kind):
 def test_collapsed_rows_are_rows(monkeypatch):
     d = vardi.datasets.strata(sizes=(9000, 4000, 4000), seed=2)
     fit = vardi.debias(d.samples, d.biases)
-    assert fit.held.rows.inverse is not None
+    assert fit.solved.rows.inverse is not None
     monkeypatch.setattr(choose, "MAX_UNCOLLAPSED_NUMBERS", 10**9)
     same(of(vardi.debias(d.samples, d.biases)), of(fit))
 

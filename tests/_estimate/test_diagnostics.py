@@ -25,7 +25,7 @@ def houses():
 
 
 def test_effective_rows_are_kish(fit):
-    p = fit.held.probabilities
+    p = fit.solved.data.chances(fit.solved.tangent.measure)
     assert_allclose(fit.diagnostics().effective, 1 / (p @ p))
 
 
@@ -46,7 +46,7 @@ def test_overlap_rows_sum_to_one_and_give_the_hessian(fit):
     diagnostics = fit.diagnostics()
     O = diagnostics.overlap
     assert_allclose(O.sum(axis=1), 1.0)
-    influence = fit.held.tangent
+    influence = fit.solved.tangent
     lam, n = influence.hessian.rows.sizes / influence.n, influence.n
     H = (np.diag(influence.hessian.sums.shares) - influence.hessian.sums.gram) / n
     assert_allclose(np.eye(3) - O, H / lam[:, None], atol=1e-12)
@@ -59,7 +59,7 @@ def test_columns_before_and_after(houses):
     column = houses.diagnostics(["MEDV"]).columns[0]
     design = vardi.datasets.house_prices(seed=0)
     x = np.concatenate([rows["MEDV"] for rows in design.samples.values()])
-    p = houses.held.probabilities
+    p = houses.solved.data.chances(houses.solved.tangent.measure)
     estimate = houses.expectation("MEDV")
     variance = p @ (x - p @ x) ** 2
     assert_allclose(column.pooled, x.mean())
@@ -86,8 +86,8 @@ def test_gain_is_the_derivative_of_the_variance():
 
     def model_variance(counts):
         other = vardi.debias(design.samples, design.biases, counts=counts)
-        tangent = other.held.tangent
-        x = other.held.values("x")
+        tangent = other.solved.tangent
+        x = other.solved.memory.values("x")
         rg = tangent.measure.weights * (x - other.expectation(x).value)
         a = tangent.measure.project(rg[:, None])
         return (counts @ rg**2 + (a.T @ tangent.jacobian.solve(a))[0, 0]) / tangent.n**2
@@ -136,7 +136,7 @@ def test_unsampled_and_collapsed():
     rng = np.random.default_rng(2)
     samples = {"low": rng.uniform(0, 0.6, 40_000), "high": rng.uniform(0.4, 1, 20_000)}
     fit = vardi.debias(samples, {"low": "x <= 0.6", "high": "x >= 0.4", "middle": "0.3 < x < 0.7"})
-    assert fit.held.rows.inverse is not None
+    assert fit.solved.rows.inverse is not None
     diagnostics = fit.diagnostics()
     assert diagnostics.samples[2].rows == 0
     assert np.isnan(diagnostics.samples[2].largest_weight)

@@ -28,7 +28,7 @@ def strata():
 
 
 def pool(fit, column="x"):
-    return fit.held.values(column)
+    return fit.solved.memory.values(column)
 
 
 class TestEstimate:
@@ -119,7 +119,7 @@ class TestInfluence:
         rows = np.concatenate(list(design.samples.values()))
         fit = vardi.debias(design.samples, design.biases)
         estimate = fit.expectation("x > 2")
-        phi, source = estimate.influence.of_rows()[:, 0], fit.held.source
+        phi, source = estimate.influence.of_rows()[:, 0], fit.solved.memory.source
         epsilon = 1e-6
         for i in (0, 70, 149):
             counts = np.ones(len(rows))
@@ -133,7 +133,7 @@ class TestInfluence:
 
     def test_tilted_means_are_b(self, strata):
         # E_{P~_k} phi = b_k, the exact identity of MATH 2.1
-        tangent = strata.held.tangent
+        tangent = strata.solved.tangent
         values = pool(strata, "x1")[:, None]
         eta, influence = tangent.influence(values)
         rg = tangent.measure.weights[:, None] * (values - eta)
@@ -143,7 +143,7 @@ class TestInfluence:
         assert_allclose(influence.b[:, 0], b, atol=1e-12)
 
     def test_model_and_sample_variance_agree(self, length):
-        tangent = length.held.tangent
+        tangent = length.solved.tangent
         values = pool(length)[:, None]
         eta, influence = tangent.influence(values)
         rg = tangent.measure.weights[:, None] * (values - eta)
@@ -154,7 +154,7 @@ class TestInfluence:
 
     def test_known_weights_are_not_enough(self, strata):
         # treating the weights as known understates the error (MATH section 2, "WRONG")
-        p, x = strata.held.probabilities, pool(strata, "x0")
+        p, x = strata.solved.data.chances(strata.solved.tangent.measure), pool(strata, "x0")
         wrong = math.sqrt(p**2 @ (x - p @ x) ** 2)
         assert wrong < 0.9 * strata.expectation("x0").stderr
 
@@ -178,7 +178,7 @@ class TestInfluence:
         x = {"low": rng.uniform(0, 0.6, 30_000), "high": rng.uniform(0.4, 1, 20_000)}
         biases = {"low": "x <= 0.6", "high": "x >= 0.4"}
         collapsed = vardi.debias(x, biases)
-        assert collapsed.held.rows.inverse is not None
+        assert collapsed.solved.rows.inverse is not None
         pooled = np.concatenate(list(x.values()))
         omega = np.column_stack([pooled <= 0.6, pooled >= 0.4]).astype(float)
         assert_allclose(collapsed.expectation("x").stderr, _stderr_by_hand(collapsed, pooled, omega), rtol=1e-9)
@@ -295,7 +295,7 @@ class TestCdf:
         # blocks and cells against the n x grid influence values, and the width against multipliers of these
         cdf = strata.cdf("x1")
         band = cdf.band(draws=20_000, seed=7)
-        tangent = strata.held.tangent
+        tangent = strata.solved.tangent
         value, phi = with_values(tangent, pool(strata, "x1")[:, None] <= band.x)
         assert_allclose(band.value, value)
         source, sizes = tangent.measure.source, tangent.measure.sizes
@@ -352,7 +352,7 @@ class TestCdf:
         source = np.r_[0, rng.integers(1, 3, 79)]
         fit = vardi.debias_matrix(-0.5 * (x[:, None] - [-0.5, 0.0, 0.5]) ** 2, source, log=True, counts=np.ones(80))
         cdf = fit.cdf(x)
-        tangent = fit.held.tangent
+        tangent = fit.solved.tangent
         value, phi = with_values(tangent, x[:, None] <= cdf.x[20:60])
         laws = tangent.measure.point.model.sizes
         p = np.exp(-0.5 * (x[:, None] - [-0.5, 0.0, 0.5]) ** 2 + tangent.hessian.u)
@@ -385,7 +385,7 @@ class TestLogOmegaCovariance:
     def test_contrast_is_the_laplacian_formula(self, length):
         # Var(log Omega_k - log Omega_l) = [c'H^+c - 1/lam_k - 1/lam_l] / n
         C = length.log_omega_covariance()
-        influence = length.held.tangent
+        influence = length.solved.tangent
         n, lam = influence.n, influence.hessian.rows.sizes / influence.n
         H = (np.diag(influence.hessian.sums.shares) - influence.hessian.sums.gram) / n
         c = np.array([1.0, 0.0, -1.0])

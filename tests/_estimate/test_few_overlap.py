@@ -36,15 +36,15 @@ def along_a_line(shuffled: bool = False, counted: bool = False) -> tuple[vardi.D
     order = rng.permutation(len(design.source)) if shuffled else np.arange(len(design.source))
     counts = rng.integers(1, 4, len(order)) if counted else None
     fit = vardi.debias_matrix(design.omega[order], design.source[order], log=True, counts=counts)
-    assert isinstance(fit.held.rows, Thinned)
+    assert isinstance(fit.solved.rows, Thinned)
     return fit, design.rows[order]
 
 
 def over_all(fit: vardi.DebiasedSample, monkeypatch: pytest.MonkeyPatch) -> vardi.DebiasedSample:
     """Return the same fit, which from here on sums over all samples."""
     monkeypatch.setattr(Thinned, "settled", lambda rows, u: rows)
-    held = fit.held
-    again = vardi.debias_matrix(held.rows.matrix, held.source, log=True, counts=held.counts)
+    held = fit.solved
+    again = vardi.debias_matrix(held.rows.matrix, held.memory.source, log=True, counts=held.memory.counts)
     assert_array_equal(again.solution.u, fit.solution.u)
     return again
 
@@ -62,7 +62,7 @@ def test_sums_over_few_samples_are_those_over_all(variant, monkeypatch):
         "bridge": fit.bridge,
     }
     again = over_all(fit, monkeypatch)
-    assert isinstance(again.held.tangent.measure.rows.rows, Thinned)
+    assert isinstance(again.solved.tangent.measure.rows.rows, Thinned)
     check = again.check_biases({"x": x, "noise": np.sin(1e3 * x)})
     assert found["check"].df == check.df
     assert_allclose(found["check"].statistic, check.statistic, rtol=1e-6)
@@ -104,8 +104,8 @@ def test_products_of_few_samples_are_those_of_all(shuffled, dense_is_faster, mon
     monkeypatch.setattr(sparse_rows, "DENSE_IS_FASTER", dense_is_faster)
     fit, x = along_a_line(shuffled)
     weights = np.column_stack([x, np.sin(x), x > np.median(x)])
-    entries = Arrays.as_solved(fit.held.tangent.measure.rows.rows)
-    (p,) = entries.each(lambda block: fit.held.tangent.measure.point.at(block).p)
+    entries = Arrays.as_solved(fit.solved.tangent.measure.rows.rows)
+    (p,) = entries.each(lambda block: fit.solved.tangent.measure.point.at(block).p)
     assert isinstance(p, SparseProbabilities)
     P = p.p.toarray()
     assert_allclose(P.sum(axis=1), 1.0, rtol=1e-14)
@@ -144,9 +144,9 @@ def test_information_of_weights_of_both_signs_is_that_of_rows():
     source = np.repeat(np.arange(K), 4)
     x = rng.normal(centres[source])
     fit = vardi.debias_matrix(centres * x[:, None], source, log=True)
-    assert isinstance(fit.held.tangent.measure.rows.rows, Dense)
+    assert isinstance(fit.solved.tangent.measure.rows.rows, Dense)
     P = np.exp(fit.solution.u + centres * x[:, None])
     P, y = P / P.sum(axis=1, keepdims=True), np.column_stack([x, x**2])
     brute = [sum(w * (np.diag(p) - np.outer(p, p)) for w, p in zip(column, P, strict=True)) for column in y.T]
-    sums = Labels(fit.held.tangent).score(RowFeatures(lambda block: block.columns(y), 2))
+    sums = Labels(fit.solved.tangent).score(RowFeatures(lambda block: block.columns(y), 2))
     assert_allclose(sums.cross, brute, atol=1e-11)

@@ -23,7 +23,7 @@ def skewed(seed=0, sizes=(30, 40)):
 
 def degrees(fit, estimate):
     """Return min(2 n / (kappa - 1), V^2 / sum_k V_k^2 / (n_k - 1)), from the influence values of an estimate."""
-    phi, source = estimate.influence.of_rows()[:, 0], fit.held.source
+    phi, source = estimate.influence.of_rows()[:, 0], fit.solved.memory.source
     n, c, by_sample = len(phi), np.empty(len(phi)), []
     for k, size in enumerate(fit.sizes.values()):
         c[source == k] = (phi[source == k] - phi[source == k].mean()) / n
@@ -152,7 +152,7 @@ class TestShares:
 
     def test_one_event_does_not_tell_how_heavy_events_are(self):
         fit, _ = self.share("")
-        estimate = fit.expectation(f"x >= {fit.held.values('x').max()}")
+        estimate = fit.expectation(f"x >= {fit.solved.memory.values('x').max()}")
         m = fit.effective_rows()
         assert m < estimate.value * (1 - estimate.value) / estimate.stderr**2
         assert_allclose(estimate.interval, count_ends(estimate.value * m, m), rtol=1e-9)

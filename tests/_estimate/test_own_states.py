@@ -8,13 +8,13 @@ from numpy.testing import assert_allclose
 from oracle import design
 
 import vardi
-from vardi._fit.memory import InMemory
 from vardi._fit.normalisers import log_normalisers
+from vardi._fit.solved import Solved
 
 
 def answers(fit: vardi.DebiasedSample) -> tuple:
     """Return the covariance of log normalisers, their influence values, and the estimates."""
-    return fit.held.log_omega_covariance(), fit.held.bias_influence().of_rows(), log_normalisers(fit.held, 0.95)
+    return fit.solved.log_omega_covariance(), fit.solved.bias_influence().of_rows(), log_normalisers(fit.solved, 0.95)
 
 
 @pytest.mark.parametrize("form", ["dense", "counts", "collapsed"])
@@ -28,9 +28,9 @@ def test_it_is_the_same_by_the_gram_and_by_rows(kind, form, monkeypatch):
         monkeypatch.setattr("vardi._rows.choose.MAX_UNCOLLAPSED_NUMBERS", 0)
         omega, source = np.repeat(omega, 3, axis=0), np.repeat(source, 3)
     fit = vardi.debias_matrix(omega, source, counts=counts)
-    assert fit.held._own_states is not None
+    assert fit.solved._own_states is not None
     covariance, influence, estimates = answers(fit)
-    monkeypatch.setattr(InMemory, "_own_states", None)
+    monkeypatch.setattr(Solved, "_own_states", None)
     by_rows = answers(vardi.debias_matrix(omega, source, counts=counts))
     assert_allclose(covariance, by_rows[0], rtol=1e-9, atol=1e-13)
     assert_allclose(influence, by_rows[1], rtol=1e-9, atol=1e-10)
@@ -43,8 +43,8 @@ def test_a_state_without_rows_is_weighed_row_by_row():
     drawn = design("tilt", 5, 300, 1)
     kept = drawn.source > 0
     fit = vardi.debias_matrix(drawn.omega[kept], drawn.source[kept])
-    assert fit.held._own_states is None
-    assert np.isfinite(fit.held.log_omega_covariance()).all()
+    assert fit.solved._own_states is None
+    assert np.isfinite(fit.solved.log_omega_covariance()).all()
 
 
 def test_a_constant_bias_has_a_known_normaliser():
@@ -54,11 +54,11 @@ def test_a_constant_bias_has_a_known_normaliser():
     for size in (0.0, 1e-6):
         omega[:, 2] = 1.0 + size * np.sin(np.arange(len(source)))
         fit = vardi.debias_matrix(omega, source)
-        assert fit.held._own_states is not None
-        found = fit.held.log_omega_covariance()
+        assert fit.solved._own_states is not None
+        found = fit.solved.log_omega_covariance()
         with pytest.MonkeyPatch.context() as by_rows:
-            by_rows.setattr(InMemory, "_own_states", None)
-            expected = vardi.debias_matrix(omega, source).held.log_omega_covariance()
+            by_rows.setattr(Solved, "_own_states", None)
+            expected = vardi.debias_matrix(omega, source).solved.log_omega_covariance()
         assert found[2, 2] >= 0
         assert_allclose(np.diag(found), np.diag(expected), rtol=1e-6, atol=1e-28)
         assert_allclose(found[2], expected[2], rtol=1e-6, atol=1e-17)

@@ -109,15 +109,15 @@ def test_errors_know_of_parameters_and_of_known_values(samples, pool, part, kind
 def test_one_step_is_a_refit_but_for_what_is_of_second_order(samples, part, monkeypatch):
     """Half as far, a quarter as wrong."""
     fit = fitted(samples, part)
-    held = fit.held
+    held = fit.solved
     rows = ReplicatesInMemory(held, "bayesian", 2, 0, None)
     usual = np.zeros((held.tangent.measure.coordinates.uncertain, 1))  # known values as they are
-    drawn = np.random.default_rng(1).standard_exponential(len(held.source)) - 1.0
-    values = held.values("y")
+    drawn = np.random.default_rng(1).standard_exponential(len(held.memory.source)) - 1.0
+    values = held.memory.values("y")
     wrong, moved = [], []
     for far in (0.1, 0.05):
         times = 1.0 + far * drawn
-        times *= (np.bincount(held.source) / np.bincount(held.source, times))[held.source]
+        times *= (np.bincount(held.memory.source) / np.bincount(held.memory.source, times))[held.memory.source]
         monkeypatch.setattr(rows, "times", lambda chunk, times=times: times[:, None])
         counted, by_sample, q = rows.drawn(range(1))
         steps = one_step(held.tangent, q, by_sample, usual)
@@ -186,7 +186,7 @@ def test_a_jackknife_leaves_every_row_out_once(samples):
 
 def test_weights_have_mean_1_and_samples_their_sizes(samples):
     fit = fitted(samples)
-    times = ReplicatesInMemory(fit.held, "rows", 30, 0, None).times(range(30))
+    times = ReplicatesInMemory(fit.solved, "rows", 30, 0, None).times(range(30))
     assert_allclose([times[:300].sum(axis=0), times[300:].sum(axis=0)], [[300.0] * 30, [500.0] * 30])
     assert_allclose(np.asarray(fit.replicate_weights(30, kind="rows")).mean(axis=0), 1.0)
 
@@ -243,7 +243,7 @@ def test_clusters_count_whole(samples, pool, kind):
     fit, clusters = fitted(samples, clusters="cluster"), pool["cluster"].to_numpy()
     n = 80 if kind == "jackknife" else 1000
     made = np.asarray(fit.replicate_weights(n, 0, kind=kind))
-    times = ReplicatesInMemory(fit.held, kind, n, 0, None).times(range(2))
+    times = ReplicatesInMemory(fit.solved, kind, n, 0, None).times(range(2))
     firsts = np.unique(clusters, return_index=True, return_inverse=True)
     assert_allclose(times, times[firsts[1]][firsts[2]])
     found = error(statistics(pool)["mean"], fit.weights, made, kind)
@@ -323,7 +323,7 @@ def test_samples_that_are_left_out_weigh_nothing(labels):
 def test_a_sample_that_a_replicate_leaves_out_is_left_as_it_is():
     samples = {"plain": pl.DataFrame({"x": [2.0]}), "seen": pl.DataFrame({"x": np.linspace(1.0, 4.0, 60)})}
     fit = fitted(samples)
-    times = ReplicatesInMemory(fit.held, "jackknife", 10, 0, None).times(range(10))
+    times = ReplicatesInMemory(fit.solved, "jackknife", 10, 0, None).times(range(10))
     assert_allclose(times[0], 1.0)
     lazy = fitted({name: frame.lazy() for name, frame in samples.items()})
     for kind in ("rows", "jackknife"):

@@ -53,7 +53,7 @@ def refitted(omega, source, f, delta):
 
 
 def slopes(fit, f, samples=None, kind="free"):
-    return Search(fit.held.tangent, Mean(f[:, None]), as_errors(fit.held, samples, kind)).base.slopes
+    return Search(fit.solved.tangent, Mean(f[:, None]), as_errors(fit.solved, samples, kind)).base.slopes
 
 
 # ---------------------------------------------------------------- the derivative, and what is linear in it
@@ -160,7 +160,7 @@ def test_search_finds_the_exact_range_of_one_sample():
     rng = np.random.default_rng(1)
     omega, f = rng.uniform(0.2, 2.0, (50, 1)), rng.normal(size=50)
     fit = vardi.debias_matrix(omega, np.zeros(50, int))
-    search = Search(fit.held.tangent, Mean(f[:, None]), as_errors(fit.held, **FREE))
+    search = Search(fit.solved.tangent, Mean(f[:, None]), as_errors(fit.solved, **FREE))
     sharp = fit.sensitivity(f, 2.5)
     start = End(sharp.estimate.value, sharp.estimate.influence)
     for side, end in ((-1, sharp.lower[0]), (1, sharp.upper[0])):
@@ -175,7 +175,7 @@ def test_ends_are_attained_by_biases_within_the_factor():
     design = small(n=60)
     fit = vardi.debias_matrix(design.omega, design.source)
     found = fit.sensitivity(design.z, [1.5, 3.0], samples=["0", "2"])
-    search = Search(fit.held.tangent, Mean(design.z[:, None]), as_errors(fit.held, ["0", "2"], "free"))
+    search = Search(fit.solved.tangent, Mean(design.z[:, None]), as_errors(fit.solved, ["0", "2"], "free"))
     for side, ends in ((-1, found.lower), (1, found.upper)):
         end = End(found.estimate.value, found.estimate.influence)
         for gamma, value in zip([1.5, 3.0], ends, strict=True):
@@ -190,7 +190,7 @@ def test_ends_are_attained_by_biases_within_the_factor():
 def test_against_many_starts_of_another_optimiser():
     design = small(n=32)
     fit = vardi.debias_matrix(design.omega, design.source)
-    search = Search(fit.held.tangent, Mean(design.z[:, None]), as_errors(fit.held, **FREE))
+    search = Search(fit.solved.tangent, Mean(design.z[:, None]), as_errors(fit.solved, **FREE))
     rng = np.random.default_rng(0)
 
     def negative(delta):
@@ -326,7 +326,7 @@ def test_collapsed_rows(monkeypatch, kind):
     apart = vardi.debias_matrix(design.omega, design.source)
     monkeypatch.setattr("vardi._rows.choose.MAX_UNCOLLAPSED_NUMBERS", 0)
     collapsed = vardi.debias_matrix(design.omega, design.source)
-    assert len(collapsed.held.rows) < 20
+    assert len(collapsed.solved.rows) < 20
     same(apart.sensitivity(f, [1.2, 2], kind=kind), collapsed.sensitivity(f, [1.2, 2], kind=kind))
 
 
@@ -399,7 +399,7 @@ def test_too_many_rows_for_refits(monkeypatch):
 def test_ends_have_the_errors_of_refits():
     design = small(n=200)
     fit = vardi.debias_matrix(design.omega, design.source)
-    search = Search(fit.held.tangent, Mean(design.z[:, None]), as_errors(fit.held, **FREE))
+    search = Search(fit.solved.tangent, Mean(design.z[:, None]), as_errors(fit.solved, **FREE))
     found = fit.sensitivity(design.z, [1.0, 2.0])
     end = search.end(2.0, 1, End(found.estimate.value, found.estimate.influence))
     there = vardi.debias_matrix(design.omega * np.exp(end.point.errors), design.source).expectation(design.z)
@@ -550,7 +550,7 @@ def test_coefficient_of_a_fitted_model(houses):
 
 
 def houses_columns(fit):
-    whole = fit.held.pool.whole().native
+    whole = fit.solved.pool.whole().native
     return whole[["RM", "LSTAT"]], whole["MEDV"]
 
 
@@ -800,12 +800,12 @@ def test_parameters_are_estimated_anew(known, kind):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", vardi.errors.WeakParametersWarning)
         fit = vardi.debias(samples, {"reference": 1, "panel": vardi.logistic("x")}, known=known)
-    joint, f = fit.held.joint, np.sin(np.concatenate(list(samples.values())))
+    joint, f = fit.solved.joint, np.sin(np.concatenate(list(samples.values())))
 
     def value(delta):
         base = Dense(joint.base.matrix * np.exp(delta), joint.source)
         moved = Joint(base, joint.families, joint.known)
-        walk = stationary(moved, fit.held.point, 0)
+        walk = stationary(moved, fit.solved.point, 0)
         assert walk.converged
         return float(np.average(f, weights=moved.weights(walk.v)[0]))
 

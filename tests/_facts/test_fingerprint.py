@@ -24,7 +24,7 @@ def frames(make):
 
 def plain_hash(fit):
     """Hash value by value, as the docstring says."""
-    pool, found = fit.held.pool, hashlib.sha256()
+    pool, found = fit.solved.pool, hashlib.sha256()
     for name in pool.names:
         found.update(name.encode() + b"\0")
     found.update(pool.source.astype("<i8").tobytes())
@@ -44,4 +44,4 @@ def plain_hash(fit):
 def test_texts_are_hashed_as_one_by_one(monkeypatch, make, rows):
     monkeypatch.setattr(module, "ROWS", rows)
     fit = vardi.debias(frames(make), {"a": "1", "b": "x"})
-    assert fingerprint(fit.held.pool, ["x", "t"]).digest == plain_hash(fit)
+    assert fingerprint(fit.solved.pool, ["x", "t"]).digest == plain_hash(fit)

@@ -42,7 +42,7 @@ def report(fit):
 def test_a_report_shows_them_with_the_samples_that_they_come_from(fit, report, samples):
     facts = {variable.name: variable for variable in report.variables}
     numeric = ["age", "spent", "buys"]
-    assert list(facts) == ([*numeric, "brand: A", "brand: B"] if fit.held.in_memory else numeric)
+    assert list(facts) == ([*numeric, "brand: A", "brand: B"] if fit.solved.data.in_memory else numeric)
     for name in ("spent", "buys"):
         expected = fit.expectation(name)
         assert facts[name].among == expected.among == ("survey",)
@@ -66,7 +66,7 @@ def test_a_report_shows_them_with_the_samples_that_they_come_from(fit, report, s
 
 def test_samples_that_do_not_cover_the_pool_are_said_with_the_rows(fit, report):
     note = report.variables_note
-    where = "not row 1 of 'survey', where age is" if fit.held.in_memory else "rows of 'survey'"
+    where = "not row 1 of 'survey', where age is" if fit.solved.data.in_memory else "rows of 'survey'"
     assert "Not shown: pension ('old' could not have drawn all rows of the pool: not " in note
     assert where in note
     with pytest.raises(vardi.ImpossibleRowError, match="'old' could not have drawn all rows of the pool"):

@@ -10,7 +10,7 @@ import pytest
 import questions
 
 from vardi._fit.capabilities import DEPENDS, HOLDERS, PARTS, QUESTIONS, reasons, refused, table
-from vardi._fit.truncation import InWindows
+from vardi._fit.truncation import SolvedByWindows
 from vardi._rows.blocks import Blocks
 from vardi._rows.dense import Dense
 from vardi._rows.sparse import Sparse
@@ -51,24 +51,24 @@ def test_what_is_declared_to_have_no_answer_is_stored_as_refused_and_nothing_els
 @pytest.mark.parametrize("part", ["none", "known values"])
 @pytest.mark.filterwarnings("ignore:The samples contradict what is known")
 def test_holders_of_the_table_hold_rows_as_they_say(name, rows, collapsed, part):
-    held = holders.HOLDERS[name].build(part, "independent").fit.held
+    held = holders.HOLDERS[name].build(part, "independent").fit.solved
     assert type(held.rows) is rows
     assert (held.rows.inverse is not None) == collapsed
-    assert held.in_memory
+    assert held.data.in_memory
 
 
 @pytest.mark.parametrize("part", ["parameters", "both", "learned"])
 def test_conditions_with_parameters_are_collapsed_unless_they_are_tilted(part):
     for name in ("conditions in memory", "distinct rows"):
-        rows = holders.HOLDERS[name].build(part, "independent").fit.held.rows
+        rows = holders.HOLDERS[name].build(part, "independent").fit.solved.rows
         assert (rows.inverse is not None) == (name == "distinct rows")
 
 
 def test_truncated_rows_and_engines_hold_rows_as_they_say():
-    assert isinstance(holders.HOLDERS["truncated rows"].build("none", "independent").fit.held, InWindows)
+    assert isinstance(holders.HOLDERS["truncated rows"].build("none", "independent").fit.solved, SolvedByWindows)
     for name in ("Polars", "Polars, distinct rows", "DuckDB"):
-        held = holders.HOLDERS[name].build("none", "independent").fit.held
-        assert not held.in_memory
+        held = holders.HOLDERS[name].build("none", "independent").fit.solved
+        assert not held.data.in_memory
         assert isinstance(held.rows, Dense) == (name == "Polars, distinct rows")
 
 

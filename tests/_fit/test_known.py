@@ -119,10 +119,10 @@ def test_collapsed_rows_give_the_same(monkeypatch):
     biases = {"all": 1, "men": "sex == 'm'", "north": "age < 40"}
     shares = {"region": SHARES, "sex == 'm'": 0.5}
     fit = vardi.debias(samples, biases, known=shares)
-    assert fit.held.rows.inverse is not None
+    assert fit.solved.rows.inverse is not None
     monkeypatch.setattr(choose, "MAX_UNCOLLAPSED_NUMBERS", 10**9)
     whole = vardi.debias(samples, biases, known=shares)
-    assert whole.held.rows.inverse is None
+    assert whole.solved.rows.inverse is None
     np.testing.assert_allclose(np.asarray(fit.weights), np.asarray(whole.weights), rtol=1e-9)
     assert fit.expectation("income").stderr == pytest.approx(whole.expectation("income").stderr, rel=1e-9)
     assert fit.known.statistic == pytest.approx(whole.known.statistic, rel=1e-8)
@@ -168,7 +168,7 @@ def test_matrix_with_names_of_columns():
     few = vardi.debias_matrix(sparse.csr_array(omega), source, known={"0": 0.5})
     for other in (logs, few):
         np.testing.assert_allclose(other.weights, fit.weights, rtol=1e-12)
-        np.testing.assert_allclose(other.weigh(other.held.rows.matrix), fit.weights, rtol=1e-12)
+        np.testing.assert_allclose(other.weigh(other.solved.rows.matrix), fit.weights, rtol=1e-12)
     assert fit.omegas == pytest.approx({"0": 0.5, "1": 0.75}, rel=1e-12)
 
 
@@ -203,7 +203,7 @@ def test_influence_is_the_derivative(case):
             up, down = (fitted(1 + sign * step * (np.arange(n) == i)) for sign in (1, -1))
             means = [np.average(values, weights=np.asarray(one.probabilities)) for one in (up, down)]
             slopes.append((means[0] - means[1]) / (2 * step) * n)
-    source = fit.held.source
+    source = fit.solved.memory.source
     for k in np.unique(source):
         inside = source == k
         np.testing.assert_allclose(
@@ -335,7 +335,7 @@ def test_order_of_rows_and_shares_does_not_matter(seed):
     starts = np.cumsum([0, 40, 30])
     expected = np.concatenate([fit.weights[start + order[k]] for start, k in zip(starts, order, strict=True)])
     np.testing.assert_allclose(other.weights, expected, rtol=1e-9)
-    assert other.held.tangent.estimates(np.full((100, 1), 2.0), 0.95).stderr[0] < 1e-12
+    assert other.solved.tangent.estimates(np.full((100, 1), 2.0), 0.95).stderr[0] < 1e-12
 
 
 @pytest.mark.filterwarnings("ignore::vardi.VardiWarning")

@@ -46,7 +46,7 @@ BIASES = {"survey": 1, "panel": vardi.learned(["age", "region"], LINEAR)}
 
 
 def values_of(fit, k=1):
-    return fit.held.pool.biases[k].values
+    return fit.solved.pool.biases[k].values
 
 
 @pytest.mark.long
@@ -76,7 +76,7 @@ def test_each_row_by_models_that_have_not_seen_it():
     given = samples(60)
     fit = vardi.debias(given, {"survey": 1, "panel": vardi.learned("age", LogisticRegression(), 3, 7)})
     pool = pd.concat(given.values(), ignore_index=True)
-    age, label, fold = pool[["age"]].to_numpy(), np.repeat([0, 1], 60), fit.held.pool.biases[1].fold
+    age, label, fold = pool[["age"]].to_numpy(), np.repeat([0, 1], 60), fit.solved.pool.biases[1].fold
     assert [np.bincount(fold[label == side]).tolist() for side in (0, 1)] == [[20, 20, 20]] * 2
     expected = np.empty(120)
     for k in range(3):
@@ -109,7 +109,7 @@ def test_several_at_once_beside_several_known():
 def test_new_rows_get_the_mean_of_the_models():
     given = samples()
     fit = vardi.debias(given, BIASES)
-    bias = fit.held.pool.biases[1]
+    bias = fit.solved.pool.biases[1]
     new = people(np.random.default_rng(5), 50)
     X = np.column_stack([new.age, new.region == "N", new.region == "S"])
     p = np.mean([model.predict_proba(X)[:, 1] for model in bias.models], axis=0)
@@ -242,9 +242,9 @@ def test_a_factor_that_is_known_is_not_learned():
     given = {"survey": people(rng, 4000), "panel": drawn(rng, 4000, lambda units: old(units) * (units.age > 40))}
     bias = vardi.where("age > 40") * BIASES["panel"]
     fit = vardi.debias(given, {"survey": 1, "panel": bias})
-    assert str(fit.held.pool.biases[1]) == "(age > 40) * learned(age, region)"
+    assert str(fit.solved.pool.biases[1]) == "(age > 40) * learned(age, region)"
     pool = pd.concat(given.values(), ignore_index=True)
-    odds = fit.held.pool.biases[1].factors[1].values
+    odds = fit.solved.pool.biases[1].factors[1].values
     above = (pool.age > 40).to_numpy()
     assert np.std(np.log(odds[above]) - np.log(old(pool)[above])) < 0.1
     assert fit.expectation("y").value == pytest.approx(5.5, abs=0.1)
@@ -258,7 +258,9 @@ def test_clusters_stay_whole():
     assert not np.allclose(values_of(fit), values_of(apart))
     pool = pd.concat(given.values(), ignore_index=True)
     X = np.column_stack([pool.age, pool.region == "N", pool.region == "S"])
-    by_model = np.column_stack([np.clip(m.predict_proba(X)[:, 1], 0.02, 0.98) for m in fit.held.pool.biases[1].models])
+    by_model = np.column_stack(
+        [np.clip(m.predict_proba(X)[:, 1], 0.02, 0.98) for m in fit.solved.pool.biases[1].models]
+    )
     used = np.argmin(np.abs(by_model / (1 - by_model) - values_of(fit)[:, None]), axis=1)  # by which model each row was
     assert all(len(set(used[households == one])) == 1 for one in np.unique(households))
     few = np.concatenate([np.arange(200) // 4, 100 + np.arange(200) // 70])

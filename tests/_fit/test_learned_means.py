@@ -44,7 +44,7 @@ def learned_with(given, **options):
 
 def by_hand(fit, given, model, X):
     """Return E_ref y^ + E_k (y - y^) and its error, with the folds of the odds, for a survey drawn at random."""
-    bias, y, n = fit.held.pool.biases[1], given["panel"].y.to_numpy(), len(given["survey"])
+    bias, y, n = fit.solved.pool.biases[1], given["panel"].y.to_numpy(), len(given["survey"])
     fold, over = bias.fold[n:], 1 / bias.values[n:]
     predicted, survey = np.empty(len(y)), np.zeros(n)
     for k in range(5):
@@ -97,7 +97,7 @@ def test_a_model_of_ones_own():
     assert (found.value, found.stderr) == pytest.approx((value, error), rel=1e-6)
     plug_in = fit.expectation("y", assisted_by=None)
     assert plug_in.value == pytest.approx(
-        np.average(given["panel"].y, weights=1 / fit.held.pool.biases[1].values[200:])
+        np.average(given["panel"].y, weights=1 / fit.solved.pool.biases[1].values[200:])
     )
     assert (found - plug_in).is_approximate
     with pytest.raises(vardi.MismatchError, match="columns= chooses what a model sees, but there is no model"):
@@ -112,7 +112,7 @@ def test_domains_add_up_to_the_whole():
     assert (parts["N"] + parts["S"]).stderr == pytest.approx(whole.stderr)
     assert whole.value == pytest.approx(100 * fit.expectation("y", **REGRESSION).value)
     means = fit.expectation("y", by="region", **REGRESSION)
-    bias, n = fit.held.pool.biases[1], 200
+    bias, n = fit.solved.pool.biases[1], 200
     north, survey_north = given["panel"].region == "N", given["survey"].region == "N"
     over = (1 / bias.values[n:])[north]
     x, y = given["panel"].age.to_numpy()[:, None], given["panel"].y.to_numpy()
@@ -212,7 +212,7 @@ def test_clusters_make_errors_larger():
     doubled = {name: pd.concat([rows, rows], ignore_index=True) for name, rows in given.items()}
     households = np.r_[np.tile(np.arange(100), 2), 100 + np.tile(np.arange(100), 2)]
     fit = learned_with(doubled, clusters=households)
-    fold = fit.held.pool.biases[1].fold
+    fold = fit.solved.pool.biases[1].fold
     assert all(len(set(fold[households == one])) == 1 for one in range(200))
     rows = learned_with(doubled)
     assert fit.expectation("y", **REGRESSION).stderr > 1.2 * rows.expectation("y", **REGRESSION).stderr
@@ -258,7 +258,7 @@ def test_sensitivity_is_that_of_what_the_model_misses(monkeypatch):
     fit = learned_with(given)
     found, mean = fit.sensitivity("y", gammas=[1.0, 2.0]), fit.expectation("y")
     assert (found.estimate.value, found.samples, found.method) == (mean.value, ("panel",), "sharp")
-    bias, X, y = fit.held.pool.biases[1], encoded(given), given["panel"].y.to_numpy()
+    bias, X, y = fit.solved.pool.biases[1], encoded(given), given["panel"].y.to_numpy()
     predicted, survey = np.empty(100), np.zeros(100)
     for k in range(5):
         seen = bias.fold[100:] != k

@@ -59,7 +59,7 @@ def joint_of(samples, bias):
 
 def solved(fit):
     """Return the likelihood at the solution."""
-    return At.of(fit.held.joint, fit.held.point, 0, objective=True)
+    return At.of(fit.solved.joint, fit.solved.point, 0, objective=True)
 
 
 def direct(samples, log_omega, start):
@@ -210,7 +210,7 @@ def test_the_band_rests_on_the_same_errors(samples):
     fit = fit_of(samples, FAMILIES["logistic"])
     cdf = fit.cdf("y")
     grid = np.array([0.0, 1.0, 2.0])
-    covariance = cdf._steps.covariance(grid, np.array([cdf(t).value for t in grid]), fit.held.tangent)
+    covariance = cdf._steps.covariance(grid, np.array([cdf(t).value for t in grid]), fit.solved.tangent)
     np.testing.assert_allclose(np.sqrt(np.diag(covariance)), [cdf(t).stderr for t in grid], rtol=1e-9)
     band = cdf.band()
     assert (band.high - band.low).max() > 3 * max(cdf(t).stderr for t in grid)
@@ -330,7 +330,7 @@ def test_large_columns_do_not_overflow(samples):
     wide = {key: rows.assign(x=2e6 + 300 * rows["x"]) for key, rows in samples.items()}
     fit = fit_of(wide, vardi.exponential_tilt("x"))
     np.testing.assert_allclose(fit.weights, fit_of(samples, vardi.exponential_tilt("x")).weights, rtol=1e-6)
-    assert fit.held.rows.log  # omega itself would not fit a float
+    assert fit.solved.rows.log  # omega itself would not fit a float
     np.testing.assert_allclose(fit.weigh(wide["panel"]), np.asarray(fit.weights)[250:], rtol=1e-8)
 
 
@@ -800,9 +800,9 @@ def test_learners_take_biases_with_parameters(samples):
 def test_a_likelihood_of_known_biases_is_the_dual(samples):
     """Q at any point is the dual of the core, whose minimum the core finds."""
     core = fit_of(samples, vardi.exponential_tilt("x", "w").at([1.0, -0.5]))
-    L = core.held.rows.log_omega()
+    L = core.solved.rows.log_omega()
     A = L + core.solution.u
-    expected = float((logsumexp(A, axis=1) - A[np.arange(750), core.held.source]).mean())
+    expected = float((logsumexp(A, axis=1) - A[np.arange(750), core.solved.memory.source]).mean())
     joint = joint_of(samples, vardi.exponential_tilt("x", "w"))
     model = joint.families[1]
     theta = np.array([1.0, -0.5]) * model.deviation

@@ -161,7 +161,7 @@ def test_a_bootstrap_draws_rows_with_their_windows():
     assert 0.6 < found.stderr / fit.expectation("x").stderr < 1.6  # 60 draws know it to 9%
     assert fit.bootstrap(n=2).names == ("log Omega of seen",)
     counts = np.random.default_rng(0).multinomial(300, np.full(300, 1 / 300)).astype(float)
-    refit = fit.held.refit(counts, tol=1e-10, may_part=False)
+    refit = fit.solved.refit(counts, tol=1e-10, may_part=False)
     again = debias(double(n=300), counts=counts)
     kept = counts > 0
     np.testing.assert_allclose(refit.weights[kept], again.weights[kept], rtol=1e-7)
@@ -194,7 +194,7 @@ def test_all_that_a_fit_says_knows_the_columns(tmp_path):
 def test_an_error_of_the_chance_moves_a_mean_as_the_weights_say():
     fit = debias(double())
     found = fit.sensitivity("x", gammas=[1.0001])
-    x = fit.held.values("x")
+    x = fit.solved.memory.values("x")
     slope = (fit.probabilities * np.abs(x - fit.expectation("x").value)).sum()
     assert (found.upper[0] - found.lower[0]) / 2 == pytest.approx(np.log(1.0001) * slope, rel=1e-3)
     assert found.linear_upper[0] - fit.expectation("x").value == pytest.approx(np.log(1.0001) * slope)

@@ -50,7 +50,7 @@ def test_update_is_the_fit_of_all_rows(seed, K, first, more, touched, log):
     updated = fit.update({str(k): added[later == k] for k in range(min(touched, K))})
     scratch = vardi.debias_matrix(np.concatenate([omega, added]), np.concatenate([old, later]), log=log)
     np.testing.assert_allclose(updated.weights, scratch.weights, rtol=EQUAL)
-    np.testing.assert_allclose(updated.held.log_omegas, scratch.held.log_omegas, atol=EQUAL)
+    np.testing.assert_allclose(updated.solved.log_omegas, scratch.solved.log_omegas, atol=EQUAL)
     assert updated.solution.converged
     assert updated.solution.certificate < 1e-9
     assert len(fit.weights) == len(old)  # which stays what it was
@@ -101,8 +101,8 @@ def test_a_new_sample_starts_as_the_others_weigh_their_rows(log):
     design = vardi.datasets.harmonic_oscillators(states=5, rows_per_state=2000, seed=0)
     omega = design.omega if log else np.exp(design.omega)
     fit = vardi.debias_matrix(omega, design.source, log=log)
-    told = {name: value for name, value in zip(fit.names, fit.held.log_omegas, strict=True) if name != "2"}
-    found = _start(fit.held.rows, fit.names, told)
+    told = {name: value for name, value in zip(fit.names, fit.solved.log_omegas, strict=True) if name != "2"}
+    found = _start(fit.solved.rows, fit.names, told)
     assert np.ptp(found - fit.solution.u) < 0.2  # a few standard errors of what four samples say of the fifth
 
 
@@ -246,3 +246,49 @@ def test_an_unlinked_sample_is_refused_as_ever():
     fit = vardi.debias({"low": np.array([1.0, 2.0, 3.0])}, {"low": "x <= 5"})
     with pytest.raises(vardi.NotIdentifiableError):
         fit.update({"high": np.array([7.0, 8.0])}, biases={"high": "x >= 6"})
+
+
+class TestLazyFrames:
+    """Rows that stay in their engine."""
+
+    @staticmethod
+    def labelled(samples):
+        parts = [pl.DataFrame({"x": x}).with_columns(s=pl.lit(name)) for name, x in samples.items()]
+        return pl.concat(parts).lazy()
+
+    def test_by_sample_with_a_new_one(self):
+        """The same fit as in memory, with columns in another order and one that only the new rows have."""
+        first, later = lengths(), lengths(1, n=(20, 30))
+        lazy = {name: pl.LazyFrame({"x": x, "y": x + 1}) for name, x in first.items()}
+        more = {name: pl.LazyFrame({"y": x + 1, "x": x}) for name, x in later.items()}
+        more["long"] = pl.LazyFrame({"x": [4.0, 6.0, 9.0], "y": [5.0, 7.0, 10.0], "z": [1, 2, 3]})
+        fit = vardi.debias(lazy, BIASES)
+        updated = fit.update(more, biases={"long": "x >= 3"})
+        scratch = vardi.debias(first, BIASES).update(later | {"long": np.array([4.0, 6.0, 9.0])}, {"long": "x >= 3"})
+        np.testing.assert_allclose(list(updated.log_omegas.values()), list(scratch.log_omegas.values()), atol=EQUAL)
+        assert updated.sizes == {"plain": 80, "seen": 120, "long": 3}
+        assert fit.sizes == {"plain": 60, "seen": 90}
+        assert updated.expectation("y").value == pytest.approx(1 + scratch.expectation("x").value, abs=1e-8)
+
+    def test_one_labelled_frame(self):
+        first, later = lengths(), lengths(1, n=(20, 30))
+        fit = vardi.debias(self.labelled(first), BIASES, source="s").update(self.labelled(later))
+        scratch = vardi.debias({name: np.append(first[name], later[name]) for name in first}, BIASES)
+        np.testing.assert_allclose(list(fit.log_omegas.values()), list(scratch.log_omegas.values()), atol=EQUAL)
+
+    def test_what_cannot_be_joined(self):
+        first = lengths()
+        fit = vardi.debias({name: pl.LazyFrame({"x": x}) for name, x in first.items()}, BIASES)
+        with pytest.raises(
+            vardi.MismatchError,
+            match="The rows of the fit are polars, and the new ones are rows in memory, so they cannot be put into one "
+            "frame. Give the new ones as a lazy frame of the same engine.",
+        ):
+            fit.update({"seen": np.array([1.0])})
+        fit = vardi.debias(self.labelled(first), BIASES, source="s")
+        with pytest.raises(
+            vardi.MismatchError,
+            match="The samples of the fit are one lazy frame, with their names in 's', but the new rows were given by "
+            "sample. Give them as one such frame.",
+        ):
+            fit.update({"seen": pl.LazyFrame({"x": [1.0]})})

@@ -77,7 +77,7 @@ def test_rows_in_blocks_are_the_same_without_threads(forbidden):
         yield from np.array_split(log_omega, 7)
 
     expected = vardi.debias_matrix(blocks, source, log=True, max_in_memory=0)
-    assert isinstance(expected.held.rows, Blocks)
+    assert isinstance(expected.solved.rows, Blocks)
     asked = forbidden()
     fit = vardi.debias_matrix(blocks, source, log=True, max_in_memory=0)
     assert asked

@@ -111,7 +111,7 @@ KINDS = [in_file, in_columns, in_zarr, in_hdf5, in_hdf5_whole, in_blocks]
 def both(given: Any, matrix: np.ndarray, source: np.ndarray, **options: Any) -> tuple[Any, Any]:
     """Return the fit of what is read in blocks, and that of the same numbers in memory."""
     fit = debias_matrix(given, source, **options)
-    assert isinstance(fit.held.rows, Blocks)
+    assert isinstance(fit.solved.rows, Blocks)
     return fit, debias_matrix(matrix, source, **options)
 
 
@@ -159,7 +159,7 @@ def test_float32_in_memory_is_summed_in_float64() -> None:
     x, log_omega, source = potentials()
     single = log_omega.astype(np.float32)
     fit = debias_matrix(single, source, log=True)
-    assert fit.held.rows.matrix.dtype == np.float32
+    assert fit.solved.rows.matrix.dtype == np.float32
     assert_same(fit, debias_matrix(single.astype(np.float64), source, log=True), x)
 
 
@@ -174,15 +174,15 @@ def test_rows_to_start_from_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     x, omega, source = windows()
     monkeypatch.setattr(blocks, "GATHERED", 1000)
     fit, expected = both(ragged(omega), omega, source)
-    start = fit.held.rows.subsample(1.0, least=10**6)
+    start = fit.solved.rows.subsample(1.0, least=10**6)
     assert len(start) <= 1000 / STATES
-    np.testing.assert_allclose(start.sizes, fit.held.rows.sizes)
+    np.testing.assert_allclose(start.sizes, fit.solved.rows.sizes)
     assert_same(fit, expected, x)
 
 
 def test_rows_of_some_samples_are_gathered_where_they_are_not_kept() -> None:
     _, omega, source = windows()
-    rows = debias_matrix(ragged(omega), source).held.rows
+    rows = debias_matrix(ragged(omega), source).solved.rows
     missing = np.setdiff1d(np.flatnonzero(source == 1), rows._kept.rows)  # rows of one sample, none of which was kept
     part = rows.subset(np.sort(np.append(missing, np.flatnonzero(source == 2))))
     np.testing.assert_allclose(part.subsample(0.0, least=1).sizes, part.sizes)
@@ -228,7 +228,7 @@ def test_largest_group(kind: Any, tmp_path: Path) -> None:
         fit = debias_matrix(kind(omega, tmp_path), source, on_unidentified="largest")
     with pytest.warns(DroppedSamplesWarning):
         expected = debias_matrix(omega, source, on_unidentified="largest")
-    assert isinstance(fit.held.rows, Blocks)
+    assert isinstance(fit.solved.rows, Blocks)
     np.testing.assert_allclose(fit.weights, expected.weights, rtol=1e-10)
     assert fit.expectation(x).stderr == pytest.approx(expected.expectation(x).stderr, rel=1e-10)
 
@@ -316,7 +316,7 @@ def test_answers_of_many_numbers_for_each_row_are_refused(monkeypatch: pytest.Mo
         r"not fit in memory. Ask for fewer states at once, or fit a part of the rows that does fit."
     )
     with pytest.raises(NeedsRowsError, match=text):
-        fit.held.rows.log_omega()
+        fit.solved.rows.log_omega()
     assert fit.expectation(x).stderr > 0
     assert 0.0 <= fit.check_biases({"x": x}).pvalue <= 1.0
 
@@ -343,7 +343,7 @@ def test_data_are_read_a_few_times(kind: Any, problem: Any, tmp_path: Path, monk
     fits: list[Any] = []
     assert passes_of(lambda: fits.append(debias_matrix(given, source, log=log)), monkeypatch) <= 5
     assert passes_of(lambda: fits[0].weights, monkeypatch) == 0
-    assert passes_of(lambda: fits[0].held.rows.reach(), monkeypatch) == 0
+    assert passes_of(lambda: fits[0].solved.rows.reach(), monkeypatch) == 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WeakOverlapWarning)
         # one for the overlaps, one for the effect through normalisers, one for the error; one more for a heavy tail
@@ -369,7 +369,7 @@ def test_draws_of_a_bootstrap_share_passes(kept: int, tmp_path: Path, monkeypatc
         yield from ragged(logs[order])()
 
     fit = debias_matrix(function, source[order], log=True)
-    _ = fit.held.tangent.hessian.laplacian
+    _ = fit.solved.tangent.hessian.laplacian
     found: list[Any] = []
     passes = passes_of(
         lambda: found.append(fit.bootstrap(x[order], n=10, progress=lambda *done: told.append(done))), monkeypatch
@@ -427,7 +427,7 @@ def test_memory_map_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert isinstance(fit.held.rows, Blocks)
+    assert isinstance(fit.solved.rows, Blocks)
     assert peak < given.nbytes  # of which it is half: arrays of n numbers, the rows to start from, a few blocks
 
 
@@ -446,11 +446,11 @@ def test_small_matrices_are_read_whole(tmp_path: Path) -> None:
     x, omega, source = windows()
     for kind in (in_file, in_columns, in_blocks):
         fit = debias_matrix(kind(omega, tmp_path), source, max_in_memory=ROWS * STATES)
-        assert not isinstance(fit.held.rows, Blocks)
+        assert not isinstance(fit.solved.rows, Blocks)
         assert_same(fit, debias_matrix(omega, source), x)
         assert fit.update({"0": omega[source == 0][:3]}).sizes["0"] == fit.sizes["0"] + 3
         larger = debias_matrix(kind(omega, tmp_path), source, max_in_memory=ROWS * STATES - 1)
-        assert isinstance(larger.held.rows, Blocks)
+        assert isinstance(larger.solved.rows, Blocks)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -49,9 +49,9 @@ def compared(omega, source, monkeypatch, **options):
     with monkeypatch.context() as plain:
         plain.setattr(choose, "MIN_SAMPLES", np.inf)
         dense = vardi.debias_matrix(omega, source, **options)
-        assert not isinstance(dense.held.rows, Thinned)
+        assert not isinstance(dense.solved.rows, Thinned)
     fit = vardi.debias_matrix(omega, source, **options)
-    assert fit.held.rows.counting(fit.solution.u) is not None
+    assert fit.solved.rows.counting(fit.solution.u) is not None
     return fit, dense
 
 
@@ -136,7 +136,7 @@ def test_it_is_the_same_fit(log, monkeypatch):
     values = np.sin(np.arange(len(source)))
     ours, theirs = fit.expectation(values), dense.expectation(values)
     assert_allclose([ours.value, ours.stderr], [theirs.value, theirs.stderr], rtol=1e-9)
-    assert_allclose(fit.held.log_omega_covariance(), dense.held.log_omega_covariance(), rtol=1e-7, atol=1e-9)
+    assert_allclose(fit.solved.log_omega_covariance(), dense.solved.log_omega_covariance(), rtol=1e-7, atol=1e-9)
     assert fit.identify().kappa == pytest.approx(dense.identify().kappa)
     assert fit.bridge.rows == pytest.approx(dense.bridge.rows)
 

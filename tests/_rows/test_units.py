@@ -20,7 +20,7 @@ def samples(rng, sizes=(90, 120)):
 
 def influence_of(fit, values):
     """Return influence values and samples of all rows."""
-    return fit.expectation(np.asarray(values, float)).influence.of_rows()[:, 0], fit.held.source
+    return fit.expectation(np.asarray(values, float)).influence.of_rows()[:, 0], fit.solved.memory.source
 
 
 def centred(phi, source):

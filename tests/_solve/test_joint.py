@@ -220,12 +220,12 @@ def told(fit):
 
 def told_anew(fit, counts):
     """Return the same numbers of the rows with other counts."""
-    joint = fit.held.joint.with_counts(counts)
-    walk = stationary(joint, fit.held.point, held_of(joint), tol=1e-12)
+    joint = fit.solved.joint.with_counts(counts)
+    walk = stationary(joint, fit.solved.point, held_of(joint), tol=1e-12)
     assert walk.converged
     theta = walk.v[joint.coordinates.theta]
     mass = counts * joint.weights(walk.v)[0]
-    means = [np.average(fit.held.values(name), weights=mass) for name in ("w * x", "x > 1")]
+    means = [np.average(fit.solved.memory.values(name), weights=mass) for name in ("w * x", "x > 1")]
     omega = np.exp(joint.rows_at(theta).log_omega())
     users = [model.scale @ theta[joint.places[k]] for k, model in joint.families.items()]
     return np.concatenate([means, np.log(mass @ omega / mass.sum()), *users])
@@ -246,7 +246,7 @@ def test_influence_is_the_infinitesimal_jackknife(name):
         move = np.zeros(n)
         move[i] = step
         moved = (told_anew(fit, 1 + move) - told_anew(fit, 1 - move)) / (2 * step)
-        phi = [e.influence.of_rows()[i, 0] - e.influence.b[fit.held.source[i], 0] for e in estimates]
+        phi = [e.influence.of_rows()[i, 0] - e.influence.b[fit.solved.memory.source[i], 0] for e in estimates]
         np.testing.assert_allclose(n * moved, phi, rtol=1e-5, atol=1e-5 * spread.max())
 
 
@@ -254,27 +254,27 @@ def test_influence_is_the_infinitesimal_jackknife(name):
 def test_a_known_value_moves_what_it_says(name):
     """The derivative by a known value, times its error, is what its error adds to that of an estimate."""
     fit = FITS[name]()
-    joint, n = fit.held.joint, len(fit)
+    joint, n = fit.solved.joint, len(fit)
     estimates, step = told(fit), 1e-4
 
     def at(shift):
         moved = joint.with_values(joint.known.means + joint.known.root @ shift)
-        walk = stationary(moved, fit.held.point, held_of(joint), tol=1e-12)
+        walk = stationary(moved, fit.solved.point, held_of(joint), tol=1e-12)
         assert walk.converged
-        return np.average(fit.held.values("w * x"), weights=moved.weights(walk.v)[0])
+        return np.average(fit.solved.memory.values("w * x"), weights=moved.weights(walk.v)[0])
 
     along = np.eye(joint.coordinates.uncertain)
     slopes = [(at(step * e) - at(-step * e)) / (2 * step) for e in along]
     np.testing.assert_allclose(np.abs(slopes), np.abs(estimates[0].influence.beyond[:, 0]) / n, rtol=1e-5)
-    rows = fit.held.tangent.measure.covariance(estimates[0].influence.values)[0, 0]
+    rows = fit.solved.tangent.measure.covariance(estimates[0].influence.values)[0, 0]
     assert estimates[0].stderr ** 2 == pytest.approx(rows + np.square(slopes).sum(), rel=1e-5)
 
 
 @pytest.mark.parametrize("name", [name for name in FITS if not name.startswith("groups")])
 def test_a_solution_is_a_minimum_in_u_and_theta_and_a_maximum_in_mu(name):
     fit = FITS[name]()
-    joint, at = fit.held.joint, fit.held.joint.coordinates
-    here = At.of(joint, fit.held.point, held_of(joint))
+    joint, at = fit.solved.joint, fit.solved.joint.coordinates
+    here = At.of(joint, fit.solved.point, held_of(joint))
     samples = int((joint.sizes > 0).sum())
     assert here.jacobian.inertia == (samples - 1 + at.parameters + at.uncertain, at.known)
     assert here.holds
@@ -300,11 +300,11 @@ def test_a_point_without_gradient_that_is_no_minimum_is_no_solution():
 @pytest.mark.parametrize("name", FITS)
 def test_every_equation_holds_whichever_normaliser_is_held(name):
     fit = FITS[name]()
-    joint = fit.held.joint
+    joint = fit.solved.joint
     for held in np.flatnonzero(joint.sizes > 0):
-        assert At.of(joint, fit.held.point, int(held)).residual < 1e-10
-    if fit.held.prepared.known:
-        np.testing.assert_allclose(fit.held.measured_known(), fit.held.moved_known(), atol=1e-10)
+        assert At.of(joint, fit.solved.point, int(held)).residual < 1e-10
+    if fit.solved.prepared.known:
+        np.testing.assert_allclose(fit.solved.measured_known(), fit.solved.moved_known(), atol=1e-10)
 
 
 # ---------------------------------------------------------------- what solutions equal
@@ -342,7 +342,7 @@ def test_one_sample_with_unknown_selection_by_cells_is_raked(seed, based):
     fit = vardi.debias({"panel": rows}, {"panel": bias}, known=known)
     base = 1.0 / rows["inclusion"].to_numpy() if based else np.ones(n)
     np.testing.assert_allclose(fit.weights, raked(codes, margins, base), rtol=1e-8)
-    mu = fit.held.point[fit.held.joint.coordinates.mu]
+    mu = fit.solved.point[fit.solved.joint.coordinates.mu]
     np.testing.assert_allclose(mu, 0.0, atol=1e-8)  # the parameters have all the work to do
     assert fit.known.pvalue != fit.known.pvalue  # the samples alone say nothing of the margins
 

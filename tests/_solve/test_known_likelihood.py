@@ -69,8 +69,8 @@ def test_one_sample_with_cells_of_three_columns_is_raked(factor: float) -> None:
     expected = raked(np.ones(len(rows)), members, shares)
     np.testing.assert_allclose(np.asarray(fit.weights), expected, rtol=1e-8)
     assert fit.known.residual < 1e-10
-    at = fit.held.joint.coordinates
-    np.testing.assert_allclose(fit.held.point[at.mu], 0.0, atol=1e-8)  # the margins tell parameters, and nothing else
+    at = fit.solved.joint.coordinates
+    np.testing.assert_allclose(fit.solved.point[at.mu], 0.0, atol=1e-8)  # the margins tell parameters, and nothing else
     sizes = [len(known) for known in margins.values()]
     assert len(fit.parameters["panel"]) == sum(sizes) - 3
 
@@ -131,7 +131,7 @@ def functions_of(pool: pd.DataFrame, known: Any) -> tuple[Array, Array]:
 
 def biases_on(pool: pd.DataFrame, biases: Any) -> Array:
     one = vardi.debias({"pool": pool}, {"pool": 1, **{f"b_{k}": bias for k, bias in biases.items()}})
-    return np.exp(one.held.rows.spread(one.held.rows.log_omega())[:, 1:])
+    return np.exp(one.solved.rows.spread(one.solved.rows.log_omega())[:, 1:])
 
 
 def certify_maximum(fit: Any, samples: Any, known: Any, biases: Any, tol: float = 1e-8) -> None:

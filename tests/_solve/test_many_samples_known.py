@@ -108,7 +108,7 @@ def test_more_biases_than_a_matrix_of_their_square_can_hold_are_refused():
 @pytest.mark.parametrize("name", ["a factor", "products with windows"])
 def test_normalisers_by_weights_of_unsampled_states(name):
     fit, _ = fitted(DESIGNS[name](), 1, uncertain=False)
-    omega = fit.held.rows.matrix.toarray()
+    omega = fit.solved.rows.matrix.toarray()
     np.testing.assert_allclose(list(fit.omegas.values()), fit.probabilities @ omega, rtol=1e-10)
 
 

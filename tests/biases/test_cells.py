@@ -352,7 +352,7 @@ def test_fixed_parameters_make_a_known_bias(samples):
 
 def test_estimates_fix_the_bias_of_the_fit(samples):
     fit = fit_of(samples, "cells(region, ill)")
-    fitted = fit.held.pool.biases[1]
+    fitted = fit.solved.pool.biases[1]
     assert str(fitted) == "cells(region, ill)"
     by_name = fitted.at(values_of(fit))
     assert by_name == fit.estimated_biases["panel"] == fitted.at(list(values_of(fit).values()))

@@ -170,5 +170,5 @@ def test_one_group_by_for_each_group_beside_that_of_the_checks(bias, queries, mo
     monkeypatch.setattr(Part, "ask", lambda part, build: asked.append(build) or ask(part, build))
     frame = local_engine("duckdb").frame(labelled(TABLES, "origin")[None])
     fit = vardi.debias(frame, {"reference": 1, "panel": bias}, source="origin")
-    assert fit.held.collapsed
+    assert fit.solved.prepared.in_memory
     assert len(asked) == queries

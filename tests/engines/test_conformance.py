@@ -90,7 +90,7 @@ class TestFit:
         assert fit.sizes == expected.sizes
         assert_allclose(fit.solution.u, expected.solution.u, rtol=1e-9, atol=1e-9)
         assert_allclose(list(fit.omegas.values()), list(expected.omegas.values()), rtol=1e-9)
-        assert isinstance(fit.held.rows, LazyRows) == (engine.lazy and not CASES[case].in_memory)
+        assert isinstance(fit.solved.rows, LazyRows) == (engine.lazy and not CASES[case].in_memory)
 
     def test_verdict(self, both):
         fit, expected = both

@@ -74,7 +74,7 @@ def test_rows_stay_in_their_partitions(answers, monkeypatch):
     assert max(answers) < 60  # of 80, 120 and 100
     answers.clear()
     indicators = CASES["houses"].fit(local_engine("dask"))
-    assert max(answers) <= len(indicators.held.rows) < 40  # of 370
+    assert max(answers) <= len(indicators.solved.rows) < 40  # of 370
     answers.clear()
     weights = fit.weights["seen"]
     assert isinstance(weights, dd.DataFrame)

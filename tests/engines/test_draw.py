@@ -22,7 +22,7 @@ POLARS = local_engine("polars-lazy")
 
 
 def moments(table, bias="x", engine=POLARS, **options):
-    return vardi.debias({"a": engine.frame(table)}, {"a": bias}, **options).held.tangent.measure
+    return vardi.debias({"a": engine.frame(table)}, {"a": bias}, **options).solved.tangent.measure
 
 
 def drawn(measure, *options):

@@ -41,7 +41,7 @@ def fitted(frames, part, *, lazy):
 
 
 def refits_of(fit, statistic, groups=None):
-    return GroupRefits(fit.held, fit.held.in_groups(statistic, groups, 0, None), "bayesian")
+    return GroupRefits(fit.solved, fit.solved.engine.in_groups(fit.solved, statistic, groups, 0, None), "bayesian")
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -51,8 +51,8 @@ def test_one_step_is_a_refit_but_for_what_is_of_second_order(frames, part, monke
     memory, refits = fitted(frames, part, lazy=False), refits_of(fitted(numbered, part, lazy=True), ["x", "y"], "row")
     rows = [row for frame in numbered.values() for row in frame["row"]]
     place = np.array([refits.sums.answers.labels.index(row) for row in rows])
-    source, drawn = memory.held.source, np.random.default_rng(1).standard_exponential(len(rows)) - 1.0
-    values = np.column_stack([memory.held.values("x"), memory.held.values("y")])
+    source, drawn = memory.solved.memory.source, np.random.default_rng(1).standard_exponential(len(rows)) - 1.0
+    values = np.column_stack([memory.solved.memory.values("x"), memory.solved.memory.values("y")])
     before = np.append(memory.expectations(["x", "y"]).values, list(memory.log_omegas.values()))
     wrong = []
     for far in (0.1, 0.05):
@@ -62,7 +62,7 @@ def test_one_step_is_a_refit_but_for_what_is_of_second_order(frames, part, monke
         counted[place] = times
         monkeypatch.setattr(refits, "_times", lambda rng, counted=counted: counted)
         means, log_omegas = refits(_Still())
-        refit = memory.held.refit(times, tol=1e-12, may_part=False)
+        refit = memory.solved.refit(times, tol=1e-12, may_part=False)
         exact = (refit.weights * times) @ values / (refit.weights @ times)
         wrong.append(np.abs(np.append(means - exact, log_omegas - refit.log_omegas)))
     moved = np.abs(np.append(means, log_omegas) - before)
@@ -87,7 +87,7 @@ def test_sums_of_groups_add_up_to_those_of_all_rows(frames, part):
     sums = groups.drawn(np.ones(len(groups.source)))
     assert_allclose(groups.counts.sum(), 800)
     assert_allclose(sums.total[0] / sums.total[1], fit.expectation("y").value, rtol=1e-12)
-    assert_allclose(sums.likelihood.x[:2], fit.held.rows.sizes[:2], rtol=1e-9)
+    assert_allclose(sums.likelihood.x[:2], fit.solved.rows.sizes[:2], rtol=1e-9)
 
 
 @pytest.mark.filterwarnings("ignore::vardi.WeakOverlapWarning")

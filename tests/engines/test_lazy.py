@@ -175,9 +175,9 @@ class TestSameAsInMemory:
 
 def test_indicators_are_solved_in_memory_and_densities_in_the_engine(engine):
     samples, biases, _ = houses()
-    assert isinstance(vardi.debias({k: engine(v) for k, v in samples.items()}, biases).held.rows, Dense)
+    assert isinstance(vardi.debias({k: engine(v) for k, v in samples.items()}, biases).solved.rows, Dense)
     samples, biases, _ = lengths()
-    assert isinstance(vardi.debias({k: engine(v) for k, v in samples.items()}, biases).held.rows, LazyRows)
+    assert isinstance(vardi.debias({k: engine(v) for k, v in samples.items()}, biases).solved.rows, LazyRows)
 
 
 def test_one_frame_with_labels(engine):
@@ -337,7 +337,7 @@ class TestPasses:
     def test_six_passes_at_most_where_biases_vary_with_every_row(self, engine, asked, ordered):
         pool = gammas(200_000, ordered=ordered)
         lazy = vardi.debias(engine(pool), LENGTHS, source="s")
-        assert isinstance(lazy.held.rows, LazyRows)
+        assert isinstance(lazy.solved.rows, LazyRows)
         assert len(asked) <= 6
         assert_allclose(lazy.solution.u, vardi.debias(pool, LENGTHS, source="s").solution.u, rtol=1e-12, atol=1e-12)
 
@@ -357,8 +357,8 @@ class TestPasses:
         pool = gammas(5_000).assign(k=lambda frame: frame["x"].round())
         biases = {"plain": 1, "length": "k + 1", "square": "(k + 1)**2"}
         lazy = vardi.debias(engine(pool), biases, source="s")
-        assert isinstance(lazy.held.rows, Dense)
-        assert len(lazy.held.rows) < 100
+        assert isinstance(lazy.solved.rows, Dense)
+        assert len(lazy.solved.rows) < 100
         assert_allclose(lazy.solution.u, vardi.debias(pool, biases, source="s").solution.u, rtol=1e-9)
 
     def test_rows_that_are_all_alike_in_one_sample(self, engine, monkeypatch):
@@ -367,12 +367,12 @@ class TestPasses:
         pool = gammas(2_000)
         pool.loc[pool["s"] == "plain", "x"] = 3.0
         lazy = vardi.debias(engine(pool), LENGTHS, source="s")
-        assert isinstance(lazy.held.rows, LazyRows)
+        assert isinstance(lazy.solved.rows, LazyRows)
         assert_allclose(lazy.solution.u, vardi.debias(pool, LENGTHS, source="s").solution.u, rtol=1e-9)
 
 
 def test_sums_at_the_last_point_take_no_query(engine, asked):
-    rows = vardi.debias(engine(gammas(1_000)), LENGTHS, source="s").held.rows
+    rows = vardi.debias(engine(gammas(1_000)), LENGTHS, source="s").solved.rows
     u = np.array([0.1, -0.2, -0.4])
     there, passes = rows.sums(u), len(asked)
     assert rows.sums(u, gram=False) is there
@@ -384,7 +384,7 @@ def test_sums_at_the_last_point_take_no_query(engine, asked):
 
 def test_a_gram_is_formed_only_where_it_is_asked_for_or_small(engine, monkeypatch, asked):
     monkeypatch.setattr("vardi._rows.engine.lazy_rows.GRAMS", 1)
-    rows = vardi.debias(engine(gammas(1_000)), LENGTHS, source="s").held.rows
+    rows = vardi.debias(engine(gammas(1_000)), LENGTHS, source="s").solved.rows
     here, there = np.array([0.1, -0.2, -0.4]), np.array([0.101, -0.2, -0.4])
     rows.sums(here)
     assert rows.sums(there, gram=False).gram is None
@@ -408,10 +408,10 @@ class TestMemory:
         pool = gammas(500)
         biases = {"plain": "x <= 40", "length": "x >= 0", "square": "x <= 30 or x > 31"}
         few = vardi.debias(engine(pool), biases, source="s")
-        assert isinstance(few.held.rows, Dense)
+        assert isinstance(few.solved.rows, Dense)
         biases = {"plain": "x <= 40", "length": "0.5 + (x >= 3)", "square": "x <= 30 or x > 31"}
         lazy = vardi.debias(engine(pool), biases, source="s")
-        assert isinstance(lazy.held.rows, LazyRows)
+        assert isinstance(lazy.solved.rows, LazyRows)
         assert_allclose(lazy.solution.u, vardi.debias(pool, biases, source="s").solution.u, rtol=1e-9)
 
 
@@ -577,7 +577,7 @@ def test_the_tail_of_collapsed_rows_is_that_of_all(engine):
     pool = pd.DataFrame({"x": x, "s": np.repeat(["a", "b"], 2_000)})
     biases = {"a": "x ** 3", "b": "x ** 2"}
     lazy, eager = vardi.debias(engine(pool), biases, source="s"), vardi.debias(pool, biases, source="s")
-    assert lazy.held.collapsed
+    assert lazy.solved.prepared.in_memory
     assert eager.expectation("x").law.tail > 0.4
     assert_allclose(lazy.expectation("x").law.tail, eager.expectation("x").law.tail, rtol=1e-8)
     counted = pool.assign(n=rng.integers(1, 3, len(pool)))
@@ -603,7 +603,7 @@ def test_known_values_join_groups_of_densities(engine, known):
     biases = {"low": "x * (x <= 3)", "lower": "x <= 2", "high": "x * (x > 3)"}
     lazy = vardi.debias({name: engine(rows) for name, rows in samples.items()}, biases, known=known)
     eager = vardi.debias(samples, biases, known=known)
-    assert isinstance(lazy.held.rows, LazyRows)
+    assert isinstance(lazy.solved.rows, LazyRows)
     assert lazy.identify().message == eager.identify().message
     same(lazy.expectation("x"), eager.expectation("x"))
     found, wanted = lazy.known, eager.known

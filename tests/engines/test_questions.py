@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from engines import EVERY_PAIR
-from holders import DEPENDENCES, PARTS, by_sample, of_frames, pool
+from holders import DEPENDENCES, PARTS, by_sample, later, of_frames, pool
 from questions import differences
 
 # These engines are slow to ask: a fit without parts, and one with all of them; `make slow` asks for the rest.
@@ -28,7 +28,11 @@ if EVERY_PAIR:
 )
 def test_every_answer_is_the_stored_one(engine, part, dependence):
     def build():
-        samples = {name: frame.to_arrow() for name, frame in by_sample(pool()).items()}
-        return of_frames(engine.samples(samples), part, dependence, in_engine=True)
+        samples = by_sample(pool())
+        own, more = (
+            engine.samples({name: frame.to_arrow() for name, frame in frames.items()})
+            for frames in (samples, later(samples))
+        )
+        return of_frames(own, more, part, dependence, in_engine=True)
 
     assert differences(engine.name.capitalize(), part, dependence, build) == []

@@ -92,8 +92,8 @@ def test_a_few_queries_ask_for_many_replicates_and_nothing_is_collected(rows, mo
         asked.append(len(answer))
         return answer
 
-    assert fit.held.tangent.jacobian is not None
-    fit.held.tangent.jacobian.solve(np.ones((2, 1)))  # which asks for the overlaps once
+    assert fit.solved.tangent.jacobian is not None
+    fit.solved.tangent.jacobian.solve(np.ones((2, 1)))  # which asks for the overlaps once
     monkeypatch.setattr(part, "collected", watched)
     done = []
     found = fit.replicate_weights(60, progress=lambda i, n: done.append(i))

@@ -144,7 +144,7 @@ def test_rows_stay_on_the_executors(cluster, queries, monkeypatch):
     assert max(answer.num_rows for answer in queries.answers) < 60  # of 80, 120 and 100
     asked = len(queries.answers)
     indicators = CASES["houses"].fit(spark)
-    distinct = len(indicators.held.rows)
+    distinct = len(indicators.solved.rows)
     assert {answer.num_rows for answer in queries.answers[asked:]} <= set(range(1, distinct + 1))
     assert distinct < 40  # of 370
     asked = len(queries.answers)

@@ -207,7 +207,7 @@ def test_indicator_biases_are_collapsed_and_nothing_changes(monkeypatch):
 
     design = vardi.datasets.strata((9000, 6000, 6000), seed=0)
     fit = vardi.debias(design.samples, design.biases)
-    assert fit.held.rows.inverse is not None
+    assert fit.solved.rows.inverse is not None
     one = inference(fit, Ridge(5.0), ["x0"], "x1")
     monkeypatch.setattr(choose, "MAX_UNCOLLAPSED_NUMBERS", np.inf)
     other = inference(vardi.debias(design.samples, design.biases), Ridge(5.0), ["x0"], "x1")

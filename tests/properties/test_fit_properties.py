@@ -54,7 +54,7 @@ def test_the_equations_hold_written_by_hand(one):
     close(np.asarray(fit.weights), 1.0 / (omega / omegas @ (sizes / sizes.sum())))
     close(list(fit.log_omegas.values()), np.log(omegas))
     close(fit.solution.u, np.log(sizes / sizes.sum() / omegas))
-    np.testing.assert_array_equal(fit.solution.weights, fit.held.row_weights)
+    np.testing.assert_array_equal(fit.solution.weights, fit.solved.tangent.measure.row_weights)
     assert fit.solution.point is None  # of known biases alone u is all there is
     assert fit.solution.converged
     w = np.array(list(fit.w.values()))

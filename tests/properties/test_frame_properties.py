@@ -49,7 +49,7 @@ def uses(fit, column):
         fit.expectation(column).value,
         fit.expectation(ticked(column)).value,
         fit.cdf(column).quantile(0.5).value,
-        float(np.asarray(fit.weigh(fit.held.pool.frames[0].native))[0]),
+        float(np.asarray(fit.weigh(fit.solved.pool.frames[0].native))[0]),
     ]
 
 

@@ -105,7 +105,7 @@ def test_shares_of_rows_that_some_samples_have_recorded_are_of_these(monkeypatch
 def test_variances_without_covariances_are_the_same():
     fit = vardi.debias(samples(1000), BIASES)
     values = np.random.default_rng(2).normal(size=(3000, 4))
-    influence = fit.held.tangent.influence(values)[1]
+    influence = fit.solved.tangent.influence(values)[1]
     alone, whole = influence.spread(joint=False), influence.spread()
     np.testing.assert_allclose(np.diag(alone.covariance), np.diag(whole.covariance), rtol=1e-13)
     np.testing.assert_array_equal(alone.within, whole.within)

@@ -503,7 +503,7 @@ def test_the_hash_is_of_the_rows_and_of_nothing_else(strata):
     day = datetime.datetime(2026, 3, 1)
     others = pd.DataFrame({"x": [1.0, 2.0], "text": ["a", None], "day": [day.date()] * 2, "time": [day] * 2})
     others["time"] = others["time"].astype("datetime64[ns]")
-    pools = (vardi.debias({"a": make(others)}, {"a": "x"}).held.pool for make in (lambda one: one, pl.from_pandas))
+    pools = (vardi.debias({"a": make(others)}, {"a": "x"}).solved.pool for make in (lambda one: one, pl.from_pandas))
     assert len({fingerprint(pool, ["text", "day", "time"]) for pool in pools}) == 1
     lazy = vardi.debias({name: pl.from_pandas(frame).lazy() for name, frame in frames.items()}, design.biases)
     assert "The rows have no hash here" in to_html(compute(lazy))

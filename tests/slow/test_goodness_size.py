@@ -20,7 +20,7 @@ def column(samples: dict[str, np.ndarray]) -> np.ndarray:
 
 def pvalue(samples, biases, name: str, **options) -> float:
     fit = vardi.debias(samples, biases)
-    return check_biases(fit.held.tangent, fit.names, {name: column(samples)}, **options).pvalue
+    return check_biases(fit.solved.tangent, fit.names, {name: column(samples)}, **options).pvalue
 
 
 @pytest.mark.parametrize("options", [{}, {"features": "cells"}], ids=str)
@@ -93,7 +93,7 @@ def test_the_certificate_holds(draw, sizes):
         d = draw(sizes=sizes, seed=seed)
         fit = vardi.debias(d.samples, d.biases)
         u_true = np.log(sizes) - np.log([d.truth[f"Omega of {name}"] for name in fit.names])
-        r = bounds(fit.held.tangent, fit.names, delta=0.05).r
+        r = bounds(fit.solved.tangent, fit.names, delta=0.05).r
         radii.append(r)
         actual.append(np.ptp(fit.solution.u - u_true))
         held.append(actual[-1] <= r)

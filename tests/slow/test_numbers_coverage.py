@@ -61,7 +61,7 @@ def coverage_of_shares(design, where):
     rng, covered, wald = np.random.default_rng(0), np.zeros(len(SHARES)), np.zeros(len(SHARES))
     for _ in range(REPEATS):
         fit = vardi.debias(*design(rng))
-        events = WHERE[where](fit.held.values("x"), law_of(design), rng)
+        events = WHERE[where](fit.solved.memory.values("x"), law_of(design), rng)
         estimates = fit.expectations(events.astype(float))
         errors = np.sqrt(np.diag(estimates.influence.covariance()))
         covered += (estimates.interval[:, 0] <= SHARES) & (estimates.interval[:, 1] >= SHARES)

@@ -993,7 +993,7 @@ def test_a_window_is_a_bias_of_a_study(truncated):
     fit = study.fit()
     assert (fit.names, fit.sizes) == (("seen",), {"seen": 150})
     assert study.verdict().identified
-    assert str(fit.held.pool.biases[0]) == "window(x, u, v)"
+    assert str(fit.solved.pool.biases[0]) == "window(x, u, v)"
 
 
 @pytest.mark.parametrize(

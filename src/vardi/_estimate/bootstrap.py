@@ -27,7 +27,7 @@ from vardi._estimate.group_bootstrap import GroupRefits
 from vardi._estimate.intervals import FixedValue, Law, Share, quantile_of_normal
 from vardi._estimate.refits import Drawn, Progress, Refits, Statistics, entropy_of, in_threads, in_turn
 from vardi._estimate.resampling import DrawPlan, Kind, group_codes, make_plan
-from vardi._estimate.solved import SolvedFit, is_in_engine, is_in_memory, is_refittable
+from vardi._estimate.solved import SolvedFit
 from vardi._inputs.frames.functions import is_function, name_of
 from vardi._machine.threads import cores
 from vardi._notebook import fragment, paragraph, table
@@ -218,14 +218,14 @@ def bootstrap(
     >>> from vardi._estimate.bootstrap import bootstrap
     >>> design = vardi.datasets.house_prices(seed=0)
     >>> fit = vardi.debias(design.samples, design.biases)
-    >>> print(bootstrap(fit.held, ["MEDV", "MEDV > 30"], n=200))
+    >>> print(bootstrap(fit.solved, ["MEDV", "MEDV > 30"], n=200))
     Bayesian bootstrap: 200 refits, none failed
     MEDV       23.2 ± 1.0 (95%: 21.2 to 25.2)
     MEDV > 30  0.190 ± 0.041 (95%: 0.119 to 0.280)
     """
     _check(n, kind, level, jobs)
     entropy = entropy_of(seed)
-    if is_refittable(held, of_rows=statistic is not None or groups is not None):
+    if held.data.in_memory or (statistic is None and groups is None and held.summed_in_memory):
         codes = None if groups is None else group_codes(held, groups)
         plan = make_plan(held, codes, of_rows=statistic is not None, functions=_judged_by(held, statistic))
         if not plan.whole and (held.tangent.measure.rows.dependence.independent or codes is not None):
@@ -235,8 +235,8 @@ def bootstrap(
             jobs = 1 if callable(statistic) else cores()
         draws = in_threads(Refits(held, plan, statistics, kind, entropy, jobs), n, progress)
     else:
-        assert is_in_engine(held)
-        sums = held.in_groups(statistic, groups, np.random.SeedSequence(entropy).generate_state(1)[0], identity)
+        first = int(np.random.SeedSequence(entropy).generate_state(1)[0])
+        sums = held.engine.in_groups(held, statistic, groups, first, identity)
         statistics = _statistics(held, statistic)
         draws = in_turn(GroupRefits(held, sums, kind), entropy, n, progress)
     return _gathered(draws, held, statistics, n, level, kind)
@@ -248,7 +248,7 @@ def _judged_by(held: SolvedFit, statistic: Statistic | None, most: int = 10) -> 
     if "series" not in named or statistic is None:
         return None
     if callable(statistic):
-        columns = [name for name in held.numeric_columns if name != named["series"]]
+        columns = [name for name in held.data.numeric_columns if name != named["series"]]
         return _means(held, columns[:most]).functions if columns else None
     return _means(held, statistic).functions
 
@@ -304,23 +304,24 @@ def _means(held: SolvedFit, statistic: object) -> Statistics:
         is_one = array.ndim != 2
         given = [statistic] if is_one else list(array.T)
         names = ["mean"] if is_one else [f"mean {j}" for j in range(array.shape[1])]
-    functions = np.column_stack([held.values(one) for one in given]) if is_in_memory(held) else held.matrix(given)
+    if held.data.in_memory:
+        functions = np.column_stack([held.memory.values(one) for one in given])
+    else:
+        functions = held.data.matrix(given)
     value = held.tangent.measure.mean(functions)
     return Statistics(tuple(names), value[0] if is_one else value, functions)
 
 
 def _function(held: SolvedFit, function: Callable[..., ArrayLike]) -> Statistics:
-    assert is_in_memory(held)
-    positions = held.kept.positions
-    measure = held.tangent.measure
-    value = np.asarray(function(held.kept.spread(measure.weights * measure.counts)), np.float64)
+    kept, measure = held.memory.kept, held.tangent.measure
+    value = np.asarray(function(kept.spread(measure.weights * measure.counts)), np.float64)
     name = getattr(function, "__name__", "statistic")
     name = "statistic" if name == "<lambda>" else name
     names = tuple(f"{name}{list(index)}" for index in np.ndindex(value.shape)) if value.ndim else (name,)
 
     def of(mass: Floats, order: Integers) -> Floats:
         weights = np.zeros(len(held))
-        weights[positions[order]] = mass
+        weights[kept.positions[order]] = mass
         result = np.asarray(function(weights), np.float64)
         if result.shape != value.shape:
             raise MismatchError(

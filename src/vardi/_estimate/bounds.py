@@ -212,7 +212,7 @@ def bounds(influence: Tangent, names: Sequence[Name], delta: float = 0.05) -> Bo
     >>> import vardi
     >>> design = vardi.datasets.tilts(sizes=(2000, 1500, 2000), seed=0)
     >>> fit = vardi.debias(design.samples, design.biases)
-    >>> b = bounds(fit.held.tangent, fit.names)
+    >>> b = bounds(fit.solved.tangent, fit.names)
     >>> round(b.sigma2, 2), round(b.r, 2), round(b.n_certificate), f"1e{b.dkw.log10_n:.2g}"
     (0.29, 0.16, 114, '1e8.8e+07')
     """

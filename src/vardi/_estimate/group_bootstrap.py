@@ -15,7 +15,7 @@ import numpy as np
 
 from vardi._estimate.refits import LONG, Drawn, one_step
 from vardi._estimate.resampling import Kind
-from vardi._estimate.solved import SolvedInEngine
+from vardi._estimate.solved import SolvedFit
 from vardi._rows.contract import JointSums
 from vardi._rows.engine.groups import GroupSums
 from vardi._solve.parameters import held_of
@@ -28,7 +28,7 @@ class GroupRefits:
 
     Parameters
     ----------
-    held : SolvedInEngine
+    held : SolvedFit
         The fit.
     sums : GroupSums
         Sums within groups; the functions are those of the statistics, then 1, then biases without rows.
@@ -36,7 +36,7 @@ class GroupRefits:
         Exponential multiplicities, or groups drawn with replacement.
     """
 
-    def __init__(self, held: SolvedInEngine, sums: GroupSums, kind: Kind) -> None:
+    def __init__(self, held: SolvedFit, sums: GroupSums, kind: Kind) -> None:
         self.tangent, self.measure, self.sums, self.kind = held.tangent, held.tangent.measure, sums, kind
         self.sizes, self.cut, self.point = self.measure.sizes, held.solution.cut, self.measure.whole_point.v
         self.model = self.measure.whole_point.model

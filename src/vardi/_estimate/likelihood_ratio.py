@@ -9,7 +9,7 @@ import numpy as np
 import scipy
 
 from vardi._rows.families import Function
-from vardi._rows.joint import Joint
+from vardi._rows.joint import JointRows
 from vardi._solve.joint import At, descend
 from vardi._solve.parameters import first_point, held_of
 from vardi._types import Floats
@@ -39,7 +39,7 @@ class LikelihoodRatio:
         return f"p = {self.pvalue:.2g} (likelihood ratio: chi-square {self.statistic:.4g}, {degrees} of freedom)"
 
 
-def no_bias(joint: Joint, v: Floats, k: int, sample: str) -> LikelihoodRatio:
+def no_bias(joint: JointRows, v: Floats, k: int, sample: str) -> LikelihoodRatio:
     r"""Test whether the family of sample k is constant, at the maximum v of the likelihood of u and theta.
 
     At slope 0 every logistic curve is constant, whatever its intercept, so the ratio against all of them is not
@@ -64,7 +64,7 @@ def no_bias(joint: Joint, v: Floats, k: int, sample: str) -> LikelihoodRatio:
     return _ratio(best, _maximum(joint, _moved(joint, best.v, theta), basis, sample), place.stop - place.start)
 
 
-def declared(joint: Joint, v: Floats, k: int, values: Mapping[str, float], sample: str) -> LikelihoodRatio:
+def declared(joint: JointRows, v: Floats, k: int, values: Mapping[str, float], sample: str) -> LikelihoodRatio:
     """Test declared values of some or all parameters of sample k, on the user's scale."""
     model, place = joint.families[k], joint.places[k]
     _require_names(values, model.names, sample)
@@ -88,7 +88,7 @@ def declared(joint: Joint, v: Floats, k: int, values: Mapping[str, float], sampl
     return _ratio(best, _maximum(joint, _moved(joint, v, theta), basis, sample), len(fixed))
 
 
-def _moved(joint: Joint, v: Floats, theta: Floats) -> Floats:
+def _moved(joint: JointRows, v: Floats, theta: Floats) -> Floats:
     v = v.copy()
     v[joint.coordinates.theta] = theta
     return v
@@ -106,7 +106,7 @@ def _require_names(values: Mapping[str, float], names: tuple[str, ...], sample: 
         raise MismatchError(f"The declared values {dict(values)} are not all finite. Give numbers.")
 
 
-def _maximum(joint: Joint, v: Floats, basis: Floats, sample: str) -> At:
+def _maximum(joint: JointRows, v: Floats, basis: Floats, sample: str) -> At:
     held, few = held_of(joint), joint.few
     inner = descend(few, v, held, basis=np.empty((joint.coordinates.parameters, 0)), tol=0.1, settled=0.1)
     walk = descend(few, inner.v, held, basis=basis)

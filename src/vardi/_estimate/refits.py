@@ -10,7 +10,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from vardi._estimate.resampling import DrawPlan, Kind
-from vardi._estimate.solved import Refittable
+from vardi._estimate.solved import SolvedFit
 from vardi._estimate.tangent import Tangent
 from vardi._machine.threads import THREADED, can_start, cores, executor
 from vardi._rows import Rows
@@ -54,7 +54,7 @@ class Refits:
     """The refit of each draw, as a function of its number."""
 
     def __init__(
-        self, held: Refittable, plan: DrawPlan, statistics: Statistics, kind: Kind, entropy: int, jobs: int
+        self, held: SolvedFit, plan: DrawPlan, statistics: Statistics, kind: Kind, entropy: int, jobs: int
     ) -> None:
         self.held, self.plan, self.statistics, self.kind, self.entropy = held, plan, statistics, kind, entropy
         rows, self.jobs = plan.rows, jobs

@@ -15,7 +15,7 @@ import narwhals as nw
 import numpy as np
 
 from vardi._estimate.resampling import Strata, effective_rows
-from vardi._estimate.solved import SolvedInEngine, SolvedInMemory
+from vardi._estimate.solved import SolvedFit
 from vardi._inputs.engine.aggregates import Aggregate
 from vardi._inputs.engine.asking import LazyFrame, answering
 from vardi._inputs.engine.dependence import SERIES_APART, UNIT, EngineDependence
@@ -76,7 +76,7 @@ class ReplicatesInMemory:
 
     Parameters
     ----------
-    held : SolvedInMemory
+    held : SolvedFit
         The fit.
     kind, n, seed
         Options of the multipliers.
@@ -84,7 +84,7 @@ class ReplicatesInMemory:
         Column that identifies a row; without it, its position.
     """
 
-    def __init__(self, held: SolvedInMemory, kind: ReplicateKind, n: int, seed: int, identity: str | None) -> None:
+    def __init__(self, held: SolvedFit, kind: ReplicateKind, n: int, seed: int, identity: str | None) -> None:
         require_memory(
             16 * len(held) * n,
             f"{n} replicate weights of {len(held):,} rows",
@@ -134,12 +134,12 @@ class ReplicatesInMemory:
         weights, change = np.hsplit(self.rows.column(question, 2 * len(replicates.numbers)), 2)
         share = self.counts / self.counts.sum()
         place = slice(replicates.numbers.start, replicates.numbers.stop)
-        self.weights[:, place] = self.held.kept.spread(weights / (share @ weights))
+        self.weights[:, place] = self.held.memory.kept.spread(weights / (share @ weights))
         return _deviation(share @ change, share @ change**2)
 
     def result(self) -> Any:
         """Return the weights, a column for each replicate, in the user's library."""
-        return self.held.pool.table(self.weights, names_of(self.law.n))
+        return self.held.memory.pool.table(self.weights, names_of(self.law.n))
 
     def _units(self, clusters: Integers) -> Floats:
         """Return how many clusters each stratum has."""
@@ -152,7 +152,7 @@ class ReplicatesInEngine:
 
     Parameters
     ----------
-    held : SolvedInEngine
+    held : SolvedFit
         The fit.
     kind, n, seed
         Options of the multipliers.
@@ -160,7 +160,7 @@ class ReplicatesInEngine:
         Column that identifies a row; without it the engine's own row number, if it has one.
     """
 
-    def __init__(self, held: SolvedInEngine, kind: ReplicateKind, n: int, seed: int, identity: str | None) -> None:
+    def __init__(self, held: SolvedFit, kind: ReplicateKind, n: int, seed: int, identity: str | None) -> None:
         rows, self.held = held.tangent.measure.rows, held
         assert isinstance(rows, Queries)
         given, parts = rows.dependence, rows.parts
@@ -238,7 +238,8 @@ class ReplicatesInEngine:
     def result(self) -> Any:
         """Return the user's frames, lazy as they are, with a column of weights and one for each replicate."""
         names = ("weight", *names_of(self.law.n))
-        return self.held.by_name(self.rows.frames_with(names, self._columns, self.held.pool.dropped))
+        engine = self.held.engine
+        return engine.by_name(self.rows.frames_with(names, self._columns, engine.pool.dropped))
 
     def _columns(self, block: Block) -> Floats:
         """Return the weights of the rows of a frame in the fit, and in each replicate."""
@@ -262,7 +263,7 @@ def _deviation(mean: Floats, squares: Floats) -> Floats:
     return np.sqrt(np.maximum(squares - mean**2, 0.0))
 
 
-def _clusters(held: SolvedInMemory) -> Integers | None:
+def _clusters(held: SolvedFit) -> Integers | None:
     """Return the number of the unit that each row is drawn with: its cluster, or its batch of a series."""
     measure = held.tangent.measure
     given, source, sizes = measure.arrays.dependence, measure.source, measure.sizes
@@ -288,16 +289,16 @@ def _strata(measure: Measure, clusters: Integers | None) -> Strata:
     return Strata(codes, units, spread)
 
 
-def _halves(held: SolvedInMemory, seed: int, identity: str | None) -> tuple[Integers, Integers]:
+def _halves(held: SolvedFit, seed: int, identity: str | None) -> tuple[Integers, Integers]:
     """Return a hash of each row in the fit: of its place in its frame, or of a column."""
-    lengths = [len(frame) for frame in held.pool.frames] or [len(held)]
+    lengths = [len(frame) for frame in held.memory.pool.frames] or [len(held)]
     numbers = [np.arange(length) for length in lengths]
     if identity is not None:
-        numbers = [_identity(frame, identity) for frame in held.pool.frames]
+        numbers = [_identity(frame, identity) for frame in held.memory.pool.frames]
         if not numbers:
             raise _no_identity(identity, ())
     ends = np.cumsum(lengths)
-    own = [one[held.kept.mask[end - len(one) : end]] for one, end in zip(numbers, ends, strict=True)]
+    own = [one[held.memory.kept.mask[end - len(one) : end]] for one, end in zip(numbers, ends, strict=True)]
     with_rows = [one for one in own if len(one)]  # frames that were left out are not numbered
     halves = [hashed_numbers(one, seed, place) for place, one in enumerate(with_rows)]
     left, right = (np.concatenate(half) for half in zip(*halves, strict=True))

@@ -21,7 +21,7 @@ import numpy as np
 
 from vardi._estimate.refits import LONG, Progress, entropy_of, one_step
 from vardi._estimate.replicate_rows import ReplicatesInEngine, ReplicatesInMemory, SomeReplicates
-from vardi._estimate.solved import SolvedFit, is_in_engine, is_in_memory
+from vardi._estimate.solved import SolvedFit
 from vardi._rows.multipliers import Multipliers, ReplicateKind
 from vardi._types import Floats
 from vardi.errors import MismatchError, WeakOverlapWarning
@@ -50,12 +50,8 @@ def replicate_weights(
         As in that method.
     """
     _check(n, kind)
-    options = kind, n, entropy_of(seed), identity
-    if is_in_memory(held):
-        rows: ReplicatesInMemory | ReplicatesInEngine = ReplicatesInMemory(held, *options)
-    else:
-        assert is_in_engine(held)
-        rows = ReplicatesInEngine(held, *options)
+    holder = ReplicatesInMemory if held.data.in_memory else ReplicatesInEngine
+    rows = holder(held, kind, n, entropy_of(seed), identity)
     _require_units(rows.law)
     far, uncertain = 0, held.tangent.measure.coordinates.uncertain
     for chunk in rows.chunks():

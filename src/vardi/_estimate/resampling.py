@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from vardi._estimate.solved import Refittable, SolvedFit, is_in_memory
+from vardi._estimate.solved import SolvedFit
 from vardi._inputs.by_row import in_order
 from vardi._inputs.given import Labels
 from vardi._rows import Rows
@@ -235,11 +235,11 @@ def _drawn_with_replacement(rng: np.random.Generator, out: Floats, block: int = 
         out[low : low + length] = np.bincount(rng.integers(length, size=times), minlength=length)
 
 
-def make_plan(held: Refittable, groups: Integers | None, *, of_rows: bool, functions: Kept | None = None) -> DrawPlan:
+def make_plan(held: SolvedFit, groups: Integers | None, *, of_rows: bool, functions: Kept | None = None) -> DrawPlan:
     """Return the plan of a bootstrap: draws of distinct rows' counts where these are enough, of rows otherwise."""
-    rows, measure, parts, strata = held.rows, held.tangent.measure, None, None
+    rows, measure, parts, strata = held.rows_in_memory, held.tangent.measure, None, None
     given = measure.rows.dependence
-    if held.collapsed and not of_rows and groups is None and not given.in_units:  # counts of distinct rows are drawn
+    if not of_rows and groups is None and not given.in_units:  # counts of distinct rows are drawn
         source, counts, inverse = rows.source, rows.counts, None
     else:
         source, counts, inverse = measure.source, measure.counts, rows.inverse
@@ -266,19 +266,18 @@ def effective_rows(held: SolvedFit, functions: Kept | None, rounding: float = 1e
 
 def group_codes(held: SolvedFit, groups: Labels) -> Integers:
     """Return the number of the group of each row in the fit; a group must lie within one sample."""
-    assert is_in_memory(held)
     if isinstance(groups, str):
-        known = list(dict.fromkeys(name for frame in held.pool.frames for name in frame.columns))
-        if groups not in known or not all(groups in frame.columns for frame in held.pool.frames):
+        known = list(dict.fromkeys(name for frame in held.memory.pool.frames for name in frame.columns))
+        if groups not in known or not all(groups in frame.columns for frame in held.memory.pool.frames):
             raise no_groups(groups, known)
-        labels = np.concatenate([np.asarray(frame.column(groups)) for frame in held.pool.frames])
+        labels = np.concatenate([np.asarray(frame.column(groups)) for frame in held.memory.pool.frames])
     else:
-        labels = as_array(in_order(groups, held.pool.frames, "The series of groups"), "groups")
+        labels = as_array(in_order(groups, held.memory.pool.frames, "The series of groups"), "groups")
     if labels.shape != (len(held),):
         raise MismatchError(
             f"The groups have shape {labels.shape}, but the pool has {len(held)} rows. Give a group for each."
         )
-    labels = held.kept.of(labels)
+    labels = held.memory.kept.of(labels)
     try:
         codes, values = coded(labels)
     except TypeError as error:
@@ -302,5 +301,5 @@ def _firsts(codes: Integers, groups: int) -> Integers:
 
 def require_rows(held: SolvedFit, what: str) -> None:
     """Refuse a fit whose rows are in an engine."""
-    if not is_in_memory(held):
+    if not held.data.in_memory:
         raise needs_rows(what)

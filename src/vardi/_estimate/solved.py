@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Any, Protocol
 
 from vardi._estimate.tangent import Influence, Tangent
 from vardi._inputs.pool import Name
-from vardi._rows.arrays import Arrays
 from vardi._types import Floats
 
 if TYPE_CHECKING:
@@ -25,13 +24,50 @@ if TYPE_CHECKING:
     from vardi._solve.refit import Refit
 
 
+class GivenRows(Protocol):
+    """The rows that the user gave."""
+
+    in_memory: bool
+
+    @property
+    def numeric_columns(self) -> tuple[str, ...]:
+        """The numeric columns without missing values."""
+
+    def matrix(self, values: object) -> Kept:
+        """Return several functions in the form in which their holder keeps them."""
+
+
+class GivenInMemory(GivenRows, Protocol):
+    """The rows that the user gave, in memory."""
+
+    pool: Pool
+    kept: KeptRows
+
+    def values(self, values: object) -> Floats:
+        """Return a function as numbers, one for each row in the fit."""
+
+
+class GivenInEngine(GivenRows, Protocol):
+    """The rows that the user gave, in their engine."""
+
+    pool: LazyPool
+
+    def in_groups(self, solved: Any, statistic: object, groups: object, seed: int, identity: str | None) -> GroupSums:
+        """Return sums of what a refit needs by group of rows."""
+
+    def by_name(self, frames: Mapping[int | None, Any]) -> Any:
+        """Return the one frame of all samples, or frames by the name of their sample."""
+
+
 class SolvedFit(Protocol):
     """A solved fit."""
 
     names: tuple[Name, ...]
     solution: Solution
     apart: str  # why a draw of rows has no fit
-    collapsed: bool  # whether the rows that were solved are in memory
+
+    def __len__(self) -> int:
+        """Return how many rows the pool has."""
 
     @property
     def tangent(self) -> Tangent:
@@ -42,14 +78,24 @@ class SolvedFit(Protocol):
         """The log of each normaliser."""
 
     @property
-    def numeric_columns(self) -> tuple[str, ...]:
-        """The numeric columns without missing values."""
+    def data(self) -> GivenRows:
+        """The rows that the user gave."""
 
-    def __len__(self) -> int:
-        """Return how many rows the pool has."""
+    @property
+    def memory(self) -> GivenInMemory:
+        """The same, in memory."""
 
-    def matrix(self, values: object) -> Kept:
-        """Return several functions in the form in which their holder keeps them."""
+    @property
+    def engine(self) -> GivenInEngine:
+        """The same, in an engine."""
+
+    @property
+    def summed_in_memory(self) -> bool:
+        """Whether the rows that were solved are in memory, and enough for errors."""
+
+    @property
+    def rows_in_memory(self) -> Rows:
+        """The rows that were solved, in memory."""
 
     def bias_influence(self) -> Influence:
         """Return the influence on the log of each normaliser."""
@@ -57,55 +103,11 @@ class SolvedFit(Protocol):
     def slopes(self, influence: Influence, errors: Errors) -> Floats:
         """Return how far estimates move at worst, per unit of log Gamma."""
 
-
-class Refittable(SolvedFit, Protocol):
-    """A solved fit whose rows, or the distinct ones, are in memory."""
-
-    rows: Rows
-
     def refit(self, counts: Floats, *, tol: float, may_part: bool, rng: np.random.Generator | None = None) -> Refit:
-        """Solve again for other counts of these rows."""
+        """Solve again for other counts of the rows in memory."""
 
     def shared_passes(self, functions: Floats) -> SharedPasses | None:
         """Return passes over the rows that refits to other counts can share."""
 
     def refit_draws(self, passes: SharedPasses, counts: Floats, *, tol: float, weights: bool) -> Sequence[Refit | None]:
         """Solve again for several counts in shared passes."""
-
-
-class SolvedInMemory(Refittable, Protocol):
-    """A solved fit whose rows are all in memory."""
-
-    pool: Pool
-    kept: KeptRows
-
-    def values(self, values: object) -> Floats:
-        """Return a function as numbers, one for each row in the fit."""
-
-
-class SolvedInEngine(SolvedFit, Protocol):
-    """A solved fit whose rows stay in their engine."""
-
-    pool: LazyPool
-
-    def in_groups(self, statistic: object, groups: object, seed: int, identity: str | None) -> GroupSums:
-        """Return sums of what a refit needs by group of rows."""
-
-    def by_name(self, frames: Mapping[int | None, Any]) -> Any:
-        """Return the one frame of all samples, or frames by the name of their sample."""
-
-
-def is_in_memory(held: SolvedFit) -> TypeGuard[SolvedInMemory]:
-    """Return whether the rows of a fit are in memory, not in an engine."""
-    return isinstance(held.tangent.measure.rows, Arrays)
-
-
-def is_in_engine(held: SolvedFit) -> TypeGuard[SolvedInEngine]:
-    """Return whether the rows of a fit stay in their engine."""
-    return not is_in_memory(held)
-
-
-def is_refittable(held: SolvedFit, *, of_rows: bool) -> TypeGuard[Refittable]:
-    """Return whether refits find their rows in memory: all rows, or the distinct ones if draws take no others."""
-    are_few = held.collapsed and not held.tangent.measure.rows.dependence.in_units
-    return is_in_memory(held) or (are_few and not of_rows)

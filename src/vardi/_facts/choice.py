@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,15 +24,23 @@ MISSING = "(missing)"
 UNREAD = "missing or infinite values, or neither numbers nor text"
 
 
-class Recorded(Protocol):
-    """What the holder of a pool provides: which rows the fit rests on, and which samples recorded which columns."""
+@dataclass(frozen=True, eq=False)
+class Recorded:
+    """Which rows of a pool the fit rests on, and which samples recorded which columns.
+
+    Attributes
+    ----------
+    kept : KeptRows
+        The rows.
+    of_some : mapping from str to tuple of int
+        Columns that only some samples have recorded, with these samples.
+    uncovered : mapping from str to str
+        Those of them whose samples do not cover the pool, with the reason.
+    """
 
     kept: KeptRows
-
-    @property
-    def of_some(self) -> Mapping[str, tuple[int, ...]]: ...
-    @property
-    def uncovered(self) -> Mapping[str, str]: ...
+    of_some: Mapping[str, tuple[int, ...]]
+    uncovered: Mapping[str, str]
 
 
 def choose(

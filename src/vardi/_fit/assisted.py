@@ -42,11 +42,13 @@ from vardi._estimate.estimates import Estimate
 from vardi._estimate.tangent import Influence
 from vardi._estimate.weight_routing import fit_weighted, takes_weights
 from vardi._fit.reference import reference_of
+from vardi._fit.solved import Solved
 from vardi._inputs.domains import By
 from vardi._inputs.folds import dealt_out
 from vardi._inputs.frames import as_frame
 from vardi._inputs.frames.functions import bias_of, is_function
 from vardi._inputs.kept import KeptRows
+from vardi._inputs.pool import Pool
 from vardi._types import Floats, Integers
 from vardi.biases._fitted import Encoding
 from vardi.biases._learned import LEAVES, MANY_COLUMNS, ONE_THREAD, checks_of, learned_of
@@ -63,7 +65,7 @@ class Assisted:
 
     Parameters
     ----------
-    whole : InMemory
+    whole : Solved
         The rows of all samples.
     estimator : regressor, classifier or None
         The model; None for the default one, with learned biases.
@@ -72,7 +74,7 @@ class Assisted:
         were learned from and those that known biases read.
     """
 
-    def __init__(self, whole: Any, estimator: Any, columns: Sequence[str] | None) -> None:
+    def __init__(self, whole: Solved, estimator: Any, columns: Sequence[str] | None) -> None:
         self.whole, self.columns = whole, columns
         self.over = (
             whole if whole.reference is None else reference_of(whole, whole.reference.states)
@@ -90,7 +92,7 @@ class Assisted:
         known = [column for bias in biases for column in bias.columns if column not in read]
         return list(dict.fromkeys([*own, *known]))
 
-    def told_by_reference(self, asked: Any, values: Any, by: By, *, chosen: bool) -> Any:
+    def told_by_reference(self, asked: Solved, values: Any, by: By, *, chosen: bool) -> Solved | None:
         """Return the known samples if these alone determine a mean: no learned one has it, or adds anything to it.
 
         The mean of a function of the columns that biases were learned from is that of the reference: the odds are free
@@ -98,7 +100,7 @@ class Assisted:
 
         Parameters
         ----------
-        asked : InMemory
+        asked : Solved
             The rows of the samples that have recorded the values.
         values : str, expression or array
             The values.
@@ -123,22 +125,22 @@ class Assisted:
         every = dict.fromkeys(column for frame in self.whole.pool.frames for column in frame.columns)
         return set(bias_of(values, every).columns) if is_function(values) else set()
 
-    def mean(self, asked: Any, values: Any, level: float) -> Estimate:
+    def mean(self, asked: Solved, values: Any, level: float) -> Estimate:
         """Return the mean of values, given the rows of the samples that have recorded them."""
         return self.apart(asked, values, level)[2]
 
-    def apart(self, asked: Any, values: Any, level: float) -> tuple[Floats, Influence, Estimate]:
+    def apart(self, asked: Solved, values: Any, level: float) -> tuple[Floats, Influence, Estimate]:
         """Return the model's errors plus its mean prediction, the influence on the mean error, and the estimate."""
-        plain = asked.tangent.estimates(asked.functions(values), level)[0]
+        plain = asked.tangent.estimates(asked.data.functions(values), level)[0]
         predicted = self._predictions(asked, values)
         mean, moved = self.over.tangent.influence(predicted[:, None])
-        missed, own = asked.tangent.influence((asked.values(values) - predicted)[:, None])
+        missed, own = asked.tangent.influence((asked.memory.values(values) - predicted)[:, None])
         influence = replace(moved + own, approximate=False)  # learning has no effect on it, to first order
         found = Estimate.from_influence(float(mean[0] + missed[0]), influence, level)
         found = replace(found, among=plain.among, plain=plain)
-        return (asked.values(values) - predicted)[:, None] + mean, own, found
+        return (asked.memory.values(values) - predicted)[:, None] + mean, own, found
 
-    def may_be_wrong(self, asked: Any, samples: Any) -> Any:
+    def may_be_wrong(self, asked: Solved, samples: Any) -> Any:
         """Return the samples whose biases may be wrong: by default the learned ones if all samples are in question."""
         if not asked.is_whole:
             return samples
@@ -152,7 +154,7 @@ class Assisted:
             )
         return wanted
 
-    def _predictions(self, asked: Any, values: Any) -> Floats:
+    def _predictions(self, asked: Solved, values: Any) -> Floats:
         """Return predictions for each row by models that have not seen it; with learned biases, in the same folds."""
         whole, learned = self.whole, learned_of(self.whole.names, self.whole.pool.biases)
         if not learned:
@@ -162,17 +164,17 @@ class Assisted:
         read = self._read(values)
         names = self.names(read)
         X = _encoded(whole, names) if self.encodes else _features(whole, values, self.estimator, self.columns)
-        fold = whole.kept.of(next(iter(learned.values())).fold)
+        fold = whole.memory.kept.of(next(iter(learned.values())).fold)
         biases, rows = zip(whole.names, whole.pool.biases, strict=False), None
         if read & {column for name, bias in biases if name not in learned for column in bias.columns}:
             # a known bias reads the values, so the model is fitted to the rows of learned samples (see above)
-            rows = np.isin(whole.source, [k for k, name in enumerate(whole.names) if name in learned])
+            rows = np.isin(whole.memory.source, [k for k, name in enumerate(whole.names) if name in learned])
         with threadpool_limits(1 if self.encodes and len(fold) <= ONE_THREAD else None):
             return predictions(whole, asked, values, self.estimator, X, fold, rows)
 
     def in_domains(
         self,
-        asked: Any,
+        asked: Solved,
         values: Any,
         told: tuple[By, Sequence[Any], int],
         plain: Found,
@@ -181,9 +183,13 @@ class Assisted:
         """Return the numbers of domains, given those without the model."""
         by, keys, base = told
         predicted = self._predictions(asked, values)
-        everywhere, domains = self.over.domains(self.whole.kept.spread(predicted), by, base)
+        everywhere, domains = self.over.data.domains(
+            self.over.tangent.measure, self.whole.memory.kept.spread(predicted), by, base
+        )
         of_all = found_in_domains(self.over.tangent, domains, plain.level, factor)
-        _, domains = asked.domains(self.whole.kept.spread(asked.values(values) - predicted), by, base)
+        _, domains = asked.data.domains(
+            asked.tangent.measure, self.whole.memory.kept.spread(asked.memory.values(values) - predicted), by, base
+        )
         missed = found_in_domains(asked.tangent, domains, plain.level, factor)
         place = {key: j for j, key in enumerate(everywhere)}
         absent = [key for key in keys if key not in place]
@@ -210,8 +216,8 @@ def default_model(columns: int) -> Any:
 
 
 def predictions(
-    whole: Any,
-    asked: Any,
+    whole: Solved,
+    asked: Solved,
     values: Any,
     estimator: Any,
     X: Any,
@@ -222,7 +228,7 @@ def predictions(
 
     Parameters
     ----------
-    whole, asked : InMemory
+    whole, asked : Solved
         The rows of all samples, and those of the samples that have recorded the values.
     values : str, expression or array
         What is modelled.
@@ -241,7 +247,7 @@ def predictions(
             f"assisted_by is {type(estimator).__name__}, which does not predict numbers. Give a regressor, or a "
             "classifier for values of 0 and 1."
         )
-    y, measure = asked.values(values), asked.tangent.measure
+    y, measure = asked.memory.values(values), asked.tangent.measure
     inside = np.ones(len(y), bool) if measure.inside is None else measure.inside
     if chance and not np.isin(y[inside], (0.0, 1.0)).all():
         raise MismatchError(
@@ -255,8 +261,8 @@ def predictions(
         )
     weights = measure.weights * measure.counts
     if fold is None:
-        strata = whole.source * 2 + (y > 0) if chance else whole.source
-        fold = dealt_out(whole.source, whole.dependence, strata, FOLDS, np.random.default_rng(0))
+        strata = whole.memory.source * 2 + (y > 0) if chance else whole.memory.source
+        fold = dealt_out(whole.memory.source, whole.memory.dependence, strata, FOLDS, np.random.default_rng(0))
     teaches = inside if trained_on is None else inside & trained_on
     found, folds = np.zeros(len(y)), int(fold.max()) + 1
     for k in range(folds):
@@ -281,7 +287,7 @@ def _predicted(model: Any, X: Any) -> Floats:
     return np.asarray(chances[:, np.asarray(model.classes_) == 1].sum(axis=1))
 
 
-def _features(whole: Any, values: Any, estimator: Any, columns: Sequence[str] | None) -> Any:
+def _features(whole: Solved, values: Any, estimator: Any, columns: Sequence[str] | None) -> Any:
     """Return what the model sees of the rows in the fit, in the user's library if that has named columns."""
     pool = whole.pool
     shared = [name for name in (pool.frames[0].columns if pool.frames else ()) if _in_all(pool, name)]
@@ -299,7 +305,7 @@ def _features(whole: Any, values: Any, estimator: Any, columns: Sequence[str] | 
             else f"No numeric column is in every sample for the model to see. The shared columns are {show(shared)}: "
             "name some with columns=, and give a model that encodes them."
         )
-    kept = whole.kept.positions
+    kept = whole.memory.kept.positions
     found = {name: pool.column(name)[kept] for name in names}
     gaps = {name: int(_gaps(column).sum()) for name, column in found.items()}
     if any(gaps.values()) and not get_tags(estimator).input_tags.allow_nan:
@@ -315,16 +321,16 @@ def _features(whole: Any, values: Any, estimator: Any, columns: Sequence[str] | 
     return np.column_stack(list(found.values()))
 
 
-def _encoded(whole: Any, names: Sequence[str]) -> Floats:
+def _encoded(whole: Solved, names: Sequence[str]) -> Floats:
     """Return columns of the rows in the fit as numbers, with an indicator for each value of a text column."""
     pool = whole.pool
     rows, said, trees = np.ones(len(pool), bool), "The model that assists means sees", len(names) <= MANY_COLUMNS
     X = Encoding.of(names, pool.column, rows, said, for_trees=trees)(pool.column)
-    kept: KeptRows = whole.kept
+    kept: KeptRows = whole.memory.kept
     return kept.of(X)
 
 
-def _in_all(pool: Any, name: str) -> bool:
+def _in_all(pool: Pool, name: str) -> bool:
     return all(name in frame.columns for frame in pool.frames)
 
 

@@ -187,7 +187,6 @@ NOES = (
         depends=DEPENDENT,
     ),
     No("bounds", f"The theory of bounds {APART} Use standard errors, which allow for that.", depends=DEPENDENT),
-    No("update", f"update() {IN_ENGINE} A frame that is read again has the new rows too: debias it.", ENGINE),
     No(
         "update",
         "update() joins rows in memory, and this matrix is read in blocks. Debias one that yields the new rows too.",

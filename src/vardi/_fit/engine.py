@@ -1,31 +1,28 @@
-"""A solved fit whose rows stay in their engine: answers the questions of a DebiasedSample by queries."""
+"""Rows of a fit that stay in their engine: their columns as expressions, and lazy frames that the user gets back."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from vardi._estimate.bounds import Bounds
+from vardi._estimate.refits import entropy_of
 from vardi._estimate.resampling import effective_rows
 from vardi._estimate.steps import Steps
-from vardi._estimate.tangent import Hessian, Tangent
 from vardi._fit.capabilities import refusal
+from vardi._fit.data import Data, Keys
 from vardi._fit.engine_columns import EngineColumns
 from vardi._fit.engine_parts import EngineParts
-from vardi._fit.held import Held, SomeSamples
-from vardi._fit.new_rows import weigh
-from vardi._fit.prepare import Prepared
 from vardi._inputs.domains import By, bases, in_domains
+from vardi._inputs.engine.dependence import EngineDependence
 from vardi._inputs.engine.part import Part
 from vardi._inputs.engine.pool import LazyPool
 from vardi._inputs.frames.functions import bias_of, is_function, name_of
-from vardi._rows.arrays import Arrays
-from vardi._rows.columns import Block, Question
+from vardi._rows.columns import Block, Kept, Question
 from vardi._rows.domains import RowsByDomain
 from vardi._rows.engine.domains import DomainColumns, domains_of, is_in, missing_by_domain
 from vardi._rows.engine.draw import drawn_rows
@@ -37,68 +34,81 @@ from vardi._rows.measure import Functions, Measure, as_functions
 from vardi._rows.point import Model, Point, RowsAt
 from vardi._rows.queries import Queries
 from vardi._rows.series import batch_lengths
-from vardi._rows.weights import overlap
-from vardi._solve.identify import Verdict, judge
-from vardi._solve.model import JointFit
 from vardi._types import Floats
-from vardi.errors import MissingValuesError, number_of_rows
+from vardi.errors import ImpossibleRowError, MissingValuesError, number_of_rows
 from vardi.errors._refusals import needs_rows, not_covered
 from vardi.errors._texts import listed
 
+if TYPE_CHECKING:
+    from vardi._fit.solved import Solved
+    from vardi._fit.weighted import WeightedSample
 
-class InEngine(Held):
-    """Lazy frames with their weights as expressions.
+
+class DataInEngine(Data):
+    """Lazy frames, whose rows stay in their engine.
 
     Parameters
     ----------
     pool : LazyPool
-        The frames.
-    prepared : Prepared
-        What was solved: rows with known biases and, with parameters or known values, the joint rows; both in memory if
-        equal rows were collapsed, and otherwise in the engine.
-    found : JointFit
-        The solution.
-    some : SomeSamples or None
-        The samples in question; all by default.
+        What the user gave.
+    frames : Queries
+        Its frames, with the columns that biases and known functions need.
+    model : Model
+        Which coordinates of a point they depend on.
+    sampled, states : tuple of int
+        The samples that have rows, and those in question; all of them by default.
     """
 
     in_memory = False
+    pool: LazyPool
 
-    def __init__(self, pool: LazyPool, prepared: Prepared, found: JointFit, some: SomeSamples | None = None) -> None:
-        super().__init__(pool, prepared, found, some)
-        assert prepared.frames is not None
-        assert prepared.model is not None
-        self.frames, self.model = prepared.frames, prepared.model
-        self.collapsed = hasattr(prepared.rows, "matrix")  # equal rows were collapsed, and are in memory
-        if self.collapsed:
-            self.rows = self.joint.rows_at(self.theta)
+    def __init__(
+        self,
+        pool: LazyPool,
+        frames: Queries,
+        model: Model,
+        sampled: tuple[int, ...],
+        states: tuple[int, ...] | None = None,
+    ) -> None:
+        super().__init__(pool, sampled, states)
+        self.frames, self.model = frames, model
 
-    @cached_property
-    def tangent(self) -> Tangent:
-        """The solution as a map from functions on rows to estimates."""
-        if self.some is not None:
-            return self.some.tangent
-        if self.is_plain:
-            hessian = Hessian(self.rows, self.solution.u, self.groups)
-            return Tangent(self._measure(self.model, self.point), hessian, hessian)
-        return self.tangent_at(self._measure(self.model, self.point), self.joint, self.point)
+    def of(self, states: tuple[int, ...]) -> DataInEngine:
+        """Return the same rows, with other samples in question."""
+        return DataInEngine(self.pool, self.frames, self.model, self.sampled, states)
 
-    def _measure(self, model: Model, v: Floats) -> Measure:
-        """Return the frames with their weights at a point, which has weights of mean 1."""
+    @property
+    def dependence(self) -> EngineDependence:
+        """How rows depend on one another."""
+        return self.frames.dependence
+
+    def measure_of(self, joint: JointRows, v: Floats, weights: Floats | None) -> Measure:
+        """Return the frames with their weights at a point, which has weights of mean 1.
+
+        The model of joint rows may have no known values, all of them, or the masses of groups; that of distinct rows in
+        memory has numbers where that of the frames has columns.
+        """
+        model = joint.model
+        if isinstance(joint, Joint):
+            of_functions = joint.coordinates.known and joint.known.by_sample is None
+            model = self.model if of_functions else replace(self.model, known=joint.known)
         return Measure(self.frames, Point(model, v))
+
+    def not_covered(self, measure: Measure) -> ImpossibleRowError:
+        """Return the error for samples in question that do not cover the pool: it counts the rows of each sample."""
+        counts = zip(self.names, measure.uncovered().tolist(), strict=True)
+        outside = {str(name): int(count) for name, count in counts if count}
+        said = listed(f"{number_of_rows(count)} of {name!r}" for name, count in outside.items())
+        return not_covered([self.names[k] for k in self.states], said, next(iter(outside)), ())
 
     # Weights
 
-    @property
-    def weights(self) -> Any:
-        """The user's lazy frames with a column of weights."""
-        point = self.tangent.measure.point
-        return self._with("weight", lambda block: point.at(block).weight)
+    def weights(self, measure: Measure) -> Any:
+        """Return the user's lazy frames with a column of weights."""
+        return self._with("weight", lambda block: measure.point.at(block).weight)
 
-    @property
-    def probabilities(self) -> Any:
-        """The user's lazy frames with a column of probabilities."""
-        measure = self.tangent.measure
+    def probabilities(self, measure: Measure) -> Any:
+        """Return the user's lazy frames with a column of probabilities."""
         return self._with("probability", lambda block: block.counted(measure.point.at(block).weight) / measure.n)
 
     def _with(self, name: str, question: Question[Floats]) -> Any:
@@ -108,7 +118,7 @@ class InEngine(Held):
     @property
     def parts_asked(self) -> tuple[Part, ...]:
         """The frames with rows of the samples in question."""
-        if self.some is None:
+        if self.is_whole:
             return tuple(self.frames.parts)
         states = set(self.states)
         own = [part for part in self.frames.parts if not states.isdisjoint(part.codes.values())]
@@ -125,26 +135,11 @@ class InEngine(Held):
         asked = set(self.states)
         return (*self.pool.dropped, *(part for part in self.frames.parts if asked.isdisjoint(part.codes.values())))
 
-    def column(self, frames: Any, name: str) -> Any:
-        """Return frames as they are: they already have the column."""
-        return frames
-
     def by_name(self, frames: Mapping[int | None, Any]) -> Any:
         """Return the one frame of all samples, or frames by the name of their sample."""
         return (
             frames[None] if None in frames else {self.names[k]: frame for k, frame in frames.items() if k is not None}
         )
-
-    def log_means(self) -> Floats:
-        """Return the log of the mean of each bias over the population, sampled or not."""
-        K = len(self.names)
-        biases = Functions((), K, lambda block, at: np.hstack([at.users_bias(k) for k in range(K)]))
-        with np.errstate(divide="ignore"):
-            return np.log(self.tangent.measure.mean(biases))
-
-    def judge(self) -> Verdict:
-        """Judge the overlap, measured by the weights."""
-        return judge(_Weighed(self), self.names)
 
     # Functions of the rows
 
@@ -165,9 +160,7 @@ class InEngine(Held):
         self._compiled |= {value: one for value, one in zip(values, found, strict=True) if isinstance(value, str)}
         return found
 
-    values = functions
-
-    def columns_of(self, asked: Mapping[str, Any]) -> dict[str, list[EngineFunction]]:
+    def columns_of(self, asked: Mapping[str, Any]) -> dict[str, Kept]:
         """Return columns and expressions as functions of the rows, each on its own."""
         functions = self.matrix(list(asked.values())) if asked else []
         return {name: [function] for name, function in zip(asked, functions, strict=True)}
@@ -176,18 +169,6 @@ class InEngine(Held):
     def _compiled(self) -> dict[str, EngineFunction]:
         """Functions that were checked for missing values, by their texts."""
         return {}
-
-    def among(self, states: tuple[int, ...]) -> InEngine:
-        """Return the same solution with the rows of some samples only."""
-        self.require_joined_by_overlap()
-        whole = self.whole
-        measure = Measure.among(whole.tangent.measure, states, tuple(str(self.names[k]) for k in states))
-        found = zip(self.names, measure.uncovered().tolist(), strict=True)
-        if uncovered := {str(name): int(count) for name, count in found if count}:
-            said = listed(f"{number_of_rows(count)} of {name!r}" for name, count in uncovered.items())
-            raise not_covered([self.names[k] for k in states], said, next(iter(uncovered)), ())
-        tangent = Tangent(measure, whole.tangent.jacobian, whole.tangent.hessian)
-        return InEngine(whole.pool, whole.prepared, whole.found, SomeSamples(whole, states, tangent))
 
     def recorded_by(self, asked: Sequence[Any], columns: Sequence[str] = ()) -> tuple[int, ...]:
         """Return the samples that have recorded some functions and columns; empty if all have, or none.
@@ -214,40 +195,24 @@ class InEngine(Held):
         """Return whether a text reads no column, so that it is its own mean."""
         return not bias_of(text, self.parts_asked[0].schema).columns
 
-    def steps(self, values: Any) -> Steps:
+    def steps(self, measure: Measure, values: Any) -> Steps:
         """Return where the distribution function of something steps."""
-        return self._steps(self.functions(values)[0])
-
-    def _steps(self, function: EngineFunction, domain: EngineFunction | None = None) -> Steps:
-        """Return where the distribution function of a function steps, in a domain if one is given."""
-        measure, x = self.tangent.measure, as_functions((function,))
-        inside = None if domain is None else as_functions((domain,))
-
-        def counted(block: Block) -> Counted:
-            at = measure.point.at(block)
-            there = measure.inside_of(block) if measure.states else None
-            if inside is not None:
-                own = inside.of(block, at)
-                there = own if there is None else own * there
-            return Counted(x.of(block, at), at.weight if there is None else at.weight * there, there)
-
-        assert isinstance(measure.rows, Queries)
-        return Steps(measure, x, SharesInEngine(measure.rows, counted), inside)
+        return _steps(measure, self.functions(values)[0])
 
     def domains(
-        self, values: Any, by: By, base: int, *, whole: bool = False
-    ) -> tuple[tuple[tuple[Any, ...], ...], RowsByDomain]:
+        self, measure: Measure, values: Any, by: By, base: int, *, whole: bool = False
+    ) -> tuple[Keys, RowsByDomain]:
         """Return domains and a function of their rows (1 for None); the first ``base`` columns define their bases."""
         keys = domains_of(self.rows_asked, by, self.mixed, whole=whole)
         y = None if values is None else as_functions([self._function_in(values, by, keys)])
         labels = DomainColumns(self.parts_asked, by.columns, keys, base)
-        return keys, RowsByDomain(self.tangent.measure, self.rows_asked, y, by, keys, labels, bases(keys, base))
+        return keys, RowsByDomain(measure, self.rows_asked, y, by, keys, labels, bases(keys, base))
 
-    def steps_by_domain(self, values: Any, by: By) -> tuple[tuple[tuple[Any, ...], ...], Callable[[int], Steps]]:
+    def steps_by_domain(self, measure: Measure, values: Any, by: By) -> tuple[Keys, Callable[[int], Steps]]:
         """Return domains, and a function that returns the steps of the distribution function in each."""
         keys = domains_of(self.rows_asked, by, self.mixed, whole=False)
         y = self._function_in(values, by, keys)
-        return keys, lambda j: self._steps(y, condition(self.parts_asked, is_in(by.columns, keys[j])))
+        return keys, lambda j: _steps(measure, y, condition(self.parts_asked, is_in(by.columns, keys[j])))
 
     def _function_in(self, values: Any, by: By, keys: Sequence[tuple[Any, ...]]) -> EngineFunction:
         """Return a function; an error about missing values names the domains that they are in."""
@@ -291,75 +256,33 @@ class InEngine(Held):
         found = {name: self.recorded_by([name]) for name in names}
         return {name: states for name, states in found.items() if states}
 
-    @cached_property
-    def whole_of_some(self) -> dict[str, tuple[int, ...]]:
-        """Those of them that have no missing values in their samples, if these cover the pool."""
-        found = {}
-        for name in self.of_some:
-            if name not in self.uncovered:
-                with suppress(MissingValuesError):
-                    held = self.recorded(name)
-                    held.matrix([name])
-                    found[name] = held.states
-        return found
+    def without_gaps(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return those of some columns of some samples that have no missing values in these."""
+        found = []
+        for name in names:
+            with suppress(MissingValuesError):
+                self.of(self.of_some[name]).matrix([name])
+                found.append(name)
+        return tuple(found)
 
-    @property
-    def numeric_of_some(self) -> tuple[str, ...]:
-        """The numeric columns among them."""
-        return tuple(name for name in self.columns["numeric"] if name in self.whole_of_some)
+    def numeric_without_gaps(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return those of some columns of some samples that are numeric, and complete in their samples."""
+        return self.without_gaps([name for name in self.columns["numeric"] if name in names])
 
     @property
     def gaps(self) -> dict[str, int]:
         """Empty: it takes a pass to count missing values."""
         return {}
 
-    # Known values
-
-    @property
-    def summed_in_memory(self) -> bool:
-        """Whether the distinct rows in memory are enough for errors, because rows are independent."""
-        return self.collapsed and not self.depends
-
-    @property
-    def dependence(self) -> Any:
-        """How rows depend on one another."""
-        return self.frames.dependence
-
-    def measure_of(self, joint: JointRows, v: Floats, weights: Floats) -> Measure:
-        """Return the frames with their weights at a point, which has weights of mean 1."""
-        return self._measure(self._model_of(joint), v)
-
-    def quick_tangent_of(self, joint: JointRows, v: Floats) -> Tangent:
-        """Return the tangent at another point of the distinct rows, if these are in memory; of the frames otherwise."""
-        if not self.summed_in_memory:
-            return self.tangent_of(joint, v)
-        weights, scale = joint.weights(v)
-        v = joint.coordinates.rescaled(v, scale)
-        assert isinstance(joint, Joint)
-        rows = Arrays.as_solved(joint.base)
-        return self.tangent_at(Measure(rows, Point(joint.model, v, weights)), joint, v)
-
-    def _model_of(self, joint: JointRows) -> Model:
-        """Return the model of joint rows, which may have no known values, all of them, or the masses of groups."""
-        if not self.collapsed:
-            return joint.model
-        is_of_functions = joint.coordinates.known and joint.known.by_sample is None
-        return self.model if is_of_functions else dataclasses.replace(self.model, known=joint.known)
-
-    def known_on_rows(self, tangent: Tangent) -> Functions:
-        """Return the functions with known means, on the rows of a tangent."""
-        in_memory = isinstance(tangent.measure.rows, Arrays)
-        return self.known_functions(self.prepared.values if in_memory else self.pool.declared.function_columns)
-
     # Questions that take rows
 
-    def in_groups(self, statistic: Any, groups: Any, seed: int, identity: str | None) -> GroupSums:
+    def in_groups(self, solved: Solved, statistic: Any, groups: Any, seed: int, identity: str | None) -> GroupSums:
         """Return sums by group of rows: of the statistics, of 1, and of the biases that no row was drawn with."""
         if callable(statistic):
             raise refusal("bootstrap of functions", "engine")
         if groups is not None and not isinstance(groups, str):
             raise needs_rows("A bootstrap of groups that are not a column")
-        if groups is None and not self.depends and any(part.counted for part in self.frames.parts):
+        if groups is None and not self.dependence.in_units and any(part.counted for part in self.frames.parts):
             raise needs_rows("A bootstrap of means, where rows have counts,")
         given, lengths = self.dependence, None
         statistics = [statistic] if is_function(statistic) else statistic
@@ -368,9 +291,9 @@ class InEngine(Held):
                 raise needs_rows("A bootstrap within strata")
             groups = given.clusters
             if given.series:
-                effective = effective_rows(self, None if statistic is None else self.matrix(statistics))
-                lengths = batch_lengths(self.rows.sizes, effective)
-        idle = np.flatnonzero(self.rows.sizes == 0).tolist()
+                effective = effective_rows(solved, None if statistic is None else self.matrix(statistics))
+                lengths = batch_lengths(self.frames.sizes, effective)
+        idle = np.flatnonzero(self.frames.sizes == 0).tolist()
         asked = [] if statistic is None else self.matrix(statistics)
 
         def make(block: Block, at: RowsAt) -> Floats:
@@ -378,43 +301,45 @@ class InEngine(Held):
             return np.hstack([*own, at.weight * 0.0 + 1.0, *(at.users_bias(k) for k in idle)])
 
         functions = Functions((), len(asked) + 1 + len(idle), make)
-        return sums_in_groups(self.tangent.measure, functions, groups, seed, identity, self.names, lengths)
+        return sums_in_groups(solved.tangent.measure, functions, groups, seed, identity, self.names, lengths)
 
-    def parts(self, fit: Any) -> EngineParts:
+    def parts(self, fit: WeightedSample) -> EngineParts:
         """Return what accounts of a fit need of its rows."""
         return EngineParts(fit)
 
-    def draw(self, n: int, seed: Any, *, replace: bool | None, identity: str | None = None) -> Any:
+    def draw(
+        self,
+        measure: Measure,
+        n: int,
+        seed: int | np.random.Generator | None,
+        *,
+        replace: bool | None,
+        identity: str | None,
+    ) -> Any:
         """Draw rows by weight and without replacement, as lazy frames."""
         if replace:
             raise refusal("draws with replacement", "engine")
-        point = self.tangent.measure.point
-        return self.by_name(drawn_rows(self.rows_asked, lambda block: point.at(block).weight, n, seed, identity))
+        entropy = entropy_of(seed)
+        drawn = drawn_rows(self.rows_asked, lambda block: measure.point.at(block).weight, n, entropy, identity)
+        return self.by_name(drawn)
 
-    def drawing(self) -> NoReturn:
+    def chances(self, measure: Measure) -> NoReturn:
         """Refuse: positions of rows are drawn in memory."""
         raise refusal("draws with replacement", "engine")
 
-    def bounds(self, delta: float) -> Bounds:
-        """Refuse: the constants are extremes over rows."""
-        raise refusal("bounds", "engine")
 
-    def weigh(self, rows: Any) -> Any:
-        """Return the weight of rows in memory, which need not be in the pool."""
-        return weigh(self, rows)
+def _steps(measure: Measure, function: EngineFunction, domain: EngineFunction | None = None) -> Steps:
+    """Return where the distribution function of a function steps, in a domain if one is given."""
+    x = as_functions((function,))
+    inside = None if domain is None else as_functions((domain,))
 
+    def counted(block: Block) -> Counted:
+        at = measure.point.at(block)
+        there = measure.inside_of(block) if measure.states else None
+        if inside is not None:
+            own = inside.of(block, at)
+            there = own if there is None else own * there
+        return Counted(x.of(block, at), at.weight if there is None else at.weight * there, there)
 
-class _Weighed:
-    """Rows in an engine whose overlap is measured by the weights."""
-
-    def __init__(self, held: InEngine) -> None:
-        self._held, self.sizes = held, held.rows.sizes
-
-    def masses(self) -> Floats:
-        return np.empty(0)
-
-    def reach(self) -> Any:
-        return self._held.rows.reach()
-
-    def overlap(self, mass: Floats) -> Floats:
-        return overlap(self._held.tangent.measure)
+    assert isinstance(measure.rows, Queries)
+    return Steps(measure, x, SharesInEngine(measure.rows, counted), inside)

@@ -25,7 +25,8 @@ from vardi.biases._expressions import nodes
 from vardi.errors._refusals import needs_rows
 
 if TYPE_CHECKING:
-    from vardi._fit.sample import DebiasedSample
+    from vardi._fit.solved import Solved
+    from vardi._fit.weighted import WeightedSample
 
 SLOPES = 400  # biases times columns up to which the effect of wrong biases on means is computed, by one query
 
@@ -33,31 +34,31 @@ SLOPES = 400  # biases times columns up to which the effect of wrong biases on m
 class EngineParts(MemoryParts):
     """Rows in an engine, which returns sums only; the distinct rows in memory answer what they can."""
 
-    def __init__(self, fit: DebiasedSample) -> None:
+    def __init__(self, fit: WeightedSample) -> None:
         super().__init__(fit)
-        self._parts = fit.held.frames.parts
+        self._parts = fit.solved.engine.frames.parts
 
     @property
     def _uncovered(self) -> Mapping[str, str]:
         return {}  # it takes a pass to find out
 
     def given(self) -> Given:
-        pool = self._pool
+        pool = self._solved.engine.pool
         return replace(
             super().given(),
             is_counted=any(part.counted for part in self._parts),
             is_labelled=self._parts[0].label is not None,
-            distinct=len(self._rows) if self._held.collapsed else None,
+            distinct=len(self._rows) if self._solved.prepared.in_memory else None,
             left_out={pool.names[k] for part in pool.dropped for k in part.codes.values()},
             costs=0,
-            unasked=self._held.columns["numeric"],
+            unasked=self._solved.engine.columns["numeric"],
         )
 
     def fingerprint(self, columns: Sequence[str]) -> Fingerprint:
         return Fingerprint()  # it would bring every row here
 
     def weight_table(self) -> WeightTable:
-        return weights_in_bins(self._held.tangent.measure, self._held.rows_asked)
+        return weights_in_bins(self._solved.tangent.measure, self._solved.engine.rows_asked)
 
     def largest_weights(self, most: int) -> list[tuple[int, Name, float]]:
         return []
@@ -65,29 +66,30 @@ class EngineParts(MemoryParts):
     def column(self, name: str, values: Any) -> Column:
         if not is_function(values):
             raise needs_rows("An expectation of values that are not columns")
-        held = self._held.recorded(values)
-        return Column(name, values, () if held.is_whole else held.states)
+        solved = self._solved.recorded(values)
+        return Column(name, values, () if solved.is_whole else solved.states)
 
     def choose(self) -> tuple[tuple[Column, ...], str]:
         """Query which columns have gaps, and which samples have recorded these."""
-        held, some = self._held, self._held.whole_of_some
-        gaps = [
-            name
-            for name in dict.fromkeys((*held.with_gaps, *held.of_some))
-            if name not in some and name not in held.uncovered
-        ]
-        numeric = (*held.numeric_columns, *held.numeric_of_some)
-        conditions = [name for name in held.columns["conditions"] if name not in (*gaps, *held.uncovered)]
+        data, uncovered = self._solved.engine, self._solved.uncovered
+        some = data.without_gaps([name for name in data.of_some if name not in uncovered])
+        every = dict.fromkeys((*data.with_gaps, *data.of_some))
+        gaps = [name for name in every if name not in some and name not in uncovered]
+        numeric = (*data.numeric_columns, *(name for name in data.columns["numeric"] if name in some))
+        conditions = [name for name in data.columns["conditions"] if name not in (*gaps, *uncovered)]
         categories, apart, many, further = self._categories()
         left_out = {
             "missing or infinite values": gaps,
             "too many distinct texts": many,
             "more text columns than can be shown; write a condition in variables=": further,
             "text of some samples: write a condition in variables=": apart,
-            "of different types in different samples": [f"{name}: {where}" for name, where in held.mixed.items()],
-            **by_reason(held.uncovered),
+            "of different types in different samples": [f"{name}: {where}" for name, where in data.mixed.items()],
+            **by_reason(uncovered),
         }
-        columns = [Column(name, name, some.get(name, ())) for name in (*numeric[:MOST_NUMERIC], *conditions)]
+        columns = [
+            Column(name, name, data.of_some[name] if name in some else ())
+            for name in (*numeric[:MOST_NUMERIC], *conditions)
+        ]
         return (*columns, *categories), note_on(numeric, left_out)
 
     def _categories(self) -> tuple[list[Column], list[str], list[str], list[str]]:
@@ -96,7 +98,7 @@ class EngineParts(MemoryParts):
         Left out are columns that not all frames have, columns with too many distinct texts, and columns beyond the
         number shown.
         """
-        texts = [name for name in self._held.columns["texts"] if name != self._parts[0].label]
+        texts = [name for name in self._solved.engine.columns["texts"] if name != self._parts[0].label]
         whole = [name for name in texts if all(name in part.schema for part in self._parts)]
         asked = {name: self._rows_by_text(name) for name in whole[: 2 * MOST_TEXT]}
         found = {name: rows for name, rows in asked.items() if rows}
@@ -116,23 +118,23 @@ class EngineParts(MemoryParts):
     def _most_slopes(self) -> int:
         return SLOPES // len(self._pool.names)
 
-    def _functions_of(self, held: Any, columns: Sequence[Column]) -> Iterator[tuple[list[Column], Any, list[int]]]:
+    def _functions_of(self, solved: Solved, columns: Sequence[Column]) -> Iterator[tuple[list[Column], Any, list[int]]]:
         """Yield all columns together: a query takes as long for several as for one."""
         if columns:
-            yield list(columns), held.matrix([column.values for column in columns]), [0] * len(columns)
+            yield list(columns), solved.data.matrix([column.values for column in columns]), [0] * len(columns)
 
     def each(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         return [function(item) for item in items]  # an engine has threads of its own, and may take one query at a time
 
     def shares(self, column: Column, centre: float, scale: float) -> Shares:
-        held = self._held.of(column.among)
-        functions = as_functions(held.functions(column.values))
-        x, *masses = values_in_bins(held.tangent.measure, held.rows_asked, functions, centre, scale)
+        solved = self._solved.of(column.among)
+        functions = as_functions(solved.data.functions(column.values))
+        x, *masses = values_in_bins(solved.tangent.measure, solved.engine.rows_asked, functions, centre, scale)
         return shares_of(x, masses)
 
     def band(self, column: Column, level: float = 0.95, shares: Shares | None = None) -> Band | None:
-        held = self._held.of(column.among)
-        return DebiasedCdf(held.tangent, held.steps(column.values)).band(level)
+        solved = self._solved.of(column.among)
+        return DebiasedCdf(solved.tangent, solved.data.steps(solved.tangent.measure, column.values)).band(level)
 
 
 def _conditions(name: str, rows: Mapping[str | None, float]) -> list[Column]:

@@ -15,7 +15,7 @@ from vardi._fit.opened import MemoryRows
 from vardi._fit.pipeline import Opened, Options, fit
 from vardi._fit.sample import DebiasedSample
 from vardi._inputs.dependence import as_dependence
-from vardi._inputs.frames import as_frame, concat
+from vardi._inputs.frames import as_frame, concat, stacked
 from vardi._inputs.frames.frame import any_lazy
 from vardi._inputs.pool import Name, as_named, as_pool, matrix_pool
 from vardi._inputs.shared_units import warn_of_shared_units
@@ -81,9 +81,7 @@ class FrameInputs:
         return fitted
 
     def updated(self, samples: Any, biases: Any, pool: Any) -> FrameInputs:
-        """Return the inputs with further rows, which must be in memory like the others."""
-        if any_lazy(self.samples) or any_lazy(samples):
-            raise refusal("update", "engine")
+        """Return the inputs with further rows."""
         _refuse_given_by_row(self.counts, self.depends, lambda given: isinstance(given, str), BY_COLUMN)
         for name, bias in as_named(self.biases, "biases").items():
             _refuse_values(name, bias)
@@ -91,12 +89,14 @@ class FrameInputs:
             return self._with_labelled(samples, biases, pool)
         given, own = as_named(samples, "samples"), as_named(self.samples, "samples")
         by_name = _joined_biases(given, as_named(self.biases, "biases"), biases)
-        joined = {name: _joined_rows(own[name], given[name]) if name in given else own[name] for name in own}
+        joined = {name: stacked(own[name], given[name]) if name in given else own[name] for name in own}
         joined |= {name: rows for name, rows in given.items() if name not in own}
         return replace(self, samples=joined, biases=by_name)
 
     def _with_labelled(self, samples: Any, biases: Any, pool: Any) -> FrameInputs:
         """Return the inputs of one labelled frame with further rows and their labels."""
+        if any_lazy(self.samples) or any_lazy(samples):
+            return self._with_lazy(samples, biases)
         if isinstance(self.source, str) and not isinstance(samples, Mapping | list | tuple):
             labels = np.asarray(as_frame(samples).column(self.source))
             rows, given = samples, dict.fromkeys(labels.tolist(), samples)
@@ -108,7 +108,17 @@ class FrameInputs:
         by_name = _joined_biases(given, as_named(self.biases, "biases"), biases)
         own = _labels(pool.names[k] for k in pool.source)
         joined = np.concatenate([own, labels.astype(object)])
-        return replace(self, samples=_joined_rows(self.samples, rows), biases=by_name, source=joined)
+        return replace(self, samples=stacked(self.samples, rows), biases=by_name, source=joined)
+
+    def _with_lazy(self, samples: Any, biases: Any) -> FrameInputs:
+        """Return the inputs of one labelled lazy frame with another: its labels are read when it is solved."""
+        if isinstance(samples, Mapping | list | tuple):
+            raise MismatchError(
+                f"The samples of the fit are one lazy frame, with their names in {self.source!r}, but the new rows "
+                "were given by sample. Give them as one such frame."
+            )
+        own = as_named(self.biases, "biases")
+        return replace(self, samples=stacked(self.samples, samples), biases=_joined_biases(own, own, biases))
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,10 +197,6 @@ BY_MATRIX = "Debias all rows together"
 
 def _of_rows(opened: Any, rows: NDArray[np.bool_] | None) -> Any:
     return opened if rows is None else replace(opened, kept=opened.kept & rows)
-
-
-def _joined_rows(own: Any, new: Any) -> Any:
-    return concat([as_frame(own), as_frame(new)]).native
 
 
 def _joined_biases(given: Mapping[Name, Any], own: Mapping[Name, Any], biases: Any) -> dict[Name, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy
@@ -19,6 +19,7 @@ from vardi._estimate.intervals import REFUSED
 from vardi._estimate.known_check import KnownCheck, known_lines
 from vardi._estimate.tangent import Tangent
 from vardi._inputs.known import Known
+from vardi._rows.joint import JointRows
 from vardi._solve.identify import Verdict, joined_verdict
 from vardi._solve.joint import At
 from vardi._solve.parameters import held_of
@@ -26,32 +27,35 @@ from vardi._types import Floats
 from vardi.errors import ContradictedKnownWarning
 from vardi.errors._warn import warn
 
+if TYPE_CHECKING:
+    from vardi._fit.solved import Solved
+
 RANK = 1e-8  # relative size above which an eigenvalue of a covariance counts
 NOTHING = 1e-10  # variance relative to that of one row below which it is only rounding
 
 
-def check_known(held: Any) -> KnownCheck | None:
+def check_known(solved: Solved) -> KnownCheck | None:
     """Compare known values with the samples."""
-    known: Known = held.prepared.known
+    known: Known = solved.prepared.known
     if not known:
         return None
-    alone = _alone(held)
+    alone = _alone(solved)
     values, covariance, own_df = known.values, np.zeros((len(known), len(known))), np.full(len(known), np.inf)
     if alone is not None:
-        tangent: Tangent = held.quick_tangent_of(*alone)
-        values, influence = held.known_at(tangent, *alone)
+        tangent: Tangent = solved.tangent_of(*alone, quick=True)
+        values, influence = solved.known_at(tangent, *alone)
         spread = influence.spread()
         covariance, own_df = spread.covariance, spread.df
-    variances, least = np.diag(covariance), _least(held)
+    variances, least = np.diag(covariance), _least(solved)
     stderr = np.where(variances > least, np.sqrt(np.maximum(variances, 0.0)), 0.0)
     withheld = (stderr > 0) & (own_df < REFUSED)
     lines = known_lines(known, values, np.where(withheld, math.nan, stderr))
-    samples = tuple(str(name) for name, size in zip(held.names, held.rows.sizes, strict=True) if size)
-    residual = float(np.abs(held.measured_known() - held.moved_known()).max())
+    samples = tuple(str(name) for name, size in zip(solved.names, solved.rows.sizes, strict=True) if size)
+    residual = float(np.abs(solved.measured_known() - solved.moved_known()).max())
     if withheld.any():
         return KnownCheck(lines, math.nan, 0, math.nan, residual, samples)
     if alone is None:
-        statistic, df = _test_of_multipliers(held)
+        statistic, df = _test_of_multipliers(solved)
     else:
         told = np.outer(stderr > 0, stderr > 0)
         statistic, df = _chi_square(values - known.values, np.where(told, covariance + known.covariance, 0.0), least)
@@ -59,9 +63,9 @@ def check_known(held: Any) -> KnownCheck | None:
     return KnownCheck(lines, statistic if df else math.nan, df, pvalue, residual, samples)
 
 
-def _least(held: Any) -> Floats:
+def _least(solved: Solved) -> Floats:
     """Return the variances of the known functions' means below which they are only rounding."""
-    return np.asarray(NOTHING * np.maximum(held.prepared.values.var(axis=0), 1e-300) / held.tangent.n)
+    return np.asarray(NOTHING * np.maximum(solved.prepared.values.var(axis=0), 1e-300) / solved.tangent.n)
 
 
 def _chi_square(gap: Floats, covariance: Floats, least: Floats) -> tuple[float, int]:
@@ -81,39 +85,39 @@ def warn_of_contradiction(check: KnownCheck | None) -> None:
         warn(ContradictedKnownWarning(said))
 
 
-def joined(held: Any) -> Verdict:
+def joined(solved: Solved) -> Verdict:
     """Return the verdict on the overlap, and on groups that known values join."""
-    verdict: Verdict = held.judge()
-    if held.joining is None:
+    verdict: Verdict = solved.judge()
+    if solved.joining is None or solved.groups is None:
         return verdict
-    return joined_verdict(verdict, held.joining, held.joint.masses_of(held.groups, held.point))
+    return joined_verdict(verdict, solved.joining, solved.joint.masses_of(solved.groups, solved.point))
 
 
-def _alone(held: Any) -> tuple[Any, Floats] | None:
+def _alone(solved: Solved) -> tuple[JointRows, Floats] | None:
     """Return the samples without known values except the masses of groups; None if known values fix parameters."""
-    if held.alone is None:
+    if solved.alone is None:
         return None
-    joint, groups = held.joint, held.groups
-    v, own = held.alone[: joint.coordinates.theta.stop], joint.without_known()
-    if held.joining is None:
+    joint, groups = solved.joint, solved.groups
+    v, own = solved.alone[: joint.coordinates.theta.stop], joint.without_known()
+    if solved.joining is None or groups is None:
         return own, v
-    masses = joint.masses_of(groups, held.point)
+    masses = joint.masses_of(groups, solved.point)
     v = v.copy()
     v[: joint.coordinates.samples] += np.append(np.log(own.masses_of(groups, v) / masses), 0.0)[groups]
     return joint.with_masses_of(groups, masses), np.append(v, np.zeros(len(masses) - 1))
 
 
-def _test_of_multipliers(held: Any) -> tuple[float, int]:
+def _test_of_multipliers(solved: Solved) -> tuple[float, int]:
     """Return the statistic of mu = 0, and its degrees of freedom."""
-    at, v = held.joint.coordinates, held.point.copy()
+    at, v = solved.joint.coordinates, solved.point.copy()
     v[at.mu] = v[at.epsilon] = 0.0
-    tangent = held.quick_tangent_of(held.joint, v)
+    tangent = solved.tangent_of(solved.joint, v, quick=True)
     influence = tangent.of_coordinates(np.eye(len(at))[:, at.mu])
-    scale = At.of(held.joint, v, held_of(held.joint)).scale[at.mu]
+    scale = At.of(solved.joint, v, held_of(solved.joint)).scale[at.mu]
     covariance = influence.covariance() * np.outer(scale, scale)
     values, vectors = np.linalg.eigh(covariance)
     kept = values > RANK * max(float(values.max(initial=0.0)), 1.0)
-    along = vectors[:, kept].T @ (held.point[at.mu] * scale)
+    along = vectors[:, kept].T @ (solved.point[at.mu] * scale)
     return float((along**2 / values[kept]).sum()), int(kept.sum())
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from vardi._fit.memory import InMemory
 from vardi._fit.opened import MemoryRows
 from vardi._fit.pipeline import Options, fit
+from vardi._fit.solved import Solved
 from vardi._inputs.folds import dealt_out
 from vardi._inputs.frames import NumpyFrame
 from vardi._inputs.pool import Pool
@@ -30,7 +30,7 @@ def opened_with_learned(pool: Pool, known: Any, options: Options) -> MemoryRows:
     reference = _debiased(pool, unknown, known, options)
     biases = list(pool.biases)
     for k in unknown:
-        biases[k] = _learned(pool, k, reference.probabilities)
+        biases[k] = _learned(pool, k, reference.data.chances(reference.tangent.measure))
     return replace(MemoryRows.of(replace(pool, biases=tuple(biases)), known), reference=reference)
 
 
@@ -66,7 +66,7 @@ def _require_known(pool: Pool, unknown: list[int], known: Any) -> None:
         )
 
 
-def _debiased(pool: Pool, unknown: list[int], known: Any, options: Options) -> InMemory:
+def _debiased(pool: Pool, unknown: list[int], known: Any, options: Options) -> Solved:
     """Return the known samples, debiased among themselves."""
     biases = tuple(everywhere() if k in unknown else bias for k, bias in enumerate(pool.biases))
     rows = MemoryRows.of(replace(pool, biases=biases), known)
@@ -74,7 +74,7 @@ def _debiased(pool: Pool, unknown: list[int], known: Any, options: Options) -> I
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", VardiWarning)  # the fit of all samples will warn
         try:
-            held: InMemory = fit(rows.of_samples(names), None, replace(options, on_unidentified="raise")).held
+            solved = fit(rows.of_samples(names), None, replace(options, on_unidentified="raise")).solved
         except NotIdentifiableError as error:
             raise NotIdentifiableError(
                 "Biases are learned by comparison with the samples whose biases are known, which cannot be debiased "
@@ -82,7 +82,7 @@ def _debiased(pool: Pool, unknown: list[int], known: Any, options: Options) -> I
                 groups=error.groups,
                 verdict=error.verdict,
             ) from None
-    return held
+    return solved
 
 
 def _learned(pool: Pool, k: int, chances: Floats) -> Bias:

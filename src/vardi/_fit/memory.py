@@ -1,46 +1,44 @@
-"""A solved fit whose rows are in memory, or read in blocks: answers the questions of a DebiasedSample."""
+"""Rows of a fit in memory, or read in blocks: their columns as numbers, and what the user gets back."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from vardi._estimate.own_states import OwnStates
 from vardi._estimate.steps import Steps
-from vardi._estimate.tangent import Influence, Tangent
-from vardi._fit.capabilities import refusal
-from vardi._fit.columns import ColumnsInMemory
-from vardi._fit.held import SomeSamples
-from vardi._fit.prepare import Prepared
+from vardi._fit.data import Data, Keys
+from vardi._inputs.by_row import in_order
 from vardi._inputs.dependence import Dependence
 from vardi._inputs.domains import By, Grouping, bases, grouping, in_domains
-from vardi._inputs.frames import concat
+from vardi._inputs.frames import JoinedColumns, as_frame, concat
+from vardi._inputs.frames.functions import bias_of, evaluated, is_function, name_of
 from vardi._inputs.kept import KeptRows
-from vardi._inputs.pool import Name, Pool
+from vardi._inputs.pool import Pool
 from vardi._machine.memory import require_memory
-from vardi._rows import Rows
 from vardi._rows.arrays import Arrays
+from vardi._rows.columns import Kept
 from vardi._rows.joint import Joint, JointRows
-from vardi._rows.measure import Functions, Measure, as_functions
+from vardi._rows.measure import Measure, as_functions
 from vardi._rows.point import Point
-from vardi._solve.identify import Verdict, judge
-from vardi._solve.model import JointFit
 from vardi._types import Floats, Integers
-from vardi.biases import Bias
+from vardi.biases._values import as_array, is_missing
 from vardi.errors import ImpossibleRowError, MismatchError, MissingValuesError, number_of_rows
-from vardi.errors._refusals import not_covered
+from vardi.errors._refusals import column_of_some, not_covered, not_finite
+from vardi.errors._texts import LISTED, listed
 
 if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked for
-    from vardi._estimate.bounds import Bounds
     from vardi._fit.parts import MemoryParts
+    from vardi._fit.weighted import WeightedSample
     from vardi._rows.domains import RowsByDomain
 
 
-class InMemory(ColumnsInMemory):
-    """Rows of a pool with their weights.
+class DataInMemory(Data):
+    """The rows of a pool.
 
     Parameters
     ----------
@@ -48,34 +46,28 @@ class InMemory(ColumnsInMemory):
         What the user gave.
     kept : KeptRows
         Which of its rows are in the fit.
-    prepared : Prepared
-        What was solved.
-    found : JointFit
-        The solution.
-    reference : InMemory or None
-        With learned biases: the fit of the samples whose biases are known.
-    some : SomeSamples or None
-        The samples in question; all by default.
+    sampled, states : tuple of int
+        The samples that have rows, and those in question; all of them by default.
+    of_windows : tuple of str
+        The columns that only the windows of truncated rows read, which the weights do not correct.
     """
 
     in_memory = True
-    collapsed = True
 
     def __init__(
         self,
         pool: Pool,
         kept: KeptRows,
-        prepared: Prepared,
-        found: JointFit,
-        reference: InMemory | None = None,
-        some: SomeSamples | None = None,
+        sampled: tuple[int, ...],
+        states: tuple[int, ...] | None = None,
+        of_windows: tuple[str, ...] = (),
     ) -> None:
-        super().__init__(pool, prepared, found, some)
-        self.kept, self.reference = kept, reference
-        self.rows: Rows = self.joint.rows_at(self.theta)
-        weights = found.solution.weights if some is None else some.tangent.measure.row_weights
-        assert weights is not None
-        self.row_weights: Floats = weights
+        super().__init__(pool, sampled, states)
+        self.kept, self.of_windows = kept, of_windows
+
+    def of(self, states: tuple[int, ...]) -> DataInMemory:
+        """Return the same rows, with other samples in question."""
+        return DataInMemory(self.pool, self.kept, self.sampled, states, self.of_windows)
 
     @cached_property
     def source(self) -> Integers:
@@ -98,145 +90,69 @@ class InMemory(ColumnsInMemory):
         """Sample and count of each row, and how rows depend on one another."""
         return self.source, self.counts, self.dependence
 
-    @cached_property
-    def tangent(self) -> Tangent:
-        """The solution as a map from functions on rows to estimates."""
-        if self.some is not None:
-            return self.some.tangent
-        return self.tangent_at(self.measure_of(self.joint, self.point, self.row_weights), self.joint, self.point)
-
-    def measure_of(self, joint: JointRows, v: Floats, weights: Floats) -> Measure:
+    def measure_of(self, joint: JointRows, v: Floats, weights: Floats | None) -> Measure:
         """Return the rows of the pool with their weights at a point, which has weights of mean 1."""
         assert isinstance(joint, Joint)
         rows = joint.base if joint.families else joint.base.settled(v[joint.coordinates.u])
         return Measure(Arrays(rows, *self.by_row), Point(joint.model, v, weights))
 
-    def among(self, states: tuple[int, ...]) -> InMemory:
-        """Return the same solution with the rows of some samples only: weights are 0 on all others."""
-        self.require_joined_by_overlap()
-        whole = self.whole
-        measure = Measure.among(whole.tangent.measure, states, tuple(str(self.names[k]) for k in states))
-        if measure.uncovered().any():
-            rows = np.flatnonzero(measure.column(lambda at: at.share, 1)[:, 0] <= 0.0)
-            raise self._not_covered(self.kept.positions[rows], states)
-        tangent = Tangent(measure, whole.tangent.jacobian, whole.tangent.hessian, approximate=self.is_learned)
-        return whole.with_rows_of(states, tangent)
-
-    def with_rows_of(self, states: tuple[int, ...], tangent: Tangent) -> InMemory:
-        """Return the same solution with the rows of some samples only, and their weights."""
-        some = SomeSamples(self, states, tangent)
-        return InMemory(self.pool, self.kept, self.prepared, self.found, self.reference, some)
-
-    def _not_covered(self, rows: Integers, states: tuple[int, ...]) -> ImpossibleRowError:
-        """Return the error for some samples, given the rows of the pool that none of them could have drawn."""
-        k = int(self.pool.source[rows[0]])
-        first = self.pool.place(int(rows[0]), states[0])
+    def not_covered(self, measure: Measure) -> ImpossibleRowError:
+        """Return the error for samples in question that do not cover the pool: it names the first row."""
+        outside = np.flatnonzero(measure.column(lambda at: at.share, 1)[:, 0] <= 0.0)
+        rows, names = self.kept.positions[outside], [self.names[k] for k in self.states]
+        first = self.pool.place(int(rows[0]), self.states[0])
         others = f", nor {number_of_rows(len(rows) - 1)} more" if len(rows) > 1 else ""
-        return not_covered([self.names[one] for one in states], f"{first}{others}", str(self.names[k]), rows.tolist())
+        own = str(self.names[int(self.pool.source[rows[0]])])
+        return not_covered(names, f"{first}{others}", own, rows.tolist())
 
-    @cached_property
-    def weights(self) -> Floats:
-        """The weight of each row of the pool; 0 for those that were left out."""
-        return self.kept.spread(self.rows.spread(self.row_weights))
+    def row_weights(self, measure: Measure) -> Floats:
+        """Return the weight of each row of the pool; 0 for those that were left out."""
+        return self.kept.spread(measure.weights)
 
-    @cached_property
-    def probabilities(self) -> Floats:
-        """Weight times count of each row of the pool, with sum 1."""
-        mass = self.weights * self.pool.counts
+    def weights(self, measure: Measure) -> Any:
+        """Return the weight of each row, in the user's library."""
+        return self.pool.series(self.row_weights(measure), "weight")
+
+    def chances(self, measure: Measure) -> Floats:
+        """Return weight times count of each row of the pool, with sum 1."""
+        mass = self.row_weights(measure) * self.pool.counts
         return mass / mass.sum()
 
-    def column(self, values: Floats, name: str) -> Any:
-        """Return values, one for each row, in the user's library."""
-        return self.pool.series(values, name)
+    def probabilities(self, measure: Measure) -> Any:
+        """Return the probability of each row, in the user's library."""
+        return self.pool.series(self.chances(measure), "probability")
 
-    def table(self, values: Floats, names: Sequence[str]) -> Any:
-        """Return columns of numbers, one for each row, in the user's library."""
-        return self.pool.table(values, names)
-
-    def log_means(self) -> Floats:
-        """Return the log of the mean of each bias over the population, sampled or not."""
-        if self.is_plain:  # Omega_k = sum_i pi_i omega_k(z_i) holds for every k, sampled or not
-            return self.rows.log_means(self.solution.u) - np.log(self.rows.sizes.sum())
-        return self.rows.log_weighted_means(self.row_weights)
-
-    @cached_property
-    def masses(self) -> Floats:
-        """The share of the population that each row, as it was solved, represents."""
-        mass = self.row_weights * self.rows.counts
-        return mass / mass.sum()
-
-    def log_omega_covariance(self) -> Floats:
-        """Return the covariance of the log normalisers; from the gram of the solution, if every state has a sample."""
-        own = self._own_states
-        return super().log_omega_covariance() if own is None or not self.dependence.independent else own.covariance()
-
-    def columns_of(self, asked: Mapping[str, Any]) -> dict[str, Floats]:
+    def columns_of(self, asked: Mapping[str, Any]) -> dict[str, Kept]:
         """Return columns, expressions and arrays as numbers of the rows, each on its own."""
         return {name: self.values(value) for name, value in asked.items()}
 
-    def parts(self, fit: Any) -> MemoryParts:
+    def parts(self, fit: WeightedSample) -> MemoryParts:
         """Return what accounts of a fit need of its rows."""
         from vardi._fit.parts import MemoryParts
 
         return MemoryParts(fit)
 
-    def bounds(self, delta: float) -> Bounds:
-        """Return the paper's finite-sample constants; their theory is for known biases joined by overlap alone."""
-        if self.is_learned:
-            raise refusal("bounds", "rows in memory", "learned")
-        if not self.is_plain:
-            raise refusal("bounds", "rows in memory", "both")
-        if self.depends:
-            raise refusal("bounds", "rows in memory", depends="clusters")
-        from vardi._estimate.bounds import bounds
-
-        return bounds(self.tangent, self.names, delta)
-
-    def judge(self) -> Verdict:
-        """Judge the overlap, measured by the weights."""
-        return judge(self.rows, self.names, self.masses)
-
-    def bias_influence(self) -> Influence:
-        r"""Return the influence on each :math:`\log\Omega_k`; from the solution, if every state has a sample."""
-        return super().bias_influence() if self._own_states is None else self._own_states.influence()
-
-    @cached_property
-    def _own_states(self) -> OwnStates | None:
-        """The weights of rows under each state, if every state has a sample: its share of the row, already solved."""
-        alone = self.is_plain and self.is_whole and bool(self.rows.sizes.all())
-        return OwnStates(self.tangent) if alone and not callable(self.tangent.hessian.sums.gram) else None
-
-    def known_on_rows(self, tangent: Tangent) -> Functions:
-        """Return the functions with known means."""
-        return self.known_functions(self.prepared.values)
-
-    def known_biases(self) -> dict[Name, Bias]:
-        """Return the functions whose means are known and that read the rows, by their labels."""
-        known = self.prepared.known
-        pairs = zip(known.labels, known.functions, strict=True)
-        return {f"known {label}": h for label, h in pairs if isinstance(h, Bias)}
-
-    def steps(self, values: Any) -> Steps:
+    def steps(self, measure: Measure, values: Any) -> Steps:
         """Return where the distribution function of something steps."""
-        return Steps.in_memory(self.tangent.measure, self.values(values))
+        return Steps.in_memory(measure, self.values(values))
 
     def domains(
-        self, values: Any, by: By, base: int, *, whole: bool = False
-    ) -> tuple[tuple[tuple[Any, ...], ...], RowsByDomain]:
+        self, measure: Measure, values: Any, by: By, base: int, *, whole: bool = False
+    ) -> tuple[Keys, RowsByDomain]:
         """Return domains and a function of their rows (1 for None); the first ``base`` columns define their bases."""
         from vardi._rows.domains import DomainCodes, RowsByDomain
 
-        found, measure = self._grouping(by, whole=whole), self.tangent.measure
+        found = self._grouping(by, whole=whole)
         y = None if values is None else as_functions(self._values_in(values, by, found)[:, None])
         places = bases(found.keys, base)
         labels = DomainCodes(found.codes, places)
         return found.keys, RowsByDomain(measure, measure.rows, y, by, found.keys, labels, places)
 
-    def steps_by_domain(self, values: Any, by: By) -> tuple[tuple[tuple[Any, ...], ...], Callable[[int], Steps]]:
+    def steps_by_domain(self, measure: Measure, values: Any, by: By) -> tuple[Keys, Callable[[int], Steps]]:
         """Return domains, and a function that returns the steps of the distribution function in each."""
         found = self._grouping(by)
         y = self._values_in(values, by, found)
-        return found.keys, lambda j: Steps.in_memory(self.tangent.measure, y, (found.codes == j) * 1.0)
+        return found.keys, lambda j: Steps.in_memory(measure, y, (found.codes == j) * 1.0)
 
     def _grouping(self, by: By, *, whole: bool = False) -> Grouping:
         """Return the domain of each row; rows of samples that are not in question are in none."""
@@ -260,7 +176,13 @@ class InMemory(ColumnsInMemory):
             raise in_domains(error, by, found.keys, counts) from None
 
     def draw(
-        self, n: int, seed: int | np.random.Generator | None, *, replace: bool | None, identity: str | None = None
+        self,
+        measure: Measure,
+        n: int,
+        seed: int | np.random.Generator | None,
+        *,
+        replace: bool | None,
+        identity: str | None,
     ) -> Any:
         """Draw rows by weight: in the user's library, or their positions for a fit of a matrix."""
         if identity is not None:
@@ -268,25 +190,272 @@ class InMemory(ColumnsInMemory):
                 "id= names the column that identifies a row in an engine, but these rows are in memory and identified "
                 "by their positions. Leave it out."
             )
-        drawn = self.positions(n, seed, replace=replace is not False)
+        drawn = self.positions(measure, n, seed, replace=replace is not False)
         return drawn if not self.pool.frames else concat(self.pool.frames).take(drawn)
 
-    def positions(self, n: int, seed: int | np.random.Generator | None, *, replace: bool) -> Integers:
+    def positions(self, measure: Measure, n: int, seed: int | np.random.Generator | None, *, replace: bool) -> Integers:
         """Return the positions of rows drawn by weight."""
-        drawable = int(np.count_nonzero(self.probabilities))
+        chances = self.chances(measure)
+        drawable = int(np.count_nonzero(chances))
         if not replace and n > drawable:
             raise MismatchError(
                 f"{n} rows cannot be drawn without replacement from {drawable}. Draw fewer, or with replacement."
             )
         require_memory(16 * int(n), f"A draw of {n:,} rows", "Draw fewer at a time.")
-        return np.random.default_rng(seed).choice(len(self), size=n, replace=replace, p=self.probabilities)
+        return np.random.default_rng(seed).choice(len(self), size=n, replace=replace, p=chances)
 
-    def drawing(self) -> Floats:
-        """Return the probability with which each row of the pool is drawn."""
-        return self.probabilities
+    @cached_property
+    def inside(self) -> NDArray[np.bool_] | None:
+        """Which rows of the pool belong to the samples in question; None for all."""
+        return None if self.is_whole else np.isin(self.pool.source, self.states)
 
-    def weigh(self, rows: Any) -> Any:
-        """Return the weight of rows that need not be in the pool."""
-        from vardi._fit.new_rows import weigh
+    def recorded_by(self, asked: Sequence[Any], columns: Sequence[str] = ()) -> tuple[int, ...]:
+        """Return the samples that have recorded some functions and columns; empty if all have, or none.
 
-        return weigh(self, rows)
+        A sample whose values are all missing has not recorded them.
+        """
+        frames, lacking = self.pool.frames, np.zeros(len(self.names), bool)
+        every = dict.fromkeys(column for frame in frames for column in frame.columns)
+        for values in asked:
+            if is_function(values):
+                columns = (*columns, *bias_of(values, every).columns)
+            else:
+                lacking |= self._all_missing([self._given(values, "The series of values")])
+        for name in dict.fromkeys(columns):
+            if name in every:
+                lacking |= self._all_missing(
+                    [frame.column(name) if name in frame.columns else None for frame in frames]
+                )
+        has = tuple(k for k in self.states if not lacking[k])
+        return () if has == self.states else has
+
+    def _all_missing(self, pieces: Sequence[NDArray[Any] | None]) -> NDArray[np.bool_]:
+        """Return which samples have no value, given values in one piece or in one for each sample (or None)."""
+        found = np.zeros(len(self.names), bool)
+        if len(pieces) > 1:
+            for k, piece in enumerate(pieces):
+                found[k] = piece is None or bool(_gaps(piece[:1]).all() and _gaps(piece).all())
+        elif pieces[0] is not None and len(pieces[0]) == len(self):
+            labels, first = np.unique(self.pool.source, return_index=True)
+            for k in labels[_gaps(pieces[0][first])].tolist():  # a sample that has its first value has recorded it
+                found[k] = _gaps(pieces[0][self.pool.source == k]).all()
+        return found
+
+    def functions(self, values: Any) -> Floats:
+        """Return one column, expression or array as numbers of shape (n, 1), for the rows in the fit."""
+        return self.values(values)[:, None]
+
+    def matrix(self, values: Any) -> Floats:
+        """Return several columns, expressions or arrays as numbers of shape (n, m)."""
+        if isinstance(values, list | tuple) and any(is_function(part) for part in values):
+            return np.stack([self.values(part) for part in values]).T  # columns in one piece
+        numbers = _numbers(self._given(values, "The frame of values"))
+        if numbers.ndim != 2 or len(numbers) != len(self) or not numbers.shape[1]:
+            raise MismatchError(
+                f"The values have shape {numbers.shape}, but the pool has {len(self)} rows. Give a matrix with a row "
+                "for each, or a list of columns."
+            )
+        return self.in_fit(numbers)
+
+    def values(self, values: Any) -> Floats:
+        """Return a column, an expression or an array as numbers, one for each row in the fit."""
+        if is_function(values):
+            self._require_of_units(values)
+            if len(self.pool.frames) > 1:
+                self._require_everywhere(values)
+            pieces = self._evaluated(values)
+            if not pieces:
+                raise MismatchError(
+                    f"The fit has only biases, no column {name_of(values)!r}. Give a value for each row."
+                )
+            array = _numbers(pieces[0]) if len(pieces) == 1 else _numbers(np.concatenate(pieces), copy=False)
+        else:
+            array = _numbers(self._given(values, "The series of values"))
+        if array.shape != (len(self),):
+            raise MismatchError(
+                f"The values have shape {array.shape}, but the pool has {len(self)} rows. Give one for each."
+            )
+        return self.in_fit(array, name_of(values) if is_function(values) else None)
+
+    def _require_of_units(self, function: Any) -> None:
+        """Refuse a function that reads the windows of truncated rows."""
+        read = bias_of(function, self.pool.frames[0].columns).columns if self.of_windows else ()
+        ends = [name for name in read if name in self.of_windows]
+        if ends:
+            raise MismatchError(
+                f"{ends[0]!r} belongs to the window of a row, but the weights are for the units' values: wide "
+                "windows are seen more often whatever the value, which the weights do not correct. Ask for "
+                "columns of the units."
+            )
+
+    def _given(self, values: Any, what: str) -> NDArray[Any]:
+        """Return given values as an array in pool order; raise if they are not one for each row."""
+        array = as_array(in_order(values, self.pool.frames, what), what)
+        if array.ndim:
+            return array
+        remedy = "Name a column, write an expression, or give an array with a value for each row of the pool."
+        if isinstance(values, Mapping):
+            remedy = "Give a list of columns or expressions, or a frame or matrix with a row for each row of the pool."
+        raise MismatchError(
+            f"The values were given as {type(values).__name__}, which has no value for each row. {remedy}"
+        )
+
+    def _evaluated(self, function: Any) -> list[NDArray[Any]]:
+        """Return a function on each frame, 0 on the rows of samples that are not in question."""
+        frames = self.pool.frames
+        if len(frames) > 1:
+            asked = set(self.states)
+            return [
+                evaluated(function, frame, str(name)) if k in asked else np.zeros(len(frame))
+                for k, (frame, name) in enumerate(zip(frames, self.names, strict=False))
+            ]
+        if self.inside is None or not frames:
+            return [evaluated(function, frame) for frame in frames]
+        own = evaluated(function, as_frame(frames[0].take(np.flatnonzero(self.inside))))
+        values = np.zeros(len(self), own.dtype)
+        values[self.inside] = own
+        return [values]
+
+    def is_declared(self, text: str) -> bool:
+        """Return whether a text reads no column, so that it is its own mean."""
+        return not any(bias_of(text, frame.columns).columns for frame in self.pool.frames)
+
+    def in_fit(self, values: Floats, name: str | None = None) -> Floats:
+        """Return values on the rows in the fit; raise if they are not all finite."""
+        if self.inside is not None:
+            values = np.where(self.inside.reshape(-1, *[1] * (values.ndim - 1)), values, 0.0)
+        values = self.kept.of(values)
+        bad = int(np.count_nonzero(~np.isfinite(values)))
+        if bad:
+            rows, gaps = (
+                np.bincount(self.source, w, len(self.names))
+                for w in (None, ~np.isfinite(values).reshape(len(values), -1).all(axis=1))
+            )
+            lacking = [self.names[k] for k in np.flatnonzero((rows > 0) & (gaps == rows)).tolist()]
+            raise not_finite(bad, name, lacking, self._rows_in_words(~np.isfinite(values)))
+        return values
+
+    def _rows_in_words(self, bad: NDArray[np.bool_]) -> str:
+        """Return the marked rows, of those in the fit, in words."""
+        rows = self.kept.positions[bad.reshape(len(bad), -1).any(axis=1)]
+        return listed(self.pool.place(row) if k < LISTED else "" for k, row in enumerate(rows.tolist()))
+
+    def _require_everywhere(self, function: Any) -> None:
+        """Refuse a column that some samples have and others lack."""
+        frames = {self.names[k]: self.pool.frames[k] for k in self.states}
+        every = dict.fromkeys(column for frame in frames.values() for column in frame.columns)
+        for column in bias_of(function, every).columns:
+            lacks = [name for name, frame in frames.items() if column not in frame.columns]
+            if 0 < len(lacks) < len(frames):
+                raise column_of_some(column, [name for name in frames if name not in lacks], lacks)
+
+    def _gaps_of(self, values: Any, columns: Mapping[str, int]) -> NDArray[np.bool_]:
+        """Return on which rows of the pool an array, or any of some columns, has a missing or infinite value."""
+        if not is_function(values):
+            return _gaps(as_array(values, "The values"))
+        read = [[frame.column(name) for name in columns if name in frame.columns] for frame in self.pool.frames]
+        none = [np.zeros(len(frame), bool) for frame in self.pool.frames]
+        return np.concatenate(
+            [np.any([start, *map(_gaps, own)], axis=0) for start, own in zip(none, read, strict=True)]
+        )
+
+    @cached_property
+    def gaps(self) -> dict[str, int]:
+        """How many values are missing or infinite in each numeric column that has such, and in those that are empty."""
+        missing = {name: column.missing for name, column in self._read.items()}
+        missing |= {name: _missing_in([column]) for name, column in self._recorded.items()}
+        return {name: count for name, count in missing.items() if count}
+
+    @cached_property
+    def _read(self) -> dict[str, _Read]:
+        """What each column of the pool holds, each read once."""
+        columns = self.pool.joined()
+        first = np.unique(self.pool.source, return_index=True)[1] if columns.exist else np.empty(0, np.int64)
+        return {name: _Read.of(columns, name, first) for name in columns.names}
+
+    @cached_property
+    def of_some(self) -> dict[str, tuple[int, ...]]:
+        """Columns that only some samples have recorded, with these; a sample that has its first value has them."""
+        asked = [name for name, column in self._read.items() if column.lacks_first]
+        found = {name: self.recorded_by((), (name,)) for name in asked}
+        return {name: states for name, states in found.items() if states}
+
+    @cached_property
+    def _recorded(self) -> dict[str, NDArray[Any]]:
+        """The recorded values of the columns that only some samples have."""
+        source = self.pool.source
+        return {name: self.pool.column(name, has)[np.isin(source, has)] for name, has in self.of_some.items()}
+
+    def numeric_without_gaps(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return those of some columns of some samples that are numeric, and complete in their samples."""
+        numeric = [name for name in names if self._recorded[name].dtype.kind in "fiu"]
+        return tuple(name for name in numeric if name not in self.gaps)
+
+    @property
+    def mixed(self) -> dict[str, str]:
+        """Columns whose type differs between samples, with the type in each."""
+        return self.pool.mixed
+
+    @cached_property
+    def numeric_columns(self) -> tuple[str, ...]:
+        """The numeric columns of the pool without missing values, those that the biases read first."""
+        numeric = [name for name, column in self._read.items() if column.is_numeric]
+        read = {name for bias in self.pool.biases for name in bias.columns}
+        apart = {*self.gaps, *self.of_some, *self.of_windows}
+        return tuple(sorted((name for name in numeric if name not in apart), key=lambda name: name not in read))
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What a column of the pool holds.
+
+    Attributes
+    ----------
+    is_numeric : bool
+        Whether it holds numbers.
+    lacks_first : bool
+        Whether the first value of a sample is missing or infinite.
+    missing : int
+        How many numbers are missing or infinite; of other columns all values, or none.
+    """
+
+    is_numeric: bool
+    lacks_first: bool
+    missing: int
+
+    @classmethod
+    def of(cls, columns: JoinedColumns, name: str, first: Integers) -> _Read:
+        """Return it of a column, given the first row of each sample."""
+        lacking = np.concatenate([_gaps(piece) for piece in columns.values_at(name, first)])
+        if columns.is_text(name) and not lacking.all():  # so that texts are not read
+            return cls(False, bool(lacking.any()), 0)
+        pieces = columns.pieces(name)
+        is_numeric = all(piece.dtype.kind in "fiu" for piece in pieces)
+        return cls(is_numeric, bool(lacking.any()), _missing_in(pieces))
+
+
+def _numbers(array: NDArray[Any], *, copy: bool = True) -> Floats:
+    if array.dtype.kind not in "fiub":
+        raise MismatchError(
+            f"The values hold {array.dtype}, but only numbers have a mean. Give numbers, or a condition of them; a "
+            "list of columns goes to expectations()."
+        )
+    return array.astype(np.float64, copy=copy)
+
+
+def _gaps(column: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return where a value is missing or infinite."""
+    if column.dtype.kind in "fiub":
+        return np.asarray(~np.isfinite(column).reshape(len(column), -1).all(axis=1))
+    return np.fromiter((not hasattr(value, "__len__") and is_missing(value) for value in column), bool, len(column))
+
+
+def _missing_in(pieces: Sequence[NDArray[Any]]) -> int:
+    """Return how many numbers of a column are missing or infinite; of other columns all values, or none."""
+    if all(piece.dtype.kind in "fiu" for piece in pieces):
+        return sum(int(np.count_nonzero(~np.isfinite(piece))) for piece in pieces if piece.dtype.kind == "f")
+    empty = all(
+        piece.dtype.kind == "O" and all(not hasattr(value, "__len__") and is_missing(value) for value in piece)
+        for piece in pieces
+    )
+    return sum(map(len, pieces)) if empty else 0

@@ -8,7 +8,7 @@ For some samples alone, S is the first sum over these, up to the scale at which 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy
@@ -26,21 +26,24 @@ from vardi.biases._values import as_array, as_numbers
 from vardi.errors import ImpossibleRowError, InvalidBiasError, MismatchError
 from vardi.errors._texts import LISTED
 
+if TYPE_CHECKING:
+    from vardi._fit.solved import Solved
 
-def weigh(held: Any, rows: Any) -> Any:
+
+def weigh(solved: Solved, rows: Any) -> Any:
     """Return the weights of new rows, in their library.
 
     Parameters
     ----------
-    held : InMemory or InEngine
+    solved : Solved
         The solved fit; only its biases and its point are used, no rows.
     rows : array or frame
         In memory, with the columns that biases and known values read; for a fit of a matrix, a matrix of biases.
     """
-    sampled = list(held.states)  # the others do not enter the weight
-    frame = as_frame(rows) if held.pool.biases else None
-    logs, H = _of_matrix(held, rows, sampled) if frame is None else _of_frame(held, frame, sampled)
-    log_mass = np.asarray(scipy.special.logsumexp(logs + held.solution.u[sampled], axis=1))
+    sampled = list(solved.states)  # the others do not enter the weight
+    frame = as_frame(rows) if solved.pool.biases else None
+    logs, H = _of_matrix(solved, rows, sampled) if frame is None else _of_frame(solved, frame, sampled)
+    log_mass = np.asarray(scipy.special.logsumexp(logs + solved.solution.u[sampled], axis=1))
     uncovered = np.flatnonzero(log_mass == -np.inf)
     if len(uncovered):
         raise ImpossibleRowError(
@@ -50,54 +53,54 @@ def weigh(held: Any, rows: Any) -> Any:
             sample=None,
             rows=uncovered[:LISTED],
         )
-    if held.groups is not None and held.groups.max() > 0:
-        _require_one_group(logs > -np.inf, held.groups[sampled])
-    known: Known = held.prepared.known
-    if held.is_whole:
-        weights = _with_known(held, known, log_mass, H) if known else np.exp(-log_mass)
+    if solved.groups is not None and solved.groups.max() > 0:
+        _require_one_group(logs > -np.inf, solved.groups[sampled])
+    known: Known = solved.prepared.known
+    if solved.is_whole:
+        weights = _with_known(solved, known, log_mass, H) if known else np.exp(-log_mass)
     else:
-        weights = held.tangent.measure.scale * np.exp(-log_mass)
+        weights = solved.tangent.measure.scale * np.exp(-log_mass)
     return weights if frame is None else frame.series(weights, "weight")
 
 
-def _of_frame(held: Any, frame: Frame, sampled: Sequence[int]) -> tuple[Floats, Floats]:
+def _of_frame(solved: Solved, frame: Frame, sampled: Sequence[int]) -> tuple[Floats, Floats]:
     """Return log omega and the known functions of new rows."""
-    biases = [held.pool.biases[k] for k in sampled]
+    biases = [solved.pool.biases[k] for k in sampled]
     factors = frame.evaluate([bias.known if isinstance(bias, ParametricBias) else bias for bias in biases])
-    Checks([held.names[k] for k in sampled], False, whole="the new rows").columns(factors)
+    Checks([solved.names[k] for k in sampled], False, whole="the new rows").columns(factors)
     with np.errstate(divide="ignore"):
         logs = np.log(np.column_stack([np.asarray(factor, np.float64) for factor in factors]))
-    fixed = list(held.pool.biases)
-    families = held.joint.families
+    fixed = list(solved.pool.biases)
+    families = solved.joint.families
     for k in [k for k in families if k in sampled]:
         model = families[k]
-        bias, theta = held.pool.biases[k], model.scale @ held.theta[held.joint.places[k]]
+        bias, theta = solved.pool.biases[k], model.scale @ solved.theta[solved.joint.places[k]]
         assert isinstance(bias, ParametricBias)
         place = sampled.index(k)
         allowed = logs[:, place] > -np.inf
-        logs[:, place] += users_log_omega(bias, frame, theta, str(held.names[k]), allowed)
+        logs[:, place] += users_log_omega(bias, frame, theta, str(solved.names[k]), allowed)
         fixed[k] = bias.at(theta.tolist())
-    known: Known = held.prepared.known
-    if not known or not held.is_whole:
+    known: Known = solved.prepared.known
+    if not known or not solved.is_whole:
         return logs, np.empty((len(logs), 0))
     return logs, values_on_frame(known, frame, fixed)
 
 
-def _of_matrix(held: Any, rows: Any, sampled: Sequence[int]) -> tuple[Floats, Floats]:
-    matrix, log, known = _as_matrix(held, rows), held.rows.log, held.prepared.known
+def _of_matrix(solved: Solved, rows: Any, sampled: Sequence[int]) -> tuple[Floats, Floats]:
+    matrix, log, known = _as_matrix(solved, rows), solved.rows.log, solved.prepared.known
     columns = [matrix[:, k] for k in sampled]
-    Checks([held.names[k] for k in sampled], log, whole="the new rows").columns(columns)
+    Checks([solved.names[k] for k in sampled], log, whole="the new rows").columns(columns)
     values = np.column_stack([np.asarray(column, np.float64) for column in columns])
     H = matrix[:, list(known.states)].astype(np.float64)
     with np.errstate(divide="ignore"):
         return (values if log else np.log(values)), np.exp(H) if log else H
 
 
-def _as_matrix(held: Any, rows: Any) -> Floats:
+def _as_matrix(solved: Solved, rows: Any) -> Floats:
     """Return new rows of a matrix fit as an array; entries that a sparse one does not store are omega = 0."""
     if sparse.issparse(rows):
         stored = sparse.coo_array(rows)
-        matrix = np.full(stored.shape, -np.inf if held.rows.log else 0.0)
+        matrix = np.full(stored.shape, -np.inf if solved.rows.log else 0.0)
         matrix[stored.row, stored.col] = stored.data
     else:
         array = as_array(rows, "The matrix of new rows")
@@ -107,9 +110,9 @@ def _as_matrix(held: Any, rows: Any) -> Floats:
                 f"The new rows hold {array.dtype}, but biases are numbers. Give a matrix of floats.", sample=""
             )
         matrix = numbers.astype(np.float64, copy=False)
-    if matrix.ndim != 2 or matrix.shape[1] != len(held.names):
+    if matrix.ndim != 2 or matrix.shape[1] != len(solved.names):
         raise MismatchError(
-            f"The new rows have shape {matrix.shape}. Give a matrix of biases with {len(held.names)} columns, as "
+            f"The new rows have shape {matrix.shape}. Give a matrix of biases with {len(solved.names)} columns, as "
             "in the fit."
         )
     return matrix
@@ -129,7 +132,7 @@ def _require_one_group(allowed: NDArray[np.bool_], groups: Integers) -> None:
         )
 
 
-def _with_known(held: Any, known: Known, log_mass: Floats, H: Floats) -> Floats:
+def _with_known(solved: Solved, known: Known, log_mass: Floats, H: Floats) -> Floats:
     """Return 1 / S including the known functions; raise if S is not positive on some row."""
     for column, place in known.margins:
         strange = np.flatnonzero(H[:, place].sum(axis=1) != 1.0)
@@ -141,8 +144,8 @@ def _with_known(held: Any, known: Known, log_mass: Floats, H: Floats) -> Floats:
                 sample=None,
                 rows=strange[:LISTED],
             )
-    directions: Floats = held.prepared.directions
-    terms = (H - held.moved_known()) @ directions * held.point[held.joint.coordinates.mu]
+    directions: Floats = solved.prepared.directions
+    terms = (H - solved.moved_known()) @ directions * solved.point[solved.joint.coordinates.mu]
     S = np.exp(log_mass) + terms.sum(axis=1)
     bad = np.flatnonzero(~(S > 0))
     if len(bad):

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._fit.memory import InMemory
+from vardi._fit.memory import DataInMemory
 from vardi._fit.prepare import Prepared, counted, prepare
+from vardi._fit.solved import Solved
 from vardi._inputs.kept import KeptRows
 from vardi._inputs.pool import Name, Pool
 from vardi._solve.identify import Verdict, judge
@@ -33,7 +34,7 @@ class MemoryRows:
         Whether omega holds logs.
     kept : ndarray of bool
         Which rows of the pool the fit rests on.
-    reference : InMemory or None
+    reference : Solved or None
         With learned biases: the samples whose biases are known, debiased.
     """
 
@@ -42,7 +43,7 @@ class MemoryRows:
     known: Any
     log: bool
     kept: NDArray[np.bool_]
-    reference: InMemory | None = None
+    reference: Solved | None = None
 
     @classmethod
     def of(cls, pool: Pool, known: Any, omega: Any = None, *, log: bool = False) -> MemoryRows:
@@ -80,6 +81,8 @@ class MemoryRows:
         codes = [k for k, name in enumerate(self.names) if name in names]
         return replace(self, kept=self.kept & np.isin(self.pool.source, codes))
 
-    def held(self, prepared: Prepared, found: JointFit) -> InMemory:
-        """Return the rows with their weights."""
-        return InMemory(self.pool, KeptRows.where(self.kept), prepared, found, self.reference)
+    def solved(self, prepared: Prepared, found: JointFit) -> Solved:
+        """Return the solution at the rows of the pool."""
+        pool = self.pool if prepared.pool is None else prepared.pool
+        sampled = tuple(np.flatnonzero(prepared.joint.sizes > 0).tolist())
+        return Solved(DataInMemory(pool, KeptRows.where(self.kept), sampled), prepared, found, self.reference)

@@ -6,9 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from vardi._facts.bias_notes import bias_notes
-from vardi._fit.engine import InEngine
+from vardi._fit.engine import DataInEngine
 from vardi._fit.prepare import Prepared, independent, require_told
+from vardi._fit.solved import Solved
 from vardi._inputs.engine.dependence import as_engine_dependence
 from vardi._inputs.engine.distinct import DistinctRows
 from vardi._inputs.engine.pool import LazyPool, OpenFrames
@@ -63,7 +66,7 @@ class EngineFrames:
         known, values, directions = _known(self.pool, self.known, found)
         frames, model = model_of(self.pool, known)
         joint = joint_rows(self.pool, frames, model, found, few, is_all=is_all)
-        return Prepared(rows, joint, self.known, values, directions, frames=frames, model=model)
+        return Prepared(rows, joint, self.known, values, directions, frames=frames, model=model, in_memory=is_all)
 
     def overlap(self, prepared: Prepared) -> Verdict:
         """Judge which samples can be compared."""
@@ -82,9 +85,13 @@ class EngineFrames:
         """Return the rows of some samples only."""
         return replace(self, pool=self.pool.of_samples([k for k, name in enumerate(self.names) if name in names]))
 
-    def held(self, prepared: Prepared, found: JointFit) -> InEngine:
-        """Return the frames with their weights."""
-        return InEngine(self.pool, prepared, replace(found, solution=replace(found.solution, weights=None)))
+    def solved(self, prepared: Prepared, found: JointFit) -> Solved:
+        """Return the solution at the rows of the frames, whose weights stay in the engine."""
+        assert prepared.frames is not None
+        assert prepared.model is not None
+        sampled = tuple(np.flatnonzero(self.pool.sizes > 0).tolist())
+        data = DataInEngine(self.pool, prepared.frames, prepared.model, sampled)
+        return Solved(data, prepared, replace(found, solution=replace(found.solution, weights=None)))
 
 
 def _in_engine(pool: LazyPool, few: Dense) -> LazyRows:

@@ -11,7 +11,7 @@ import numpy as np
 from vardi._estimate.cdf import Band, DebiasedCdf
 from vardi._estimate.sensitivity.errors_of_biases import Errors, as_errors
 from vardi._estimate.steps import Steps
-from vardi._facts.choice import choose
+from vardi._facts.choice import Recorded, choose
 from vardi._facts.columns import Column, ColumnFacts, by_samples, column_sums, exponent_of
 from vardi._facts.fingerprint import Fingerprint, fingerprint
 from vardi._facts.parts import Given, Item, Result
@@ -25,15 +25,16 @@ from vardi._types import Floats
 SLOPES = 400_000_000  # rows times samples times columns up to which the effect of wrong biases on means is computed
 
 if TYPE_CHECKING:
-    from vardi._fit.sample import DebiasedSample
+    from vardi._fit.solved import Solved
+    from vardi._fit.weighted import WeightedSample
 
 
 class MemoryParts:
     """Rows in memory, or in blocks of a matrix."""
 
-    def __init__(self, fit: DebiasedSample) -> None:
-        self._fit, self._held = fit, fit.held
-        self._pool, self._rows = fit.held.pool, fit.held.rows
+    def __init__(self, fit: WeightedSample) -> None:
+        self._fit, self._solved = fit, fit.solved
+        self._pool, self._rows = fit.solved.pool, fit.solved.rows
 
     @property
     def pool(self) -> Pool:
@@ -42,12 +43,12 @@ class MemoryParts:
 
     @property
     def numeric_of_some(self) -> tuple[str, ...]:
-        names: tuple[str, ...] = self._held.numeric_of_some
+        names: tuple[str, ...] = self._solved.numeric_of_some
         return names
 
     @property
     def _uncovered(self) -> Mapping[str, str]:
-        reasons: dict[str, str] = self._held.uncovered
+        reasons: dict[str, str] = self._solved.uncovered
         return reasons
 
     def given(self) -> Given:
@@ -61,11 +62,11 @@ class MemoryParts:
             distinct=None if rows.inverse is None else len(rows),
             left_out={pool.names[k] for k in np.flatnonzero(with_rows & (rows.sizes == 0)).tolist()},
             costs=len(pool) * len(pool.names),
-            gaps=self._held.gaps,
-            mixed=self._held.mixed,
+            gaps=self._solved.data.gaps,
+            mixed=self._solved.data.mixed,
             uncovered=self._uncovered,
-            depends=self._held.dependence.words,
-            named=self._held.dependence.named,
+            depends=self._solved.dependence.words,
+            named=self._solved.dependence.named,
         )
 
     def fingerprint(self, columns: Sequence[str]) -> Fingerprint:
@@ -73,43 +74,45 @@ class MemoryParts:
         return fingerprint(self._pool, columns) if self._pool.frames else Fingerprint()
 
     def gram(self) -> Gram:
-        gram = self._held.tangent.hessian.sums.gram
+        gram = self._solved.tangent.hessian.sums.gram
         return None if callable(gram) else gram
 
     def weight_sums(self) -> WeightSums:
-        return weights_by_sample(self._held.tangent.measure)
+        return weights_by_sample(self._solved.tangent.measure)
 
     def weight_table(self) -> WeightTable:
-        counts = self._rows.counts
-        return WeightTable(self._held.row_weights, self._rows.source, counts)
+        rows = self._solved.rows_in_memory
+        return WeightTable(self._solved.tangent.measure.row_weights, rows.source, rows.counts)
 
     def largest_weights(self, most: int) -> list[tuple[int, Name, float]]:
-        weights, pool = self._held.weights, self._pool
+        weights, pool = self._solved.memory.row_weights(self._solved.tangent.measure), self._pool
         least = np.partition(weights, -most)[-most] if most < len(weights) else -np.inf
         large = np.flatnonzero(weights >= least)
         order = large[np.argsort(-weights[large], kind="stable")][:most]
         return [(row, pool.names[pool.source[row]], float(weights[row])) for row in order.tolist()]
 
     def column(self, name: str, values: Any) -> Column:
-        held = self._held.recorded(values)
-        return Column(name, held.values(values), () if held.is_whole else held.states)
+        solved = self._solved.recorded(values)
+        return Column(name, solved.memory.values(values), () if solved.is_whole else solved.states)
 
     def choose(self) -> tuple[tuple[Column, ...], str]:
-        numeric = (*self._fit.numeric_columns, *self.numeric_of_some)
-        return choose(self._pool, self._held, numeric, lambda name: self.column(name, name))
+        numeric = (*self._solved.data.numeric_columns, *self.numeric_of_some)
+        data = self._solved.memory
+        recorded = Recorded(data.kept, data.of_some, self._solved.uncovered)
+        return choose(self._pool, recorded, numeric, lambda name: self.column(name, name))
 
     def describe(
         self, columns: Sequence[Column], *, gains: bool = False, slopes: bool = False
     ) -> tuple[ColumnFacts, ...]:
         found: dict[int, ColumnFacts] = {}
         for states, places in by_samples(columns).items():
-            held = self._held.of(states)
-            laws = held.bias_functions() if gains and held.is_whole else None
-            most = self._most_slopes if slopes and held.is_whole else 0
-            for own, functions, exponents in self._functions_of(held, [columns[j] for j in places]):
-                moved = partial(held.slopes, errors=self._errors) if most > 0 and not own[0].category_of else None
+            solved = self._solved.of(states)
+            laws = solved.bias_functions() if gains and solved.is_whole else None
+            most = self._most_slopes if slopes and solved.is_whole else 0
+            for own, functions, exponents in self._functions_of(solved, [columns[j] for j in places]):
+                moved = partial(solved.slopes, errors=self._errors) if most > 0 and not own[0].category_of else None
                 most -= len(own)
-                facts = column_sums(held.tangent, functions, laws, moved).facts(own, self._fit.sizes, exponents)
+                facts = column_sums(solved.tangent, functions, laws, moved).facts(own, self._fit.sizes, exponents)
                 found |= dict(zip([places.pop(0) for _ in own], facts, strict=True))
         return tuple(found[j] for j in range(len(columns)))
 
@@ -118,7 +121,7 @@ class MemoryParts:
         """For how many columns the effect of wrong biases is computed."""
         return int(SLOPES // (len(self._pool) * len(self._pool.names)))
 
-    def _functions_of(self, held: Any, columns: Sequence[Column]) -> Iterator[tuple[list[Column], Any, list[int]]]:
+    def _functions_of(self, solved: Solved, columns: Sequence[Column]) -> Iterator[tuple[list[Column], Any, list[int]]]:
         """Yield columns, their values, and the powers of two by which these are divided: each alone, within caches."""
         for column in columns:
             exponent = exponent_of(column.values)
@@ -127,23 +130,23 @@ class MemoryParts:
     @property
     def _errors(self) -> Errors:
         """Every bias may be wrong, independently of the others."""
-        return as_errors(self._held, None, "free")
+        return as_errors(self._solved, None, "free")
 
     def each(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         return at_once(function, items, len(self._pool))
 
     def shares(self, column: Column, centre: float, scale: float) -> Shares:
-        measure = self._held.of(column.among).tangent.measure
+        measure = self._solved.of(column.among).tangent.measure
         rows = slice(None) if measure.inside is None else measure.inside
         counts = self._counts[rows]
         return shares_of(column.values[rows], [counts, counts * measure.weights[rows]])
 
     def band(self, column: Column, level: float = 0.95, shares: Shares | None = None) -> Band | None:
-        tangent = self._held.of(column.among).tangent
+        tangent = self._solved.of(column.among).tangent
         own = None if shares is None else shares.of_measure(1)  # the population
         return DebiasedCdf(tangent, Steps.in_memory(tangent.measure, column.values, shares=own)).band(level)
 
     @cached_property
     def _counts(self) -> Floats:
-        counts: Floats = self._held.tangent.measure.counts
+        counts: Floats = self._solved.tangent.measure.counts
         return counts

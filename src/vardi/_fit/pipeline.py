@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 from vardi._fit.known import as_identified, warn_of_contradiction
 from vardi._fit.prepare import Prepared
 from vardi._fit.sample import DebiasedSample
+from vardi._fit.solved import Solved
 from vardi._inputs.pool import Name
 from vardi._solve.identify import Verdict, joined_verdict
 from vardi._solve.model import JointFit, joining_of, solve_joint, solve_plain
@@ -51,8 +52,8 @@ class Opened(Protocol):
     def of_samples(self, names: set[Name]) -> Opened:
         """Return the rows of some samples only."""
 
-    def held(self, prepared: Prepared, found: JointFit) -> Any:
-        """Return the rows with their weights."""
+    def solved(self, prepared: Prepared, found: JointFit) -> Solved:
+        """Return the solution at the rows."""
 
 
 def fit(opened: Opened, inputs: Any, options: Options, near: Mapping[Name, float] | None = None) -> DebiasedSample:
@@ -65,7 +66,7 @@ def fit(opened: Opened, inputs: Any, options: Options, near: Mapping[Name, float
         if isinstance(found, Solution):
             weights, shift = prepared.rows.weights(found.u)
             solved = JointFit(replace(shifted(found, shift), weights=weights))
-            return DebiasedSample(opened.held(prepared, solved), inputs)
+            return DebiasedSample(opened.solved(prepared, solved), inputs)
         verdict = opened.explained(found)
         if options.on_unidentified == "raise":
             raise verdict.error()
@@ -81,7 +82,7 @@ def _fit_joint(
     verdict = opened.overlap(prepared)
     limits: Any = {"tol": options.tol, "max_iterations": options.max_iterations, "near": near}
     found = solve_joint(prepared.joint, opened.names, known, prepared.values, verdict, **limits)
-    fitted = DebiasedSample(opened.held(prepared, found), inputs)
+    fitted = DebiasedSample(opened.solved(prepared, found), inputs)
     if known:
         warn_of_contradiction(fitted.known)
     return fitted

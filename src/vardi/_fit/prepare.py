@@ -14,13 +14,14 @@ from vardi._inputs.pool import Pool
 from vardi._rows import Rows, as_rows
 from vardi._rows.cells import with_levels
 from vardi._rows.families import BiasFamily, Function, as_model
-from vardi._rows.joint import Joint
+from vardi._rows.joint import Joint, JointRows
 from vardi._rows.point import KnownMoments, Model
 from vardi._types import Floats, Integers
 from vardi.biases import ParametricBias
 from vardi.errors._refusals import too_many_biases, untold_parameters
 
 if TYPE_CHECKING:
+    from vardi._rows.engine.lazy_rows import LazyRows
     from vardi._rows.queries import Queries
 
 RANK = 1e-12  # relative size above which a variance of known values counts
@@ -47,16 +48,19 @@ class Prepared:
         The pool, if its biases were completed from the rows, with the categories that have a parameter.
     frames, model : Queries and Model, or None
         For rows in an engine: its frames, and what depends on which coordinates of a point.
+    in_memory : bool
+        Whether the rows to solve are in memory, as they also are if equal rows of an engine were collapsed.
     """
 
-    rows: Any
-    joint: Any
+    rows: Rows | LazyRows
+    joint: JointRows
     known: Known = field(default_factory=Known.none)
     values: Floats = field(default_factory=lambda: np.empty((0, 0)))
     directions: Floats = field(default_factory=lambda: np.empty((0, 0)))
     pool: Pool | None = None
     frames: Queries | None = None
     model: Model | None = None
+    in_memory: bool = True
 
     @classmethod
     def plain(cls, rows: Rows) -> Prepared:

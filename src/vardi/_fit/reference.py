@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,24 +17,28 @@ from vardi._types import Floats
 from vardi.biases._learned import checks_of
 from vardi.errors._texts import show
 
+if TYPE_CHECKING:
+    from vardi._fit.solved import Solved
 
-def reference_of(held: Any, states: tuple[int, ...]) -> Any:
+
+def reference_of(solved: Solved, states: tuple[int, ...]) -> Solved:
     """Return the rows of the known samples, or of some of them, with the weights of a fit of the known samples alone.
 
     Parameters
     ----------
-    held : InMemory
+    solved : Solved
         A fit in which biases were learned.
     states : tuple of int
         The places of the known samples to use.
     """
-    whole, alone = held.whole, held.whole.reference
+    whole, alone = solved.whole, solved.whole.reference
+    assert alone is not None
     own, names = alone.of(states), tuple(str(whole.names[k]) for k in states)
     measure = measure_of_reference(whole, alone, states, names)
     return whole.with_rows_of(states, TangentOfReference(own.tangent, measure, _shared_errors(whole, alone)))
 
 
-def measure_of_reference(whole: Any, alone: Any, states: tuple[int, ...], names: tuple[str, ...]) -> Measure:
+def measure_of_reference(whole: Solved, alone: Solved, states: tuple[int, ...], names: tuple[str, ...]) -> Measure:
     """Return the rows of the pool with the weights of the known samples' own solution, 0 on other rows.
 
     The biases of the known samples are on all rows of the pool, and those of the others drop out of the solution, whose
@@ -59,7 +63,7 @@ def _on_pool(own: BiasFamily, whole: BiasFamily) -> BiasFamily:
     return own.on(whole.z * whole.deviation + whole.mean)
 
 
-def _shared_errors(whole: Any, alone: Any) -> Floats:
+def _shared_errors(whole: Solved, alone: Solved) -> Floats:
     r"""Return :math:`R^+ D'C D_0 (R_0^+)'`, the covariance between the shifts of known values in two solutions.
 
     Each solution writes the known values as :math:`D'\tau + R\varepsilon` with its own combinations D, where
@@ -71,21 +75,23 @@ def _shared_errors(whole: Any, alone: Any) -> Floats:
     return np.asarray(first @ whole.prepared.known.covariance @ second.T)
 
 
-def check_reference(held: Any, asked: Mapping[str, Any], features: Features) -> BiasCheck:
+def check_reference(solved: Solved, asked: Mapping[str, Any], features: Features) -> BiasCheck:
     """Test the declared biases of the known samples among themselves.
 
     Learned ones were fitted to the same rows, which a test of fixed biases cannot account for: it would reject correct
     ones hardly ever, or far too often. ``fit.learned`` judges them, by held-out rows.
     """
-    rows = reference_of(held, held.reference.states)
-    inside, learned = rows.tangent.measure.inside, tuple(checks_of(held.names, held.pool.biases))
+    reference = solved.reference
+    assert reference is not None
+    rows = reference_of(solved, reference.states)
+    inside, learned = rows.tangent.measure.inside, tuple(checks_of(solved.names, solved.pool.biases))
     said = f"The bias of {show(learned)} was" if len(learned) == 1 else f"The biases of {show(learned)} were"
     note = f"{said} learned from these rows and has no p-value: fit.learned shows its calibration on held-out rows."
     note = note if len(learned) == 1 else note.replace("and has", "and have").replace("its", "their")
     if len(rows.states) == 1:
         return untested(f"{show(rows.tangent.measure.recorded_by)} is the only known sample. {note}")
-    values = {name: rows.values(value)[inside] for name, value in asked.items()}
-    return replace(held.reference.check_columns(values, features), note=note)
+    values = {name: rows.memory.values(value)[inside] for name, value in asked.items()}
+    return replace(reference.check_columns(values, features), note=note)
 
 
 class TangentOfReference(Tangent):

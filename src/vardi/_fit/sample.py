@@ -16,6 +16,7 @@ from vardi._estimate.reliability import Trust, warn_of_doubt, warn_of_few_bridgi
 from vardi._estimate.sensitivity.factors import GAMMAS
 from vardi._fit.known import check_known, joined
 from vardi._fit.normalisers import log_normalisers, log_ratio
+from vardi._fit.solved import Solved
 from vardi._fit.weighted import AUTO, WeightedSample
 from vardi._inputs.domains import By
 from vardi._inputs.frames.functions import is_function, name_of
@@ -56,8 +57,8 @@ class DebiasedSample(WeightedSample):
         How the equations were solved, and how well.
     """
 
-    def __init__(self, held: Any, inputs: Any) -> None:
-        super().__init__(held)
+    def __init__(self, solved: Solved, inputs: Any) -> None:
+        super().__init__(solved)
         self._inputs = inputs  # the arguments of the call that made it
 
     @cached_property
@@ -66,26 +67,26 @@ class DebiasedSample(WeightedSample):
 
         With learned biases only the samples whose biases are known are compared: the test cannot account for learning.
         """
-        return check_known(self.held.reference or self.held)
+        return check_known(self.solved.reference or self.solved)
 
     @cached_property
     def parameters(self) -> dict[Name, dict[str, Estimate]]:
         """The parameters of each bias that has any, with their errors; empty if all biases are known."""
         from vardi._fit.parameters import estimates
 
-        return estimates(self.held)
+        return estimates(self.solved)
 
     @property
     def estimated_biases(self) -> dict[Name, Bias]:
         """The biases that have parameters, with these fixed at their estimates."""
         from vardi._fit.parameters import fixed_biases
 
-        return fixed_biases(self.held)
+        return fixed_biases(self.solved)
 
     @property
     def learned(self) -> dict[Name, LearnedCheck]:
         """How each learned bias was learned, with a table of calibration; empty if none was."""
-        return checks_of(self.names, self.held.pool.biases)
+        return checks_of(self.names, self.solved.pool.biases)
 
     def normalisers(self, level: float = 0.95) -> dict[Name, Estimate]:
         r"""Return each :math:`\Omega_k` with its error; intervals are made on the log scale."""
@@ -107,7 +108,7 @@ class DebiasedSample(WeightedSample):
         >>> print(log_omegas["1"] - log_omegas["0"])
         -0.230 ± 0.035 (95%: -0.299 to -0.161)
         """
-        found = dict(zip(self.names, log_normalisers(self.held, level), strict=True))
+        found = dict(zip(self.names, log_normalisers(self.solved, level), strict=True))
         called = [f"the normaliser of {str(name)!r}" for name in found]
         warn_of_doubt(self.names, called, [estimate.law for estimate in found.values()])
         return found
@@ -135,7 +136,7 @@ class DebiasedSample(WeightedSample):
         0.06 ± 0.14 (95%: -0.22 to 0.35)
         """
         k, l = (self.place_of(one) for one in (name, other))
-        found = log_ratio(self.held, k, l, level)
+        found = log_ratio(self.solved, k, l, level)
         warn_of_doubt(self.names, [f"the log ratio of {str(name)!r} and {str(other)!r}"], [found.law])
         return found
 
@@ -153,19 +154,19 @@ class DebiasedSample(WeightedSample):
         The variance of :math:`\log\Omega_k - \log\Omega_l` is ``C[k, k] + C[l, l] - 2 * C[k, l]``: the squared error
         that MBAR gives for a difference of free energies. A warning says where few rows compare the samples.
         """
-        covariance = self.held.log_omega_covariance()  # which forms the gram that tells the bridge
+        covariance = self.solved.log_omega_covariance()  # which forms the gram that tells the bridge
         warn_of_few_bridging(self.bridge, "The covariance rests")
         return covariance
 
     @cached_property
     def bridge(self) -> Bridge:
         """The weakest link between the samples: the smallest cut of their overlap."""
-        hessian = self.held.tangent.hessian
-        return bridge_of(hessian.sums.gram, hessian.sampled, self.held.groups, self.solution.cut, self.names)
+        hessian = self.solved.tangent.hessian
+        return bridge_of(hessian.sums.gram, hessian.sampled, self.solved.groups, self.solution.cut, self.names)
 
     def identify(self) -> Verdict:
         """Return which rows connect the samples; kappa is measured with the debiased weights."""
-        return self.bridge.within(joined(self.held))
+        return self.bridge.within(joined(self.solved))
 
     @cached_property
     def trust(self) -> Trust:
@@ -191,7 +192,7 @@ class DebiasedSample(WeightedSample):
         columns = [columns] if isinstance(columns, str) else columns
         from vardi._facts.diagnostics import diagnose
 
-        return diagnose(self, (*self.numeric_columns, *self.held.numeric_of_some) if columns is None else columns)
+        return diagnose(self, (*self.numeric_columns, *self.solved.numeric_of_some) if columns is None else columns)
 
     def bootstrap(
         self,
@@ -238,7 +239,7 @@ class DebiasedSample(WeightedSample):
         options: dict[str, Any] = {"kind": kind, "groups": groups, "level": level, "jobs": jobs, "progress": progress}
         from vardi._estimate.bootstrap import bootstrap
 
-        return bootstrap(self.held, statistic, n, seed, **options, identity=id)
+        return bootstrap(self.solved, statistic, n, seed, **options, identity=id)
 
     def replicate_weights(
         self,
@@ -298,7 +299,7 @@ class DebiasedSample(WeightedSample):
         """
         from vardi._estimate.replicates import replicate_weights
 
-        return replicate_weights(self.held, n, kind, seed, identity=id, progress=progress)
+        return replicate_weights(self.solved, n, kind, seed, identity=id, progress=progress)
 
     def check_biases(
         self,
@@ -331,9 +332,9 @@ class DebiasedSample(WeightedSample):
 
         require_features(features)
         if columns is None:
-            columns = columns_to_test(self.held.pool.biases, self.numeric_columns) or self.numeric_columns
-            if not columns and self.held.mixed:
-                said = listed(f"{name} is {where}" for name, where in self.held.mixed.items())
+            columns = columns_to_test(self.solved.pool.biases, self.numeric_columns) or self.numeric_columns
+            if not columns and self.data.mixed:
+                said = listed(f"{name} is {where}" for name, where in self.data.mixed.items())
                 return untested(f"{said}, and no other column is numeric. Convert it to one type.")
         if not isinstance(columns, Iterable):
             raise MismatchError(
@@ -346,7 +347,7 @@ class DebiasedSample(WeightedSample):
             else dict.fromkeys([columns] if isinstance(columns, str) else columns)
         )
         asked = {name: name if value is None else value for name, value in named.items()}
-        found = self.held.check_biases(asked, features)
+        found = self.solved.check_biases(asked, features)
         if not found.reason:
             warn_of_few_bridging(self.bridge, "The p-values rest")
         return found
@@ -407,15 +408,18 @@ class DebiasedSample(WeightedSample):
         from vardi._estimate.sensitivity.targets import Mean
 
         what = f"mean of {name_of(values) if is_function(values) else 'values'}"
-        if not self.held.in_memory or not self.held.pool.frames:
-            question, functions = Question.of(self.held, gammas, samples, kind, threshold), self.held.functions(values)
+        if not self.data.in_memory or not self.solved.pool.frames:
+            question, functions = (
+                Question.of(self.solved, gammas, samples, kind, threshold),
+                self.data.functions(values),
+            )
             return question.answer(Mean(functions), self._means(functions, [values], 0.95)[0], what)
         fit, model = self._assisted(None, values, By.of(None), AUTO, None)
         if model is None:
-            question, functions = Question.of(fit.held, gammas, samples, kind, threshold), fit.held.functions(values)
+            question, functions = Question.of(fit.solved, gammas, samples, kind, threshold), fit.data.functions(values)
             return question.answer(Mean(functions), fit._means(functions, [values], 0.95)[0], what)
-        question = Question.of(fit.held, gammas, model.may_be_wrong(fit.held, samples), kind, threshold)
-        functions, own, estimate = model.apart(fit.held, values, 0.95)
+        question = Question.of(fit.solved, gammas, model.may_be_wrong(fit.solved, samples), kind, threshold)
+        functions, own, estimate = model.apart(fit.solved, values, 0.95)
         return question.answer(Mean(functions), estimate, what, own)
 
     def bounds(self, delta: float = 0.05) -> Bounds:
@@ -426,7 +430,7 @@ class DebiasedSample(WeightedSample):
         delta : float
             Probability with which a bound may fail.
         """
-        return self.held.bounds(delta)
+        return self.solved.bounds(delta)
 
     def test_no_bias(self, name: Name) -> LikelihoodRatio:
         """Test whether the family of a sample is constant: whether the sample was drawn without (further) bias.
@@ -441,7 +445,7 @@ class DebiasedSample(WeightedSample):
         """
         from vardi._fit.parameters import test_no_bias
 
-        return test_no_bias(self.held, name)
+        return test_no_bias(self.solved, name)
 
     def test_parameters(self, name: Name, values: Mapping[str, float]) -> LikelihoodRatio:
         """Test declared values of parameters; those that are not declared are re-estimated.
@@ -455,7 +459,7 @@ class DebiasedSample(WeightedSample):
         """
         from vardi._fit.parameters import test_values
 
-        return test_values(self.held, name, values)
+        return test_values(self.solved, name, values)
 
     def update(self, samples: Samples, biases: Biases | None = None) -> DebiasedSample:
         r"""Return the fit of these rows and further ones, solved from this solution on.
@@ -494,12 +498,12 @@ class DebiasedSample(WeightedSample):
         >>> long.sizes
         {'plain': 3, 'seen': 6, 'long': 2}
         """
-        return self._inputs.updated(samples, biases, self.held.pool).fitted(near=self.held.solved)
+        return self._inputs.updated(samples, biases, self.solved.pool).fitted(near=self.solved.near)
 
     @property
     def numeric_columns(self) -> tuple[str, ...]:
         """The numeric columns of the pool without missing values, those that the biases read first."""
-        return self.held.numeric_columns
+        return self.data.numeric_columns
 
     def summary(self) -> str:
         """Return what a person wants to know first, in one screen."""
@@ -555,7 +559,7 @@ class DebiasedSample(WeightedSample):
         return self.summary()
 
     def __repr__(self) -> str:
-        samples = int((self.held.rows.sizes > 0).sum())
+        samples = int((self.solved.rows.sizes > 0).sum())
         return f"DebiasedSample({number_of_rows(len(self))} of {samples} sample{'' if samples == 1 else 's'})"
 
     def _repr_html_(self) -> str:

@@ -19,12 +19,13 @@ from vardi._estimate.quasi_independence import quasi_independence
 from vardi._estimate.sensitivity.errors_of_biases import Errors
 from vardi._estimate.tangent import Hessian, Influence, Tangent
 from vardi._fit.capabilities import Holder, refusal
-from vardi._fit.memory import InMemory
+from vardi._fit.memory import DataInMemory
 from vardi._fit.prepare import Prepared, counted
+from vardi._fit.solved import Solved
 from vardi._inputs.frames import as_frame
-from vardi._inputs.frames.functions import bias_of, is_function
 from vardi._inputs.kept import KeptRows
 from vardi._inputs.pool import Name, Pool
+from vardi._rows import Rows
 from vardi._rows.arrays import Arrays
 from vardi._rows.columns import Block
 from vardi._rows.dense import Dense
@@ -98,6 +99,13 @@ class TruncatedRows:
         """The counts of these rows."""
         return self.pool.counts[self.kept]
 
+    @property
+    def of_windows(self) -> tuple[str, ...]:
+        """The columns that only the windows read, which the weights do not correct: they are for the values."""
+        bias = window_of(self.pool)
+        assert bias is not None
+        return tuple(name for name in bias.columns if name not in columns_of(bias.x))
+
     def prepare(self) -> Prepared:
         """Return the rows to solve: each is a sample of its own."""
         inside = self.inside
@@ -122,9 +130,9 @@ class TruncatedRows:
         kept[[int(name) for name in names]] = True  # type: ignore[call-overload]
         return replace(self, kept=kept)
 
-    def held(self, prepared: Prepared, found: JointFit) -> InWindows:
-        """Return the rows with their weights."""
-        return InWindows(self, prepared, found)
+    def solved(self, prepared: Prepared, found: JointFit) -> SolvedByWindows:
+        """Return the solution at the rows."""
+        return SolvedByWindows(self, prepared, found)
 
 
 def window_of(pool: Pool) -> WindowBias | None:
@@ -132,8 +140,8 @@ def window_of(pool: Pool) -> WindowBias | None:
     return next((bias for bias in pool.biases if isinstance(bias, WindowBias)), None)
 
 
-class InWindows(InMemory):
-    """Truncated rows with their weights: one sample to the user, and one for each row inside.
+class SolvedByWindows(Solved):
+    """The solution of truncated rows: one sample to the user, and one for each row inside.
 
     Parameters
     ----------
@@ -148,7 +156,9 @@ class InWindows(InMemory):
     apart = "too few of their rows are at risk together"
 
     def __init__(self, opened: TruncatedRows, prepared: Prepared, found: JointFit) -> None:
-        self.windows, self.inner, self.inner_u = opened.inside, prepared.rows, found.solution.u
+        rows = prepared.rows
+        assert isinstance(rows, Rows)
+        self.windows, self.inner, self.inner_u = opened.inside, rows, found.solution.u
         self.inner_names = opened.names
         weights = found.solution.weights
         assert weights is not None
@@ -156,9 +166,8 @@ class InWindows(InMemory):
         log_chance = self._log_chance(self.inner.sizes, np.log(self.through))
         chance = Dense(np.exp(log_chance) / weights[:, None], np.zeros(len(weights), np.int64), opened.counts)
         solution = replace(found.solution, u=np.array([-log_chance]), cut=np.ones(1))
-        super().__init__(
-            opened.pool, KeptRows.where(opened.kept), Prepared.plain(chance), replace(found, solution=solution)
-        )
+        data = DataInMemory(opened.pool, KeptRows.where(opened.kept), (0,), of_windows=opened.of_windows)
+        super().__init__(data, Prepared.plain(chance), replace(found, solution=solution))
 
     @staticmethod
     def _log_chance(counts: Floats, log_omegas: Floats) -> float:
@@ -174,8 +183,8 @@ class InWindows(InMemory):
         of the unit with its window: deviations from centres by window, of which errors are taken anyway.
         """
         one = np.zeros(len(self.inner), np.int64)
-        rows = Arrays(self.inner, self.inner.source, self.inner.counts, self.dependence, one)
-        point = Point(Model(self.inner.sizes, {}, KnownMoments.none()), self.inner_u, self.row_weights)
+        rows = Arrays(self.inner, self.inner.source, self.inner.counts, self.memory.dependence, one)
+        point = Point(Model(self.inner.sizes, {}, KnownMoments.none()), self.inner_u, self.solution.weights)
         hessian = Hessian(self.inner, self.inner_u)
         return Tangent(Measure(rows, point, samples=one), hessian, Hessian(self.rows, self.solution.u))
 
@@ -196,33 +205,9 @@ class InWindows(InMemory):
         return self.bias_influence().covariance()
 
     @property
-    def solved(self) -> dict[Name, float]:
+    def near(self) -> dict[Name, float]:
         """The log normalisers of the rows' windows."""
         return dict(zip(self.inner_names, np.log(self.through).tolist(), strict=True))
-
-    @cached_property
-    def of_windows(self) -> tuple[str, ...]:
-        """The columns that only the windows read, which the weights do not correct: they are for the values."""
-        bias = window_of(self.pool)
-        assert bias is not None
-        return tuple(name for name in bias.columns if name not in columns_of(bias.x))
-
-    @cached_property
-    def numeric_columns(self) -> tuple[str, ...]:
-        """The numeric columns without missing values, the value first, without the ends of windows."""
-        return tuple(name for name in super().numeric_columns if name not in self.of_windows)
-
-    def values(self, values: Any) -> Floats:
-        """Return a column, an expression or an array as numbers; raise if it reads the windows."""
-        if is_function(values):
-            ends = [name for name in bias_of(values, self.pool.frames[0].columns).columns if name in self.of_windows]
-            if ends:
-                raise MismatchError(
-                    f"{ends[0]!r} belongs to the window of a row, but the weights are for the units' values: wide "
-                    "windows are seen more often whatever the value, which the weights do not correct. Ask for "
-                    "columns of the units."
-                )
-        return super().values(values)
 
     def slopes(self, influence: Influence, errors: Errors) -> Floats:
         """Return how far estimates move at worst, per unit of log Gamma in the chance of being seen."""
@@ -243,8 +228,8 @@ class InWindows(InMemory):
         ends = {
             to_text(end): getattr(self.windows, side) for side, end in (("low", bias.low), ("high", bias.high)) if end
         }
-        values = {name: self.values(value) for name, value in asked.items()}
-        return quasi_independence(self.names[0], self.windows, ends, values, self.counts)
+        values = {name: self.memory.values(value) for name, value in asked.items()}
+        return quasi_independence(self.names[0], self.windows, ends, values, self.memory.counts)
 
     def bounds(self, delta: float) -> Bounds:
         """Refuse: the theory of bounds is for known biases."""
@@ -252,7 +237,7 @@ class InWindows(InMemory):
 
     def judge(self) -> Verdict:
         """Return the verdict in terms of risk sets."""
-        return one_sample(self.names[0], self.windows, self.counts)
+        return one_sample(self.names[0], self.windows, self.memory.counts)
 
     def refit(self, counts: Floats, *, tol: float, may_part: bool, rng: np.random.Generator | None = None) -> Refit:
         """Solve again for other counts of the rows, each with its window."""

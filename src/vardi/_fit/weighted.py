@@ -13,11 +13,13 @@ from vardi._estimate.cdf import DebiasedCdf
 from vardi._estimate.estimates import Estimate, Estimates
 from vardi._estimate.reliability import warn_of_doubt
 from vardi._fit.capabilities import refusal
+from vardi._fit.solved import Solved
 from vardi._inputs.domains import By
 from vardi._inputs.frames.functions import is_function, name_of
 from vardi._inputs.given import Domain, Function, Functions, Size, Table
 from vardi._inputs.known_numbers import value_of
 from vardi._inputs.pool import Name
+from vardi._rows.measure import Measure
 from vardi._solve.newton import Solution
 from vardi.errors import KnownOfAllWarning, MismatchError, suggest
 from vardi.errors._texts import show
@@ -35,18 +37,23 @@ AUTO = "auto"  # a model assists means only if a bias was learned
 class WeightedSample:
     """Rows of some samples with a weight for each: what :meth:`DebiasedSample.among` returns."""
 
-    def __init__(self, held: Any) -> None:
-        self.held = held  # rows with their weights, in memory or in an engine
-        self.solution: Solution = held.solution
-        self.names: tuple[Name, ...] = held.names
+    def __init__(self, solved: Solved) -> None:
+        self.solved, self.data = solved, solved.data  # the solution, and the rows, in memory or in an engine
+        self.solution: Solution = solved.solution
+        self.names: tuple[Name, ...] = solved.names
 
     def __len__(self) -> int:
-        return len(self.held)
+        return len(self.data)
+
+    @property
+    def _measure(self) -> Measure:
+        """The rows with their weights."""
+        return self.solved.tangent.measure
 
     @property
     def sizes(self) -> dict[Name, float]:
         """How many (counted) rows of each sample the fit rests on; 0 for a state that was not sampled."""
-        sizes = self.held.rows.sizes.tolist()
+        sizes = self.solved.rows.sizes.tolist()
         return dict(zip(self.names, (int(n) if n == int(n) else n for n in sizes), strict=True))
 
     @cached_property
@@ -56,17 +63,17 @@ class WeightedSample:
         In pool order and in the user's library; a pandas Series has the user's index. Pass them to a learner as
         ``sample_weight`` (times ``counts``, if rows have them). Rows that were left out have weight 0.
         """
-        return self.held.column(self.held.weights, "weight")
+        return self.data.weights(self._measure)
 
     @cached_property
     def probabilities(self) -> Any:
         """The probability of each row in the debiased sample: weight times count, with sum 1."""
-        return self.held.column(self.held.probabilities, "probability")
+        return self.data.probabilities(self._measure)
 
     @property
     def log_omegas(self) -> dict[Name, float]:
         r"""The log of each normaliser, :math:`\log\Omega_k = \log E_P\,\omega_k`."""
-        return dict(zip(self.names, self.held.log_omegas.tolist(), strict=True))
+        return dict(zip(self.names, self.solved.log_omegas.tolist(), strict=True))
 
     @property
     def omegas(self) -> dict[Name, float]:
@@ -77,7 +84,7 @@ class WeightedSample:
     @property
     def w(self) -> dict[Name, float]:
         r"""The normalisers on the paper's scale, :math:`\max_k W_k / \lambda_k = 1`, of the sampled biases."""
-        sizes, u = self.held.rows.sizes, self.solution.u
+        sizes, u = self.solved.rows.sizes, self.solution.u
         sampled = np.flatnonzero(sizes > 0)
         w = sizes[sampled] / sizes.sum() * np.exp(u[sampled].min() - u[sampled])
         return {self.names[k]: float(value) for k, value in zip(sampled.tolist(), w, strict=True)}
@@ -113,7 +120,7 @@ class WeightedSample:
         >>> fit.weigh(np.array([0.0, 1.0, 100.0])).round(3)
         array([2.333, 1.599, 0.05 ])
         """
-        return self.held.weigh(rows)
+        return self.solved.weigh(rows)
 
     def sample(
         self,
@@ -147,7 +154,7 @@ class WeightedSample:
         """
         if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 0:
             raise MismatchError(f"{n!r} rows cannot be drawn. Give a whole number, 0 or more.")
-        return self.held.draw(n, seed, replace=replace, identity=id)
+        return self.data.draw(self._measure, n, seed, replace=replace, identity=id)
 
     def torch_sampler(self, n: float | None = None, seed: int | None = None, *, method: Method = "multinomial") -> Any:
         """Return a ``torch.utils.data.Sampler`` that draws positions of rows by weight, so that losses need no weights.
@@ -165,18 +172,18 @@ class WeightedSample:
         """
         from vardi._estimate.torch_batches import torch_sampler
 
-        return torch_sampler(self.held.drawing(), n, seed, method=method)
+        return torch_sampler(self.data.chances(self._measure), n, seed, method=method)
 
     def torch_weights(self, dtype: Any = None) -> Any:
         """Return the weights as a tensor with mean 1, in pool order."""
         from vardi._estimate.torch_batches import torch_weights
 
-        return torch_weights(self.held.drawing(), dtype)
+        return torch_weights(self.data.chances(self._measure), dtype)
 
     @property
     def parts(self) -> Parts:
         """What accounts of the fit need of the holder of its rows; see :mod:`vardi._facts.parts`."""
-        return self.held.parts(self)
+        return self.data.parts(self)
 
     def among(self, samples: Name | Sequence[Name]) -> WeightedSample:
         r"""Return the rows of some samples with weights of their own, for columns that only these have recorded.
@@ -224,10 +231,10 @@ class WeightedSample:
         return tuple(k for k, name in enumerate(self.names) if name in names)
 
     def _of_states(self, states: tuple[int, ...], *, told: bool = True) -> WeightedSample:
-        if len(states) == int((self.held.rows.sizes > 0).sum()):
+        if len(states) == int((self.solved.rows.sizes > 0).sum()):
             return self
-        fit = WeightedSample(self.held.of(states))
-        if told and self.held.tangent.measure.coordinates.known:
+        fit = WeightedSample(self.solved.of(states))
+        if told and self.solved.tangent.measure.coordinates.known:
             names = show([self.names[k] for k in states])
             said = (
                 f"The weights of {names} alone do not meet the known values: only those of all samples together do. "
@@ -241,7 +248,7 @@ class WeightedSample:
     ) -> WeightedSample:
         """Return the rows of those chosen samples that have recorded the values; warn of known values if ``alone``."""
         fit = self if among is None else self._of_states(self._places(among), told=alone)
-        has = fit.held.recorded_by(values, () if by is None or by.labels is not None else by.columns)
+        has = fit.data.recorded_by(values, () if by is None or by.labels is not None else by.columns)
         return fit._of_states(has, told=alone)._asked(None, values, by, alone=alone) if has else fit
 
     @overload
@@ -323,8 +330,8 @@ class WeightedSample:
         if by is not None:
             return fit._in_domains(values, told, "mean", level, model=model)
         if model is None:
-            return fit._means(fit.held.functions(values), [values], level)[0]
-        found = model.mean(fit.held, values, level)
+            return fit._means(fit.data.functions(values), [values], level)[0]
+        found = model.mean(fit.solved, values, level)
         warn_of_doubt(self.names, [f"the mean of {_called(values)!r}"], [found.law])
         return found
 
@@ -338,22 +345,22 @@ class WeightedSample:
     ) -> tuple[WeightedSample, Assisted | None]:
         """Return the rows that a mean is made from, and the model that assists it, if any."""
         is_default = isinstance(assisted_by, str) and assisted_by == AUTO
-        if assisted_by is None or (is_default and not self.held.is_learned):
+        if assisted_by is None or (is_default and not self.solved.is_learned):
             if columns is not None:
                 raise MismatchError(
                     "columns= chooses what a model sees, but there is no model. Give assisted_by=, a regressor or "
                     "classifier."
                 )
             return self._asked(among, [values], by), None
-        if not self.held.in_memory or not self.held.pool.frames:
-            raise refusal("assisted means", "blocks" if self.held.in_memory else "engine")
+        if not self.data.in_memory or not self.solved.pool.frames:
+            raise refusal("assisted means", "blocks" if self.data.in_memory else "engine")
         from vardi._fit.assisted import Assisted
 
         fit = self._asked(among, [values], by, alone=False)
-        model = Assisted(self.held, None if is_default else assisted_by, columns)
-        if not self.held.is_learned:
+        model = Assisted(self.solved, None if is_default else assisted_by, columns)
+        if not self.solved.is_learned:
             return fit, model
-        told = model.told_by_reference(fit.held, values, by, chosen=among is not None)
+        told = model.told_by_reference(fit.solved, values, by, chosen=among is not None)
         return (fit, model) if told is None else (WeightedSample(told), None if is_default else model)
 
     def expectations(self, matrix: Functions, level: float = 0.95, *, among: Any = None) -> Estimates:
@@ -371,7 +378,7 @@ class WeightedSample:
         matrix = [matrix] if is_function(matrix) else matrix
         named = matrix if isinstance(matrix, list | tuple) and any(map(is_function, matrix)) else ()
         fit = self._asked(among, named or [matrix])
-        return fit._means(fit.held.matrix(matrix), named, level)
+        return fit._means(fit.data.matrix(matrix), named, level)
 
     def proportions(
         self, column: Domain, level: float = 0.95, *, by: Domain | None = None, among: Any = None
@@ -524,7 +531,7 @@ class WeightedSample:
         def total(of: Estimate) -> Estimate:
             return replace((of if mean is None else of / mean) * known, among=of.among)
 
-        found = fit._mean(values, level) if model is None else model.mean(fit.held, values, level)
+        found = fit._mean(values, level) if model is None else model.mean(fit.solved, values, level)
         found = replace(total(found), plain=None if found.plain is None else total(found.plain))
         warn_of_doubt(self.names, [f"the total of {_called(values)!r}"], [found.law])
         return found
@@ -542,23 +549,23 @@ class WeightedSample:
         as for ``expectation`` too.
         """
         told = By.of(by)
-        held = self._asked(among, [column], told).held
-        tangent = held.tangent
+        fit = self._asked(among, [column], told)
+        tangent = fit.solved.tangent
         if by is None:
-            return DebiasedCdf(tangent, held.steps(column))
-        keys, steps = held.steps_by_domain(column, told)
+            return DebiasedCdf(tangent, fit.data.steps(tangent.measure, column))
+        keys, steps = fit.data.steps_by_domain(tangent.measure, column, told)
         from vardi._estimate.domains import ByDomain
 
         return ByDomain(told, keys, lambda j: DebiasedCdf(tangent, steps(j)))
 
     def _mean(self, values: Function, level: float) -> Estimate:
         """Return a mean without warnings."""
-        return self.held.tangent.estimates(self.held.functions(values), level)[0]
+        return self.solved.tangent.estimates(self.data.functions(values), level)[0]
 
     def _means(self, functions: Any, named: Sequence[Any], level: float) -> Estimates:
         """Return means of functions, some of them named, with a warning if errors rest on few rows."""
-        declared = [isinstance(one, str) and self.held.is_declared(one) for one in named]
-        estimates = self.held.tangent.estimates(functions, level, declared)
+        declared = [isinstance(one, str) and self.data.is_declared(one) for one in named]
+        estimates = self.solved.tangent.estimates(functions, level, declared)
         called = [f"the mean of {name_of(one)!r}" if is_function(one) else "the mean" for one in named]
         called = called or [f"mean {j}" for j in range(len(estimates))]
         warn_of_doubt(self.names, called, estimates.laws)
@@ -580,10 +587,10 @@ class WeightedSample:
         from vardi._estimate.domains import Domains, found_in_domains
 
         base = len(by.columns) if base is None else base
-        keys, domains = self.held.domains(values, by, base, whole=whole)
-        found = found_in_domains(self.held.tangent, domains, level, factor)
+        keys, domains = self.data.domains(self._measure, values, by, base, whole=whole)
+        found = found_in_domains(self.solved.tangent, domains, level, factor)
         if model is not None:
-            found = model.in_domains(self.held, values, (by, keys, base), found, factor)
+            found = model.in_domains(self.solved, values, (by, keys, base), found, factor)
         warn_of_doubt(self.names, [f"the {what} where {by.said(key)}" for key in keys], found.laws)
         told = by.columns if values is not None else by.columns[:base]
         of = _called(values) if values is not None else ", ".join(by.columns[base:])
@@ -601,7 +608,7 @@ class WeightedSample:
             )
         column, total = relative_to
         fit, model = self._assisted(None, column, By.of(None), AUTO, None)
-        mean = fit._mean(column, level) if model is None else model.mean(fit.held, column, level)
+        mean = fit._mean(column, level) if model is None else model.mean(fit.solved, column, level)
         if not mean.value:
             raise MismatchError(
                 f"The mean of {_called(column)!r} is 0, so nothing can be estimated relative to its total. Give a "
@@ -611,7 +618,7 @@ class WeightedSample:
 
     def _known_number(self, given: Any, what: str, level: float) -> float | Estimate:
         """Return a known size or total: a number, or an estimate from this fit or independent of it."""
-        tangent = self.held.tangent
+        tangent = self.solved.tangent
         influence = given.influence if isinstance(given, Estimate) else None
         if influence is not None and influence.measure is tangent.measure.whole:
             return given.at(level)

@@ -111,10 +111,10 @@ class JointSums:
         :math:`\sum_i c_i x_i x_i'`.
     own : ndarray of shape (d,)
         :math:`\sum_i c_i \nabla\log\omega_{s_i}(z_i;\theta)`: zero except in theta.
-    curvature : ndarray of shape (d, d)
-        :math:`\sum_i c_i (\nabla^2 S_i / S_i - \nabla^2\log\omega_{s_i}(z_i;\theta))`.
-    information : ndarray of shape (d, d)
-        The same without the second derivatives of log omega in theta, which have mean zero if the family is right.
+    beside : ndarray of shape (d - K, d)
+        The rows of ``information`` beyond those of u, which are few even where there are thousands of samples.
+    bend : ndarray of shape (p, p)
+        What ``curvature`` adds to ``information``, in theta.
     refused : float
         How many S_i are not above zero; if there are any, the other sums are meaningless.
     """
@@ -124,9 +124,25 @@ class JointSums:
     x: Floats
     gram: Floats
     own: Floats
-    curvature: Floats
-    information: Floats
+    beside: Floats
+    bend: Floats
     refused: float
+
+    @property
+    def information(self) -> Floats:
+        """The curvature without the second derivatives of log omega, which have mean zero if the family is right."""
+        K = len(self.x) - len(self.beside)
+        found = np.diag(self.x)  # in u, where S is linear in e^u
+        found[K:], found[:K, K:] = self.beside, self.beside[:, :K].T
+        return found
+
+    @property
+    def curvature(self) -> Floats:
+        r""":math:`\sum_i c_i (\nabla^2 S_i / S_i - \nabla^2\log\omega_{s_i}(z_i;\theta))`, of shape (d, d)."""
+        found, K = self.information, len(self.x) - len(self.beside)
+        theta = slice(K, K + len(self.bend))
+        found[theta, theta] += self.bend
+        return found
 
     @property
     def positive(self) -> bool:

@@ -22,10 +22,9 @@ def likelihood(point: Point, *, objective: bool) -> Question[JointSums]:
         K, d, inner = at.samples, len(at), at.epsilon.start
         p, r, epsilon = rows.p, rows.weight, rows.weight_of_epsilon
         shares, inverse = block.sum(p), block.sum(r)  # type: ignore[arg-type]
-        gram, information, bend = np.zeros((d, d)), np.zeros((d, d)), np.zeros((d, d))
+        gram, beside, bend = np.zeros((d, d)), np.zeros((d - K, d)), np.zeros((at.parameters, at.parameters))
         x, own, log_mass = np.zeros(d), np.zeros(d), np.full(1, np.nan)
         x[at.u], x[at.epsilon], gram[:K, :K] = shares, epsilon * inverse, block.gram(p, p)
-        information[np.arange(K), np.arange(K)] = shares
         if inner > K:
             y = rows.others
             x[K:inner], gram[K:inner, K:inner], gram[:K, K:inner] = block.sum(y), block.gram(y, y), block.gram(p, y)
@@ -33,26 +32,25 @@ def likelihood(point: Point, *, objective: bool) -> Question[JointSums]:
         if at.uncertain:
             gram[:, at.epsilon] = np.outer(rows.against(r)[:, 0], epsilon)
             gram[at.epsilon] = gram[:, at.epsilon].T
-            information[at.mu, at.epsilon] = -point.model.known.root * inverse
-            information[at.epsilon, at.mu] = information[at.mu, at.epsilon].T
+            mu, known = slice(at.mu.start - K, at.mu.stop - K), -point.model.known.root * inverse
+            beside[mu, at.epsilon], beside[inner - K :, at.mu] = known, known.T
         if objective:
             log_mass = block.sum(rows.log_mass)
         for k, place in point.model.places.items():
-            where, family = slice(K + place.start, K + place.stop), rows.families[k]
+            where, family = slice(K + place.start, K + place.stop), rows.families[k]  # among all coordinates
             share, mine, t = p.column(k), within(block, k), family.gradient
             own[where] = block.sum(t * mine)
-            information[k, where] = information[where, k] = block.sum(t * share)
-            information[where, where], bend[where, where] = block.gram(t * share, t), family.bend(share - mine)
+            beside[place, k] = block.sum(t * share)
+            beside[place, where], bend[place, place] = block.gram(t * share, t), family.bend(share - mine)
             if objective:
                 log_mass = log_mass - block.sum(family.log * mine)
         for j, k in point.model.known.moving.items():
             place, row = point.model.places[k], at.mu.start + j
             where = slice(K + place.start, K + place.stop)
             h, t = block.let(rows.users_bias(k) * r), rows.users_gradient(k)
-            information[row, where] = information[where, row] = block.sum(t * h)
-            bend[where, where] += rows.mu[j] * (block.gram(t * h, t) + rows.families[k].bend(h))
+            beside[row - K, where] = beside[place, row] = block.sum(t * h)
+            bend[place, place] += rows.mu[j] * (block.gram(t * h, t) + rows.families[k].bend(h))
         refused = float(block.sum(rows.refused)[0]) if at.known else 0.0
-        curvature = information + bend
-        return JointSums(float(inverse[0]), float(log_mass[0]), x, gram, own, curvature, information, refused)
+        return JointSums(float(inverse[0]), float(log_mass[0]), x, gram, own, beside, bend, refused)
 
     return question

@@ -17,7 +17,7 @@ from vardi._inputs.known_on_rows import out_of_reach
 from vardi._inputs.pool import Name
 from vardi._machine.threads import single_threaded_blas
 from vardi._rows.base import Rows
-from vardi._rows.joint import Joint
+from vardi._rows.joint import Joint, JointRows
 from vardi._solve.identify import Joining, Verdict, connected, cut_verdict, group_text, judge, weak_groups
 from vardi._solve.joint import Walk, descend, meet, stationary
 from vardi._solve.newton import GAP, Solution, newton, solve
@@ -32,7 +32,7 @@ from vardi._types import Floats, Integers
 from vardi.errors import ConvergenceError, InvalidKnownError, NotIdentifiableError
 
 if TYPE_CHECKING:
-    from vardi._rows.engine.joint import EngineRows
+    from vardi._rows.engine.lazy_rows import LazyRows
 
 MIN_PROBED_ROWS = 10_000  # rows above which a few of them are checked first
 MAX_SERIAL_NUMBERS = 2_000_000  # numbers (rows times coordinates) up to which linear algebra gains nothing from threads
@@ -44,7 +44,11 @@ EMPTY = 1e-5  # mass of a group, estimated from means, below which the solution 
 
 
 def solve_plain(
-    rows: Rows, names: Sequence[Name], tol: float, max_iterations: int, near: Mapping[Name, float] | None = None
+    rows: Rows | LazyRows,
+    names: Sequence[Name],
+    tol: float,
+    max_iterations: int,
+    near: Mapping[Name, float] | None = None,
 ) -> Solution | Verdict:
     """Return the solution of known biases alone, or the verdict that there is none.
 
@@ -69,7 +73,7 @@ def solve_plain(
     return solution
 
 
-def _are_linked(rows: Rows) -> bool:
+def _are_linked(rows: Rows | LazyRows) -> bool:
     """Return whether all samples can be compared, judged by a few of their rows if these suffice."""
     if rows.positive:
         return True
@@ -77,16 +81,18 @@ def _are_linked(rows: Rows) -> bool:
     return connected(few.reach(), few.sizes) or (few is not rows and connected(rows.reach(), rows.sizes))
 
 
-def _start(rows: Rows, names: Sequence[Name], near: Mapping[Name, float]) -> Floats | None:
+def _start(rows: Rows | LazyRows, names: Sequence[Name], near: Mapping[Name, float]) -> Floats | None:
     """Return u from log normalisers; those of new samples come from the weights of the others, None if undefined."""
     sampled, n = rows.sizes > 0, rows.sizes.sum()
     logs = np.array([near.get(name, np.nan) for name in names])
     told = sampled & np.isfinite(logs)
     new = sampled & ~told
+    if new.any() and not isinstance(rows, Rows):
+        return None  # an engine starts from a few of its rows
     with np.errstate(divide="ignore", invalid="ignore"):
         log_shares = np.log(rows.sizes / n)
         u = np.where(told, log_shares - logs, -np.inf)
-        if told.any() and new.any():
+        if told.any() and new.any() and isinstance(rows, Rows):
             u[new] = log_shares[new] + np.log(n) - _log_means_by_others(rows, u, told, new)
     return u if np.isfinite(u[sampled]).all() else None
 
@@ -128,7 +134,7 @@ class JointFit:
 
 
 def solve_joint(
-    joint: Joint | EngineRows,
+    joint: JointRows,
     names: Sequence[Name],
     known: Known,
     values: Floats,
@@ -142,7 +148,7 @@ def solve_joint(
 
     Parameters
     ----------
-    joint : Joint or EngineRows
+    joint : JointRows
         The rows, in memory or in an engine; in an engine the solution starts from that of a small part of them.
     names : sequence
         A name for each bias.
@@ -198,7 +204,7 @@ def _solved(
     return JointFit(_solution(joint, walk, groups), without, groups, joining)
 
 
-def _polished_in_engine(rows: EngineRows, few: JointFit, tol: float, max_iterations: int) -> JointFit:
+def _polished_in_engine(rows: JointRows, few: JointFit, tol: float, max_iterations: int) -> JointFit:
     """Solve in the engine, starting from the solution of a small part of the rows in memory."""
     held = held_of(rows.few)
     assert few.solution.point is not None

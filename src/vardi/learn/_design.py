@@ -80,7 +80,7 @@ def as_design(fit: WeightedSample, X: Features, y: Outcome, missing: Missing) ->
     if y is None:
         raise MismatchError("There is no outcome. Give y, or a formula such as 'y ~ x + region' in place of X.")
     native, matrix, names = _features(fit, X, missing)
-    kept = fit.held.kept.positions
+    kept = fit.solved.memory.kept.positions
     matrix, outcome = matrix[kept], _outcome(fit, y)[kept]
     gaps = dict(zip(names, ~np.isfinite(matrix.T), strict=True))
     complete, left_out, lacking = _complete(fit, {**gaps, y if isinstance(y, str) else "y": _gaps(outcome)}, missing)
@@ -102,7 +102,7 @@ def recording(fit: WeightedSample, X: Features, y: Outcome) -> WeightedSample:
         named += X
     if y is not None and not isinstance(y, str) and np.asarray(y).dtype.kind == "f":
         named.append(np.asarray(y))
-    has = fit.held.recorded_by(named, columns)
+    has = fit.solved.data.recorded_by(named, columns)
     return fit.among([fit.names[k] for k in has]) if has else fit
 
 
@@ -113,8 +113,8 @@ def _complete(
 
     Raise if rows are incomplete and are not to be left out.
     """
-    inside = fit.held.inside
-    asked = fit.held.kept.of(np.ones(len(fit), bool) if inside is None else inside)
+    inside = fit.solved.memory.inside
+    asked = fit.solved.memory.kept.of(np.ones(len(fit), bool) if inside is None else inside)
     counts = {name: int((own & asked).sum()) for name, own in gaps.items() if (own & asked).any()}
     complete = asked & ~np.any(list(gaps.values()), axis=0)
     left_out, said = int((asked & ~complete).sum()), _counted(counts)
@@ -155,7 +155,7 @@ def _of_formula(fit: WeightedSample, formula: str, y: Outcome, missing: Missing)
         import pandas
     except ImportError as error:
         raise ImportError("Formulas need formulaic: pip install 'vardi[formula]'. Or give X and y.") from error
-    kept = fit.held.kept
+    kept = fit.solved.memory.kept
     columns = {name: kept.of(values) for name, values in _columns_in(fit, right).items()}
     outcome = kept.of(_outcome(fit, left or y))
     gaps = {name: _gaps(values) for name, values in columns.items()}
@@ -163,11 +163,11 @@ def _of_formula(fit: WeightedSample, formula: str, y: Outcome, missing: Missing)
     rows = range(int(complete.sum()))  # a formula of the intercept alone has no columns to count them by
     frame = pandas.DataFrame({name: values[complete] for name, values in columns.items()}, index=rows)
     for name in columns:
-        order = fit.held.pool.frames_of(fit.held.states)[0].categories(name)
+        order = fit.solved.pool.frames_of(fit.solved.states)[0].categories(name)
         if order is not None:
             there = set(frame[name])
             frame[name] = pandas.Categorical(frame[name], [value for value in order if value in there])
-    with _answering(formula, [name for own in fit.held.pool.frames for name in own.columns]):
+    with _answering(formula, [name for own in fit.solved.pool.frames for name in own.columns]):
         terms = formulaic.Formula(right)
         found = terms.get_model_matrix(frame, context={"np": np}, output="pandas", na_action="ignore")
     intercept = INTERCEPT in found.columns
@@ -203,7 +203,7 @@ def _answering(formula: str, known: Sequence[str]) -> Iterator[None]:
 
 def _columns_in(fit: WeightedSample, text: str) -> dict[str, np.ndarray]:
     """Return the columns of the pool that a text mentions."""
-    pool, states = fit.held.pool, fit.held.states
+    pool, states = fit.solved.pool, fit.solved.states
     frames = pool.frames_of(states)
     there = [name for name in _names_in(text) if frames and all(name in frame.columns for frame in frames)]
     return {name: np.asarray(pool.column(name, states)) for name in there}
@@ -253,7 +253,7 @@ def _features(fit: WeightedSample, X: Features, missing: Missing) -> tuple[Rows,
 def _of_pool(fit: WeightedSample, names: Sequence[str], missing: Missing) -> tuple[Rows, Floats, tuple[str, ...]]:
     """Return columns of the pool, in the user's library if it has named columns."""
     matrix = np.column_stack([_column(fit, name, missing) for name in names])
-    whole = fit.held.pool.whole()
+    whole = fit.solved.pool.whole()
     native: Rows = matrix
     if whole is not None and _is_frame(whole.native) and all(name in whole.columns for name in names):
         native = nw.from_native(whole.native).select(*names).to_native()
@@ -263,12 +263,12 @@ def _of_pool(fit: WeightedSample, names: Sequence[str], missing: Missing) -> tup
 def _column(fit: WeightedSample, name: str, missing: Missing = "refuse") -> Floats:
     if missing == "drop" and name in (columns := _columns_in(fit, f"`{name}`")):
         return _matrix([columns[name]], [name])[:, 0]
-    return np.asarray(fit.held.kept.spread(fit.held.values(name)))
+    return np.asarray(fit.solved.memory.kept.spread(fit.solved.memory.values(name)))
 
 
 def _outcome(fit: WeightedSample, y: Outcome) -> np.ndarray:
     """Return the outcome of every row of the pool: numbers or labels."""
-    pool, states = fit.held.pool, fit.held.states
+    pool, states = fit.solved.pool, fit.solved.states
     if isinstance(y, str) and pool.frames and all(y in frame.columns for frame in pool.frames_of(states)):
         values = np.asarray(pool.column(y, states))
     elif isinstance(y, str):

@@ -190,7 +190,9 @@ def inference(
     """
     fit = recording(fit, X, y)
     solved = solve(fit, model, X, y, missing)
-    estimates = replace(estimates_of(solved.theta, solved.influence, level), among=fit.held.tangent.measure.recorded_by)
+    estimates = replace(
+        estimates_of(solved.theta, solved.influence, level), among=fit.solved.tangent.measure.recorded_by
+    )
     warn_of_doubt(fit.names, [f"the coefficient of {name}" for name in solved.names], estimates.laws)
     return ModelInference(
         solved.names, solved.theta, estimates.covariance, level, solved.model, estimates, *solved.left_out
@@ -222,9 +224,9 @@ class Solved:
 def solve(fit: WeightedSample, model: LinearModel, X: Features, y: Outcome, missing: Missing = "refuse") -> Solved:
     """Fit a model to the debiased rows and solve it to rounding; or check that a fitted one solves its equations."""
     family = family_of(model)
-    require_rows(fit.held, "A regression")
+    require_rows(fit.solved, "A regression")
     design = as_design(fit, X, y, missing)
-    influence, names, Z = fit.held.tangent, design.names, design.Z
+    influence, names, Z = fit.solved.tangent, design.names, design.Z
     counted = influence.measure.weights * influence.measure.counts
     given = _is_fitted(model)
     model = _with_intercept(model, design.intercept, given=given)

@@ -135,7 +135,7 @@ def debiased_risk(
         biases, target = getattr(own, "biases", None), target or getattr(own, "target", None)
         known = getattr(own, "known", None) if known is None else known
     fit = debias_rows(X, y, source, biases, target, known, clusters, series)
-    labels = np.array(fit.names, dtype=object)[fit.held.pool.source]
+    labels = np.array(fit.names, dtype=object)[fit.solved.pool.source]
     for column in (source, clusters, series):
         if isinstance(column, str):
             X = as_frame(X).drop(column).native
@@ -177,7 +177,7 @@ def _folds(
     fit: DebiasedSample, X: Rows, y: Rows | None, cv: Folds, rng: Generator, *, by_class: bool
 ) -> Iterator[tuple[Integers, Integers]]:
     """Return positions of training and held-out rows; folds are split within samples."""
-    n, strata = len(fit), fit.held.pool.source
+    n, strata = len(fit), fit.solved.pool.source
     if by_class and y is not None and np.ndim(y) == 1:
         classes, codes = np.unique(np.asarray(y), return_inverse=True)
         strata = strata * len(classes) + codes
@@ -185,10 +185,10 @@ def _folds(
     if isinstance(cv, int | np.integer):
         if not 2 <= cv <= n:
             raise MismatchError(f"cv is {cv}, but {n} rows can be split into 2 to {n} folds.")
-        fold = dealt_out(fit.held.pool.source, fit.held.dependence, strata, int(cv), rng)
+        fold = dealt_out(fit.solved.pool.source, fit.solved.memory.dependence, strata, int(cv), rng)
         pairs = ((np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(int(cv)))
     else:
-        pairs = cv.split(X, strata, fit.held.dependence.clusters) if hasattr(cv, "split") else cv
+        pairs = cv.split(X, strata, fit.solved.memory.dependence.clusters) if hasattr(cv, "split") else cv
     held_out = np.zeros(n, bool)
     for train, test in pairs:
         train, test = np.arange(n)[train], np.arange(n)[test]
@@ -247,7 +247,7 @@ def debiased_scorer(scoring: Scoring = None, *, fit: DebiasedSample, target: str
     >>> search.fit(rows[["RM", "LSTAT"]], rows["MEDV"], sample_weight=fit.weights).best_params_
     {'alpha': 1.0}
     """
-    require_rows(fit.held, "A scorer")
+    require_rows(fit.solved, "A scorer")
     return DebiasedScorer(scoring, fit, target)
 
 
@@ -296,12 +296,12 @@ class DebiasedScorer:
         return f"debiased_scorer({self.scoring!r}, fit={self.fit!r})"
 
     def _weights(self, X: Rows, y: Rows | None) -> Floats:
-        named = dict(zip(self.fit.names, self.fit.held.pool.biases, strict=False))
+        named = dict(zip(self.fit.names, self.fit.solved.pool.biases, strict=False))
         biases = {name: bias for name, bias in named.items() if self.fit.sizes[name] > 0}
         try:
             if not biases:
                 raise MismatchError("The fit has its biases only as a matrix.")
-            rows: Any = joined(X, y, self.target, {**biases, **self.fit.held.known_biases()})
+            rows: Any = joined(X, y, self.target, {**biases, **self.fit.solved.known_biases()})
             return np.asarray(self.fit.weigh(rows))
         except (InvalidBiasError, MismatchError) as error:
             error.add_note(

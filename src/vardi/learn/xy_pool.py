@@ -73,10 +73,10 @@ def debias_rows(
 
 def with_targets(fit: DebiasedSample, y: Rows | None) -> tuple[WeightedSample, Integers | None]:
     """Return the rows of the samples that have targets, and their places; None if all have."""
-    has = () if y is None or np.ndim(y) != 1 else fit.held.recorded_by([np.asarray(y)])
+    has = () if y is None or np.ndim(y) != 1 else fit.solved.data.recorded_by([np.asarray(y)])
     if not has:
         return fit, None
-    return fit.among([fit.names[k] for k in has]), np.flatnonzero(np.isin(fit.held.pool.source, has))
+    return fit.among([fit.names[k] for k in has]), np.flatnonzero(np.isin(fit.solved.pool.source, has))
 
 
 def joined(X: Rows, y: Rows | None, target: str | None, biases: Mapping[Name, BiasLike]) -> Frame:

@@ -103,17 +103,17 @@ def convergence(
     100%      0.426  0.045     0.426  0.045
     """
     fit = fit.fit if isinstance(fit, MBAR) else fit
-    if not fit.held.in_memory:
+    if not fit.solved.data.in_memory:
         raise needs_rows("Convergence in time")
     parts = _fractions(fractions)
     k, l = _states(fit, states)
     place, frames = _in_time(fit)
     places = fit.place_of(k), fit.place_of(l)
-    near, inputs = fit.held.solved, fit._inputs
+    near, inputs = fit.solved.near, fit._inputs
 
     def estimate(rows: NDArray[np.bool_]) -> Estimate:
         part = fit if rows.all() else inputs.fitted(near=near, rows=rows)
-        return log_ratio(part.held, *places, level)  # without a warning: it is plain that early parts are rough
+        return log_ratio(part.solved, *places, level)  # without a warning: it is plain that early parts are rough
 
     # Rounded first, so that rounding error adds no frame.
     kept = [np.ceil(np.round(part * frames, 6)) for part in parts]
@@ -124,7 +124,7 @@ def convergence(
 
 def _in_time(fit: DebiasedSample) -> tuple[Floats, Floats]:
     """Return the position in time of each row among the frames of its state, and the number of these frames."""
-    pool = fit.held.pool
+    pool = fit.solved.pool
     order = np.arange(len(pool)) if pool.dependence.order is None else pool.dependence.order
     place, sizes = np.zeros(len(pool)), np.bincount(pool.source, minlength=len(pool.names)).astype(np.float64)
     for k in range(len(pool.names)):

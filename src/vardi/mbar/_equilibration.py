@@ -91,7 +91,7 @@ def inefficiencies(fit: DebiasedSample) -> dict[Name, float]:
 
 def _differences(fit: DebiasedSample) -> Influence:
     """Return the influence on each free energy minus the mean of all, which a distant population does not disturb."""
-    held = fit.held
+    held = fit.solved
     sampled = held.rows.sizes > 0
     centred = (np.eye(len(sampled)) - sampled[:, None] / sampled.sum())[:, sampled]
     directions = np.zeros((len(held.tangent.measure.coordinates), int(sampled.sum())))

@@ -68,13 +68,13 @@ class InPopulation:
 
     def means(self, functions: Functions) -> Floats:
         """Return the mean of each function."""
-        held = self._fit.held
-        return np.asarray(held.tangent.measure.mean(held.matrix(_dense(functions))))
+        held = self._fit.solved
+        return np.asarray(held.tangent.measure.mean(held.data.matrix(_dense(functions))))
 
     def log_covariance(self, functions: Functions) -> Floats:
         """Return the covariance of the logs of the means."""
-        held = self._fit.held
-        means, influence = held.tangent.influence(held.matrix(_dense(functions)))
+        held = self._fit.solved
+        means, influence = held.tangent.influence(held.data.matrix(_dense(functions)))
         return np.asarray(influence.covariance() / np.outer(means, means))
 
     def refits(self, functions: Functions, n: int, seed: int) -> Floats:

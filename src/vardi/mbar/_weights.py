@@ -75,14 +75,14 @@ class StateWeights:
     @cached_property
     def log_mixture(self) -> Floats:
         """Log of sum_l N_l e^{f_l - u_l} of each row: the distribution of all rows together."""
-        rows, u = self.fit.held.rows, self.fit.held.solution.u
+        rows, u = self.fit.solved.rows_in_memory, self.fit.solved.solution.u
         scale = np.log(self.N_k.sum()) + next(iter(self.fit.log_omegas.values()))  # e^{f_l} N_l is this times e^{u_l}
         return np.asarray(rows.spread(rows.log_row_mass(u)) + scale)
 
     @cached_property
     def gram(self) -> Floats:
         """W'W, of shape (K, K), which for sampled states comes from the fit's own gram."""
-        shared = self.fit.held.tangent.hessian.sums.gram
+        shared = self.fit.solved.tangent.hessian.sums.gram
         if isinstance(shared, np.ndarray) and self.N_k.all():
             return np.asarray(shared / self.N_k / self.N_k[:, None])
         return self.W.T @ self.W
@@ -133,7 +133,7 @@ class StateWeights:
         n, t = len(self.source), np.asarray(Y.sum(axis=0))
         a = self.N_k[:, None] * (np.asarray((Y.T @ self.W).T) - t / n)
         if self._is_dependent and not weights_known:
-            tangent, dense = self.fit.held.tangent, Y if isinstance(Y, np.ndarray) else Y.toarray()
+            tangent, dense = self.fit.solved.tangent, Y if isinstance(Y, np.ndarray) else Y.toarray()
             b = tangent.hessian.solve(n * a)
             return tangent.moved_by(weighed(n * dense - t), np.zeros(len(t)), b).covariance()
         squares = Y.T @ Y
@@ -141,7 +141,7 @@ class StateWeights:
         return self._in_mbars_form(squares - np.outer(t, t) / n, a, weights_known=weights_known)
 
     def _in_mbars_form(self, squares: Floats, a: Floats, *, weights_known: bool) -> Floats:
-        return squares if weights_known else np.asarray(squares + a.T @ self.fit.held.tangent.hessian.solve(a))
+        return squares if weights_known else np.asarray(squares + a.T @ self.fit.solved.tangent.hessian.solve(a))
 
     def bootstrap(self, statistic: Callable[[Floats], Floats], n: int, seed: int) -> Floats:
         """Return a statistic of resampled rows, given as a function of their weights relative to those of this fit.

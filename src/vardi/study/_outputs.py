@@ -109,7 +109,7 @@ def draw(opened: OpenStudy, fit: DebiasedSample, n: int, seed: int | None, *, re
     columns = [name for name in _beside_data(opened, _own_columns(opened)) if name != "weight"]
     if opened.is_lazy:
         return _joined(opened, fit.sample(n, seed, id=ROW), columns).collect()
-    positions = fit.held.positions(n, seed, replace=replace)
+    positions = fit.solved.memory.positions(fit.solved.tangent.measure, n, seed, replace=replace)
     return _joined(opened, _in_memory(opened, fit), columns).collect()[positions]
 
 

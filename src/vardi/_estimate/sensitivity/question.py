@@ -13,7 +13,7 @@ from vardi._estimate.sensitivity.errors_of_biases import Errors, as_errors
 from vardi._estimate.sensitivity.result import FURTHEST, Kind, Sensitivity, require_number
 from vardi._estimate.sensitivity.targets import Estimand, Mean
 from vardi._estimate.sensitivity.worst import End, FirstOrder, Reweighed, Search, Worst
-from vardi._estimate.solved import SolvedFit, is_in_memory
+from vardi._estimate.solved import SolvedFit
 from vardi._estimate.tangent import Influence
 from vardi._inputs.pool import Name
 from vardi._rows.measure import Values
@@ -97,7 +97,7 @@ class Question:
             return reweighed, reweighed.steepest, note
         steepest = float(self.held.slopes(own, errors)[0])
         first_order = FirstOrder(start.value, start.phi, steepest)
-        if not is_in_memory(self.held):
+        if not self.held.data.in_memory:
             return first_order, steepest, "Refits need rows in memory, but these are in their engine."
         if not tangent.is_plain:
             note = "Known values and parameters would have to be refitted, so the range is given to first order."

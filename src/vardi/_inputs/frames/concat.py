@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import vardi._narwhals as nw
-from vardi._inputs.frames.frame import Frame, NarwhalsFrame, NumpyFrame, as_frame
+from vardi._inputs.frames.frame import Frame, NarwhalsFrame, NumpyFrame, any_lazy, as_frame
 from vardi.errors import MismatchError
 
 if TYPE_CHECKING:
@@ -31,6 +31,24 @@ def concat(frames: Sequence[Frame]) -> Frame:
     if isinstance(frames[0], NumpyFrame):
         return _concat_numpy([frame.native for frame in frames])
     return _concat_narwhals([frame for frame in frames if isinstance(frame, NarwhalsFrame)])
+
+
+def stacked(own: object, more: object) -> object:
+    """Return rows of one sample after others of it, in their library; lazy frames stay lazy."""
+    if not any_lazy([own, more]):
+        return concat([as_frame(own), as_frame(more)]).native
+    frames = [nw.from_native(rows, pass_through=True) for rows in (own, more)]
+    kinds = [str(frame.implementation) if isinstance(frame, nw.LazyFrame) else "rows in memory" for frame in frames]
+    lazy = [frame for frame in frames if isinstance(frame, nw.LazyFrame)]
+    if len(set(kinds)) > 1:
+        raise MismatchError(
+            f"The rows of the fit are {kinds[0]}, and the new ones are {kinds[1]}, so they cannot be put into one "
+            "frame. Give the new ones as a lazy frame of the same engine."
+        )
+    schemas = [frame.collect_schema().names() for frame in lazy]
+    if set(schemas[0]) != set(schemas[1]):
+        return nw.concat(lazy, how="diagonal").to_native()
+    return nw.concat([frame.select(*schemas[0]) for frame in lazy], how="vertical").to_native()
 
 
 def mixed_columns(frames: Sequence[Frame]) -> dict[str, list[str]]:

@@ -62,8 +62,7 @@ class Last:
             log_mass=sums.log_mass + self.n * shift,
             x=sums.x * factor,
             gram=sums.gram * square,
-            curvature=sums.curvature * square,
-            information=sums.information * square,
+            beside=sums.beside * square[coordinates.samples :],
         )
 
 

@@ -1,0 +1,448 @@
+"""A solved fit: the solution, the rows at it, and what follows from both wherever the rows are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from vardi._estimate.own_states import OwnStates
+from vardi._estimate.tangent import Hessian, Influence, Tangent
+from vardi._fit.capabilities import refusal
+from vardi._fit.data import Data
+from vardi._fit.memory import DataInMemory
+from vardi._fit.prepare import Prepared
+from vardi._inputs.dependence import Dependence
+from vardi._inputs.engine.dependence import EngineDependence
+from vardi._inputs.pool import Name, Pool
+from vardi._rows import Rows
+from vardi._rows.arrays import Arrays
+from vardi._rows.columns import Block, Kept
+from vardi._rows.dense import Dense
+from vardi._rows.draws import SharedPasses
+from vardi._rows.joint import Joint, JointRows
+from vardi._rows.measure import Functions, Measure
+from vardi._rows.point import Point, RowsAt
+from vardi._rows.weights import overlap
+from vardi._solve.identify import Verdict, judge
+from vardi._solve.joint import JacobianAt
+from vardi._solve.model import JointFit
+from vardi._solve.parameters import held_of
+from vardi._solve.refit import Refit, refit_draws, refit_joint, refit_plain
+from vardi._types import Floats
+from vardi.biases import Bias
+from vardi.errors import ImpossibleRowError, NotIdentifiableError
+from vardi.errors._texts import show
+
+if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked for
+    from vardi._estimate.bias_check import BiasCheck, Features
+    from vardi._estimate.bounds import Bounds
+    from vardi._estimate.sensitivity.errors_of_biases import Errors
+    from vardi._fit.engine import DataInEngine
+    from vardi._rows.engine.lazy_rows import LazyRows
+
+ONLY_KNOWN = (
+    "only the known values determine the parameters of a bias, so the samples alone fit any column that they describe. "
+    "See fit.known, which compares all known values with one another."
+)
+
+
+class Solved:
+    """The solution of a fit, at the rows of all samples or of those in question.
+
+    Parameters
+    ----------
+    data : Data
+        The rows.
+    prepared : Prepared
+        What was solved.
+    found : JointFit
+        The solution, the point that the samples alone give, and the groups that known values join.
+    reference : Solved or None
+        With learned biases: the fit of the samples whose biases are known.
+    whole, tangent : Solved and Tangent, or None
+        For some samples: the fit of all, and the solution as a map from functions on their rows to estimates.
+    """
+
+    apart = "too few of their rows join the samples"  # why a draw of rows has no fit
+
+    def __init__(
+        self,
+        data: Data,
+        prepared: Prepared,
+        found: JointFit,
+        reference: Solved | None = None,
+        whole: Solved | None = None,
+        tangent: Tangent | None = None,
+    ) -> None:
+        self.data, self.prepared, self.found, self.reference = data, prepared, found, reference
+        self.whole: Solved = self if whole is None else whole
+        self._tangent = tangent
+        self.solution, self.alone, self.groups, self.joining = found.solution, found.alone, found.groups, found.joining
+        self.joint: JointRows = prepared.joint
+        self.names: tuple[Name, ...] = data.names
+        self.rows: Rows | LazyRows = prepared.joint.rows_at(self.theta) if prepared.in_memory else prepared.rows
+        self._of_samples: dict[
+            tuple[int, ...], Self
+        ] = {}  # with some samples in question, as far as they were asked for
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    @property
+    def pool(self) -> Pool:
+        """What the user gave."""
+        return self.data.pool
+
+    @property
+    def dependence(self) -> Dependence | EngineDependence:
+        """How rows depend on one another."""
+        return self.data.dependence
+
+    @property
+    def states(self) -> tuple[int, ...]:
+        """The samples in question."""
+        return self.data.states
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all samples are in question, not some of them."""
+        return self.data.is_whole
+
+    @property
+    def is_learned(self) -> bool:
+        """Whether a bias was learned from the rows."""
+        return self.reference is not None
+
+    @property
+    def depends(self) -> bool:
+        """Whether rows are not independent: they are in clusters, series or strata."""
+        return bool(self.dependence.in_units)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there are neither parameters nor known values."""
+        return self.prepared.is_plain
+
+    @property
+    def summed_in_memory(self) -> bool:
+        """Whether the rows that were solved are in memory, and enough for errors: rows are then independent."""
+        return self.prepared.in_memory and not self.depends
+
+    @property
+    def point(self) -> Floats:
+        """All coordinates of the solution."""
+        return self.solution.u if self.solution.point is None else self.solution.point
+
+    @property
+    def theta(self) -> Floats:
+        """The parameters, as the solver has them."""
+        return self.point[self.joint.coordinates.theta]
+
+    @cached_property
+    def log_omegas(self) -> Floats:
+        """The log of each normaliser."""
+        sizes = self.rows.sizes
+        if sizes.all():
+            return np.log(sizes / sizes.sum()) - self.solution.u
+        return self._log_means() if self.whole is self else self.whole.log_omegas
+
+    def _log_means(self) -> Floats:
+        """Return the log of the mean of each bias over the population, sampled or not."""
+        if self.is_plain:  # Omega_k = sum_i pi_i omega_k(z_i) holds for every k, sampled or not
+            return self.rows.log_means(self.solution.u) - np.log(self.rows.sizes.sum())
+        if self.solution.weights is not None:
+            return self.rows_in_memory.log_weighted_means(self.solution.weights)
+        K = len(self.names)
+        biases = Functions((), K, lambda block, at: np.hstack([at.users_bias(k) for k in range(K)]))
+        with np.errstate(divide="ignore"):
+            return np.log(self.tangent.measure.mean(biases))
+
+    @property
+    def memory(self) -> DataInMemory:
+        """The rows that the user gave, in memory."""
+        assert isinstance(self.data, DataInMemory)
+        return self.data
+
+    @property
+    def engine(self) -> DataInEngine:
+        """The rows that the user gave, in an engine."""
+        from vardi._fit.engine import DataInEngine
+
+        assert isinstance(self.data, DataInEngine)
+        return self.data
+
+    @property
+    def rows_in_memory(self) -> Rows:
+        """The rows that were solved, in memory."""
+        assert isinstance(self.rows, Rows)
+        return self.rows
+
+    @property
+    def near(self) -> dict[Name, float]:
+        """The log normalisers as they were solved, from which a fit of more rows can start."""
+        return dict(zip(self.names, self.log_omegas.tolist(), strict=True))
+
+    # The solution as a map from functions to estimates with errors
+
+    @cached_property
+    def tangent(self) -> Tangent:
+        """The solution as a map from functions on rows to estimates."""
+        if self._tangent is not None:
+            return self._tangent
+        measure = self.data.measure_of(self.joint, self.point, self.solution.weights)
+        return self._tangent_at(measure, self.joint, self.point, self.rows)
+
+    def _tangent_at(self, measure: Measure, joint: JointRows, v: Floats, rows: Rows | LazyRows) -> Tangent:
+        """Return the tangent at a point of joint rows, given these with their weights and with their biases there."""
+        at = joint.coordinates
+        hessian = Hessian(rows, v[at.u] - joint.model.shift(v[at.theta]), self.groups)
+        jacobian = hessian if self.is_plain else JacobianAt(joint, v, held_of(joint))
+        return Tangent(measure, jacobian, hessian, approximate=self.is_learned)
+
+    def tangent_of(self, joint: JointRows, v: Floats, *, quick: bool = False) -> Tangent:
+        """Return the tangent at another point of the same rows.
+
+        If it is to be quick, the rows that were solved are asked where they are enough: for functions that are constant
+        over equal rows, such as those with known means.
+        """
+        weights, scale = joint.weights(v)
+        v = joint.coordinates.rescaled(v, scale)
+        if quick and self.summed_in_memory and not self.data.in_memory:
+            assert isinstance(joint, Joint)
+            measure = Measure(Arrays.as_solved(joint.base), Point(joint.model, v, weights))
+        else:
+            measure = self.data.measure_of(joint, v, weights)
+        return self._tangent_at(measure, joint, v, joint.rows_at(v[joint.coordinates.theta]))
+
+    @cached_property
+    def tangent_of_samples(self) -> Tangent | None:
+        """The solution for the samples alone, without known values; None if only these determine parameters."""
+        if not self.prepared.known:
+            return self.tangent
+        joint = self.joint.without_known()
+        return None if self.alone is None else self.tangent_of(joint, self.alone[: len(joint.coordinates)])
+
+    # Some samples
+
+    def of(self, states: tuple[int, ...]) -> Self:
+        """Return the solution with the rows of some samples only, made once; this one itself if none are given."""
+        if not states or states == self.states:
+            return self
+        made: dict[tuple[int, ...], Any] = self.whole._of_samples
+        if states not in made:
+            made[states] = self._among(states)
+        return made[states]
+
+    def _among(self, states: tuple[int, ...]) -> Solved:
+        """Return the same solution with the rows of some samples only: weights are 0 on all others."""
+        self._require_joined_by_overlap()
+        whole = self.whole
+        measure = Measure.among(whole.tangent.measure, states, tuple(str(self.names[k]) for k in states))
+        if measure.uncovered().any():
+            raise self.data.of(states).not_covered(measure)
+        tangent = Tangent(measure, whole.tangent.jacobian, whole.tangent.hessian, approximate=self.is_learned)
+        return whole.with_rows_of(states, tangent)
+
+    def with_rows_of(self, states: tuple[int, ...], tangent: Tangent) -> Solved:
+        """Return the same solution with the rows of some samples only, and their weights."""
+        return Solved(self.data.of(states), self.prepared, self.found, self.reference, self, tangent)
+
+    def recorded(self, values: Any) -> Self:
+        """Return the rows of the samples that have recorded something."""
+        states = self.data.recorded_by([values])
+        return self.of(states).recorded(values) if states else self
+
+    @cached_property
+    def uncovered(self) -> dict[str, str]:
+        """Columns that have no mean because the samples that recorded them do not cover the pool, with the reason."""
+        reasons: dict[tuple[int, ...], str] = {}
+        for states in dict.fromkeys(self.data.of_some.values()):
+            try:
+                self.of(states)
+            except (ImpossibleRowError, NotIdentifiableError) as error:
+                reasons[states] = str(error)
+        return {name: reasons[states] for name, states in self.data.of_some.items() if states in reasons}
+
+    @cached_property
+    def numeric_of_some(self) -> tuple[str, ...]:
+        """The numeric columns without missing values that only some samples have recorded, if these cover the pool."""
+        return self.data.numeric_without_gaps([name for name in self.data.of_some if name not in self.uncovered])
+
+    def _require_joined_by_overlap(self) -> None:
+        """Refuse to use some samples alone if only known values join groups: normalisers are then not identified."""
+        if self.groups is not None and self.groups.max() > 0:
+            groups = [[self.names[k] for k in np.flatnonzero(self.groups == g)] for g in range(self.groups.max() + 1)]
+            raise NotIdentifiableError(
+                f"Only known values join {show(groups[0])} and {show(groups[1])}, so the weights of all rows together "
+                "are determined, but not those of some samples alone. Add a sample that overlaps both.",
+                groups=groups,
+            )
+
+    # Normalisers
+
+    @cached_property
+    def _own_states(self) -> OwnStates | None:
+        """The weights of rows under each state, if every state has a sample: its share of the row, already solved."""
+        alone = self.data.in_memory and self.is_plain and self.is_whole and bool(self.rows.sizes.all())
+        return OwnStates(self.tangent) if alone and not callable(self.tangent.hessian.sums.gram) else None
+
+    def bias_functions(self) -> Functions:
+        r"""Return the functions :math:`\omega_k / \Omega_k` at the estimated parameters: all have the mean 1."""
+        logs = np.where(np.isfinite(self.log_omegas), self.log_omegas, 0.0)  # a bias that covers no row has no tilt
+        return Functions((), len(logs), lambda block, at: block.tilts(at, logs), weighed=True)
+
+    def bias_influence(self) -> Influence:
+        r"""Return the influence on each :math:`\log\Omega_k`, through weights and through the bias's parameters."""
+        if (own := self._own_states) is not None:
+            return own.influence()
+        moved = self.tangent.n * self.joint.mean_gradients(self.point) if self.joint.families else None
+        return self.tangent.influence_on(self.bias_functions(), np.ones(len(self.names)), moved)
+
+    def log_omega_covariance(self) -> Floats:
+        r"""Return :math:`\sum_i \pi_i^2 g_i g_i' + a'H^+a / n` (MBAR's form), which works for samples of a single row.
+
+        With parameters, known values, or rows that depend on one another, return that of the influence values; if every
+        state has a sample, that of the gram.
+        """
+        if not self.is_plain or not self.dependence.independent:
+            return self.bias_influence().covariance()
+        if (own := self._own_states) is not None:
+            return own.covariance()
+        tangent, functions, ones = self.tangent, self.bias_functions(), np.ones(len(self.names))
+
+        def question(block: Block, at: RowsAt) -> tuple[Floats, Floats]:
+            g = block.let(functions.over(block, at, ones))
+            return at.against(g), block.gram(g, g)
+
+        a, squares = tangent.measure.total(question, len(ones))
+        return np.asarray((squares + a.T @ tangent.hessian.solve(a)) / tangent.n**2)
+
+    def judge(self) -> Verdict:
+        """Judge the overlap, measured by the weights."""
+        if self.solution.weights is None:
+            return judge(_Weighed(self), self.names)
+        mass = self.solution.weights * self.rows_in_memory.counts
+        return judge(self.rows, self.names, mass / mass.sum())
+
+    # Known values
+
+    def known_functions(self, tangent: Tangent) -> Functions:
+        """Return the functions with known means on the rows of a tangent; biases are those at its point."""
+        moving, m = self.prepared.moving, len(self.prepared.known)
+        values: Kept = self.prepared.values
+        if self.prepared.model is not None and not isinstance(tangent.measure.rows, Arrays):
+            values = self.prepared.model.known.values  # as columns of the engine
+
+        def make(block: Block, at: RowsAt) -> Floats:
+            columns = block.solved(values)
+            own = {j: at.users_bias(k) for j, k in moving.items()}
+            return np.hstack([own.get(j, columns[:, [j]]) for j in range(m)]) if own else columns
+
+        return Functions((), m, make)
+
+    def known_at(self, tangent: Tangent, joint: JointRows, v: Floats) -> tuple[Floats, Influence]:
+        """Return the means of the known functions at another point, and the influence on them."""
+        functions = self.known_functions(tangent)
+        eta, gradients = tangent.measure.mean(functions), joint.mean_gradients(v)
+        moved = np.zeros((len(joint.coordinates), len(eta)))
+        for j, k in self.prepared.moving.items():
+            moved[:, j] = tangent.n * eta[j] * gradients[:, k]
+        return tangent.influence(functions, moved)
+
+    def measured_known(self) -> Floats:
+        """Return the means of the known functions under the weights."""
+        return self.tangent.measure.mean(self.known_functions(self.tangent))
+
+    def moved_known(self) -> Floats:
+        """Return the known values, shifted within their errors as in the solution."""
+        moved = self.joint.known.root @ self.point[self.joint.coordinates.epsilon]
+        return self.prepared.known.values + np.linalg.pinv(self.prepared.directions.T) @ moved
+
+    def known_biases(self) -> dict[Name, Bias]:
+        """Return the functions whose means are known and that read the rows, by their labels."""
+        known = self.prepared.known
+        pairs = zip(known.labels, known.functions, strict=True)
+        return {f"known {label}": h for label, h in pairs if isinstance(h, Bias)}
+
+    # Questions that depend on how samples were drawn
+
+    def check_biases(self, asked: Mapping[str, Any], features: Features) -> BiasCheck:
+        """Test the declared biases by overlap alone, without known values."""
+        if self.reference is not None:
+            from vardi._fit.reference import check_reference
+
+            return check_reference(self, asked, features)
+        return self.check_columns(self.data.columns_of(asked), features)
+
+    def check_columns(self, columns: Mapping[str, Kept], features: Features) -> BiasCheck:
+        """Test the declared biases, given columns of the rows in the fit."""
+        from vardi._estimate.bias_check import untested
+        from vardi._estimate.bias_test import check_biases
+
+        if self.tangent_of_samples is None:
+            return untested(ONLY_KNOWN)
+        return check_biases(self.tangent_of_samples, self.names, columns, features=features)
+
+    def slopes(self, influence: Influence, errors: Errors) -> Floats:
+        """Return how far estimates move at worst, per unit of log Gamma."""
+        from vardi._estimate.sensitivity.worst import slopes
+
+        return slopes(self.tangent.measure, influence, errors)
+
+    def bounds(self, delta: float) -> Bounds:
+        """Return the paper's finite-sample constants; their theory is for known biases joined by overlap alone."""
+        if not self.data.in_memory:
+            raise refusal("bounds", "engine")
+        if self.is_learned:
+            raise refusal("bounds", "rows in memory", "learned")
+        if not self.is_plain:
+            raise refusal("bounds", "rows in memory", "both")
+        if self.depends:
+            raise refusal("bounds", "rows in memory", depends="clusters")
+        from vardi._estimate.bounds import bounds
+
+        return bounds(self.tangent, self.names, delta)
+
+    def weigh(self, rows: Any) -> Any:
+        """Return the weight of rows that need not be in the pool."""
+        from vardi._fit.new_rows import weigh
+
+        return weigh(self, rows)
+
+    # Refits
+
+    def refit(self, counts: Floats, *, tol: float, may_part: bool, rng: np.random.Generator | None = None) -> Refit:
+        """Solve again for other counts of the rows in memory; rng redraws known values that have an error."""
+        if self.is_plain:
+            return refit_plain(self.rows_in_memory.with_counts(counts), self.solution.u, tol=tol, may_part=may_part)
+        assert isinstance(self.joint, Joint)
+        return refit_joint(self.joint.with_counts(counts), self.point, tol=tol, rng=rng)
+
+    def shared_passes(self, functions: Floats) -> SharedPasses | None:
+        """Return passes over the rows that refits to other counts can share; None if they cannot share any."""
+        if self.is_plain and isinstance(self.rows, Dense) and self.rows.sizes.all():
+            return SharedPasses(self.rows, self.solution.u, functions)
+        return None
+
+    def refit_draws(self, passes: SharedPasses, counts: Floats, *, tol: float, weights: bool) -> Sequence[Refit | None]:
+        """Solve again for counts of shape (draws, rows) in shared passes; None for a draw that must be solved alone."""
+        return refit_draws(passes, self.tangent.hessian.laplacian, counts, tol=tol, weights=weights)
+
+
+class _Weighed:
+    """Rows in an engine whose overlap is measured by the weights."""
+
+    def __init__(self, solved: Solved) -> None:
+        self._solved, self.sizes = solved, solved.rows.sizes
+
+    def masses(self) -> Floats:
+        return np.empty(0)
+
+    def reach(self) -> Any:
+        return self._solved.rows.reach()
+
+    def overlap(self, mass: Floats) -> Floats:
+        return overlap(self._solved.tangent.measure)
