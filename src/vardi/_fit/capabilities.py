@@ -42,33 +42,70 @@ ESTIMATED: tuple[Part, ...] = ("parameters", "both")
 JOINT: tuple[Part, ...] = ("known values", *ESTIMATED)
 LEARNED: tuple[Part, ...] = ("learned",)
 
-QUESTIONS = {
-    "weights": "weights, probabilities, weight_shares, effective_rows",
-    "means": "expectation, expectations of columns",
-    "among": "expectation, total and cdf of some samples' rows with among=; fit.among(...).weights",
-    "assisted means": "expectation and total with assisted_by=",
-    "means of arrays": "expectation, expectations of values that are not columns",
-    "totals": "total, by a size or relative to a known total, exact or with an error",
-    "domains": "expectation, total and cdf with by=; proportions",
-    "arithmetic": "differences, products and ratios of estimates, of one call or of several",
-    "normalisers": "omegas, normalisers, log_normalisers, log_ratio, log_omega_covariance, w",
-    "distribution": "cdf, quantile, band",
-    "parameters": "parameters, estimated_biases, learned",
-    "known": "known",
-    "tests of parameters": "test_no_bias, test_parameters",
-    "score test": "check_biases, for biases that were not learned; for truncated rows, the test of quasi-independence",
-    "sensitivity": "sensitivity",
-    "bounds": "bounds",
-    "bootstrap": "bootstrap of means and of normalisers; a learned bias is held fixed",
-    "bootstrap of functions": "bootstrap of a function of the weights",
-    "replicate weights": "replicate_weights; a learned bias is held fixed",
-    "draws": "sample without replacement",
-    "draws with replacement": "sample(replace=True), torch_sampler, torch_weights",
-    "new rows": "weigh",
-    "update": "update",
-    "verdict": "identify, trust",
-    "account": "summary, diagnostics, report",
+
+@dataclass(frozen=True)
+class Answer:
+    """What users call to ask a question, and the one function that answers it, wherever the rows are.
+
+    Attributes
+    ----------
+    calls : str
+        The public names.
+    function : str
+        The function, as ``module:name``. Where a class of :mod:`vardi._fit.data` has its own, it is the declaration.
+    """
+
+    calls: str
+    function: str
+
+
+ANSWERS = {
+    "weights": Answer("weights, probabilities, weight_shares, effective_rows", "_rows.point:Point.at"),
+    "means": Answer("expectation, expectations of columns", "_estimate.tangent:Tangent.estimates"),
+    "among": Answer(
+        "expectation, total and cdf of some samples' rows with among=; fit.among(...).weights",
+        "_rows.measure:Measure.among",
+    ),
+    "assisted means": Answer("expectation and total with assisted_by=", "_fit.assisted:Assisted.apart"),
+    "means of arrays": Answer(
+        "expectation, expectations of values that are not columns", "_estimate.tangent:Tangent.estimates"
+    ),
+    "totals": Answer(
+        "total, by a size or relative to a known total, exact or with an error", "_fit.weighted:WeightedSample.total"
+    ),
+    "domains": Answer("expectation, total and cdf with by=; proportions", "_estimate.domains:found_in_domains"),
+    "arithmetic": Answer(
+        "differences, products and ratios of estimates, of one call or of several",
+        "_estimate.tangent:Influence.__add__",
+    ),
+    "normalisers": Answer(
+        "omegas, normalisers, log_normalisers, log_ratio, log_omega_covariance, w", "_fit.normalisers:log_normalisers"
+    ),
+    "distribution": Answer("cdf, quantile, band", "_estimate.cdf:DebiasedCdf.band"),
+    "parameters": Answer("parameters, estimated_biases, learned", "_fit.parameters:estimates"),
+    "known": Answer("known", "_fit.known:check_known"),
+    "tests of parameters": Answer("test_no_bias, test_parameters", "_estimate.likelihood_ratio:declared"),
+    "score test": Answer(
+        "check_biases, for biases that were not learned; for truncated rows, the test of quasi-independence",
+        "_estimate.bias_test:check_biases",
+    ),
+    "sensitivity": Answer("sensitivity", "_estimate.sensitivity.question:Question.answer"),
+    "bounds": Answer("bounds", "_estimate.bounds:bounds"),
+    "bootstrap": Answer(
+        "bootstrap of means and of normalisers; a learned bias is held fixed", "_estimate.bootstrap:bootstrap"
+    ),
+    "bootstrap of functions": Answer("bootstrap of a function of the weights", "_estimate.bootstrap:bootstrap"),
+    "replicate weights": Answer(
+        "replicate_weights; a learned bias is held fixed", "_estimate.replicates:replicate_weights"
+    ),
+    "draws": Answer("sample without replacement", "_fit.data:Data.draw"),
+    "draws with replacement": Answer("sample(replace=True), torch_sampler, torch_weights", "_fit.data:Data.draw"),
+    "new rows": Answer("weigh", "_fit.new_rows:weigh"),
+    "update": Answer("update", "_fit.sample:DebiasedSample.update"),
+    "verdict": Answer("identify, trust", "_solve.identify:judge"),
+    "account": Answer("summary, diagnostics, report", "_facts.diagnostics:diagnose"),
 }
+QUESTIONS = tuple(ANSWERS)
 
 
 @dataclass(frozen=True)

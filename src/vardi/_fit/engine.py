@@ -253,8 +253,13 @@ class DataInEngine(Data):
         """Numeric columns and conditions that only some samples have recorded, with these samples."""
         users = self._users
         names = [name for name in users.with_means if name in users.with_gaps or not users.in_all(name)]
-        found = {name: self.recorded_by([name]) for name in names}
-        return {name: states for name, states in found.items() if states}
+        found = {name: self._recorded(name).states for name in names}
+        return {name: states for name, states in found.items() if states != self.states}
+
+    def _recorded(self, name: str) -> DataInEngine:
+        """Return the rows of the samples that have recorded a column: their frames have it, with some value."""
+        states = self.recorded_by([name])
+        return self.of(states)._recorded(name) if states else self
 
     def without_gaps(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return those of some columns of some samples that have no missing values in these."""

@@ -193,11 +193,14 @@ class Solved:
         if self._tangent is not None:
             return self._tangent
         measure = self.data.measure_of(self.joint, self.point, self.solution.weights)
-        return self._tangent_at(measure, self.joint, self.point, self.rows)
+        return self._tangent_at(measure, self.joint, self.point, self.rows if self.is_plain else None)
 
-    def _tangent_at(self, measure: Measure, joint: JointRows, v: Floats, rows: Rows | LazyRows) -> Tangent:
-        """Return the tangent at a point of joint rows, given these with their weights and with their biases there."""
+    def _tangent_at(
+        self, measure: Measure, joint: JointRows, v: Floats, rows: Rows | LazyRows | None = None
+    ) -> Tangent:
+        """Return the tangent at a point of joint rows, given their weights there, and their biases if known."""
         at = joint.coordinates
+        rows = joint.rows_at(v[at.theta]) if rows is None else rows
         hessian = Hessian(rows, v[at.u] - joint.model.shift(v[at.theta]), self.groups)
         jacobian = hessian if self.is_plain else JacobianAt(joint, v, held_of(joint))
         return Tangent(measure, jacobian, hessian, approximate=self.is_learned)
@@ -215,7 +218,7 @@ class Solved:
             measure = Measure(Arrays.as_solved(joint.base), Point(joint.model, v, weights))
         else:
             measure = self.data.measure_of(joint, v, weights)
-        return self._tangent_at(measure, joint, v, joint.rows_at(v[joint.coordinates.theta]))
+        return self._tangent_at(measure, joint, v)
 
     @cached_property
     def tangent_of_samples(self) -> Tangent | None:
