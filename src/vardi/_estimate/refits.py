@@ -70,14 +70,11 @@ class Refits:
         has_threads = self.passes is not None and len(rows) * len(rows.sizes) >= THREADED
         self.in_turn = self.is_read or has_threads
         self.size = _batch_size(len(plan.order), len(rows.sizes), has_threads=has_threads)
-        self._reused: Floats | None = None
-        if self.in_turn:  # one after the other in the same memory: allocating it afresh costs as much as a pass
-            self._reused = np.empty((self.size, len(rows)))
 
     def batch(self, draws: range) -> list[Drawn]:
         """Return statistics and log normalisers of draws, or the refits that failed."""
         rngs = [generator_of(self.entropy, i) for i in draws]
-        counts = np.empty((self.size, len(self.plan.rows))) if self._reused is None else self._reused
+        counts = np.empty((self.size, len(self.plan.rows)))
         drawn = self._each(self._draw, self.in_turn, rngs, counts)
         refits: Sequence[Refit | None] = [None] * len(draws)
         if self.passes is not None and len(draws) > 1:
