@@ -236,12 +236,6 @@ def test_rows_of_a_matrix_fit_it():
         windows.update({"b": [1.0]}, biases={"b": 1.0})
 
 
-def test_rows_that_stay_where_they_are():
-    lazy = vardi.debias({"a": pl.LazyFrame({"x": [1.0, 2.0]})}, {"a": "x"})
-    with pytest.raises(vardi.NeedsRowsError, match="update\\(\\) needs rows in memory, but these are in their engine"):
-        lazy.update({"a": pl.LazyFrame({"x": [3.0]})})
-
-
 def test_an_unlinked_sample_is_refused_as_ever():
     fit = vardi.debias({"low": np.array([1.0, 2.0, 3.0])}, {"low": "x <= 5"})
     with pytest.raises(vardi.NotIdentifiableError):

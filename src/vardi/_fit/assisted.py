@@ -47,6 +47,7 @@ from vardi._inputs.domains import By
 from vardi._inputs.folds import dealt_out
 from vardi._inputs.frames import as_frame
 from vardi._inputs.frames.functions import bias_of, is_function
+from vardi._inputs.given import Function
 from vardi._inputs.kept import KeptRows
 from vardi._inputs.pool import Pool
 from vardi._types import Floats, Integers
@@ -92,7 +93,7 @@ class Assisted:
         known = [column for bias in biases for column in bias.columns if column not in read]
         return list(dict.fromkeys([*own, *known]))
 
-    def told_by_reference(self, asked: Solved, values: Any, by: By, *, chosen: bool) -> Solved | None:
+    def told_by_reference(self, asked: Solved, values: Function, by: By, *, chosen: bool) -> Solved | None:
         """Return the known samples if these alone determine a mean: no learned one has it, or adds anything to it.
 
         The mean of a function of the columns that biases were learned from is that of the reference: the odds are free
@@ -120,16 +121,16 @@ class Assisted:
         read |= set(by.columns)
         return self.over if all(read <= set(check.columns) for check in learned) else None
 
-    def _read(self, values: Any) -> set[str]:
+    def _read(self, values: Function) -> set[str]:
         """Return the columns that values are computed from."""
         every = dict.fromkeys(column for frame in self.whole.pool.frames for column in frame.columns)
         return set(bias_of(values, every).columns) if is_function(values) else set()
 
-    def mean(self, asked: Solved, values: Any, level: float) -> Estimate:
+    def mean(self, asked: Solved, values: Function, level: float) -> Estimate:
         """Return the mean of values, given the rows of the samples that have recorded them."""
         return self.apart(asked, values, level)[2]
 
-    def apart(self, asked: Solved, values: Any, level: float) -> tuple[Floats, Influence, Estimate]:
+    def apart(self, asked: Solved, values: Function, level: float) -> tuple[Floats, Influence, Estimate]:
         """Return the model's errors plus its mean prediction, the influence on the mean error, and the estimate."""
         plain = asked.tangent.estimates(asked.data.functions(values), level)[0]
         predicted = self._predictions(asked, values)
@@ -154,7 +155,7 @@ class Assisted:
             )
         return wanted
 
-    def _predictions(self, asked: Solved, values: Any) -> Floats:
+    def _predictions(self, asked: Solved, values: Function) -> Floats:
         """Return predictions for each row by models that have not seen it; with learned biases, in the same folds."""
         whole, learned = self.whole, learned_of(self.whole.names, self.whole.pool.biases)
         if not learned:
@@ -287,7 +288,7 @@ def _predicted(model: Any, X: Any) -> Floats:
     return np.asarray(chances[:, np.asarray(model.classes_) == 1].sum(axis=1))
 
 
-def _features(whole: Solved, values: Any, estimator: Any, columns: Sequence[str] | None) -> Any:
+def _features(whole: Solved, values: Function, estimator: Any, columns: Sequence[str] | None) -> Any:
     """Return what the model sees of the rows in the fit, in the user's library if that has named columns."""
     pool = whole.pool
     shared = [name for name in (pool.frames[0].columns if pool.frames else ()) if _in_all(pool, name)]
@@ -334,7 +335,7 @@ def _in_all(pool: Pool, name: str) -> bool:
     return all(name in frame.columns for frame in pool.frames)
 
 
-def _gaps(column: NDArray[Any]) -> NDArray[np.bool_]:
+def _gaps(column: np.ndarray) -> NDArray[np.bool_]:
     if column.dtype.kind in "iub":
         return np.zeros(len(column), bool)
     return np.fromiter((is_missing(value) for value in column.tolist()), bool, len(column))

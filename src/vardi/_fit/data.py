@@ -11,7 +11,7 @@ import numpy as np
 from vardi._estimate.steps import Steps
 from vardi._inputs.dependence import Dependence
 from vardi._inputs.domains import By
-from vardi._inputs.engine.dependence import EngineDependence
+from vardi._inputs.given import Function, Functions
 from vardi._inputs.pool import Pool
 from vardi._rows.columns import Kept
 from vardi._rows.measure import Measure
@@ -19,6 +19,7 @@ from vardi._rows.measure import Measure
 if TYPE_CHECKING:
     from vardi._facts.parts import Parts
     from vardi._fit.weighted import WeightedSample
+    from vardi._inputs.engine.dependence import EngineDependence
     from vardi._rows.domains import RowsByDomain
     from vardi._rows.joint import JointRows
     from vardi._types import Floats
@@ -103,19 +104,19 @@ class Data(ABC):
     # Functions of the rows
 
     @abstractmethod
-    def functions(self, values: Any) -> Kept:
+    def functions(self, values: Function) -> Kept:
         """Return one column, expression or array as a function of the rows in the fit."""
 
     @abstractmethod
-    def matrix(self, values: Any) -> Kept:
+    def matrix(self, values: Functions) -> Kept:
         """Return several columns, expressions or arrays as functions of the rows in the fit."""
 
     @abstractmethod
-    def columns_of(self, asked: Mapping[str, Any]) -> dict[str, Kept]:
+    def columns_of(self, asked: Mapping[str, Function]) -> dict[str, Kept]:
         """Return columns, expressions and arrays, each as a function on its own."""
 
     @abstractmethod
-    def recorded_by(self, asked: Sequence[Any], columns: Sequence[str] = ()) -> tuple[int, ...]:
+    def recorded_by(self, asked: Sequence[Function], columns: Sequence[str] = ()) -> tuple[int, ...]:
         """Return the samples that have recorded some functions and columns; empty if all have, or none.
 
         A sample whose values are all missing has not recorded them.
@@ -126,17 +127,17 @@ class Data(ABC):
         """Return whether a text reads no column, so that it is its own mean."""
 
     @abstractmethod
-    def steps(self, measure: Measure, values: Any) -> Steps:
+    def steps(self, measure: Measure, values: Function) -> Steps:
         """Return where the distribution function of something steps."""
 
     @abstractmethod
     def domains(
-        self, measure: Measure, values: Any, by: By, base: int, *, whole: bool = False
+        self, measure: Measure, values: Function | None, by: By, base: int, *, whole: bool = False
     ) -> tuple[Keys, RowsByDomain]:
         """Return domains and a function of their rows (1 for None); the first ``base`` columns define their bases."""
 
     @abstractmethod
-    def steps_by_domain(self, measure: Measure, values: Any, by: By) -> tuple[Keys, Callable[[int], Steps]]:
+    def steps_by_domain(self, measure: Measure, values: Function, by: By) -> tuple[Keys, Callable[[int], Steps]]:
         """Return domains, and a function that returns the steps of the distribution function in each."""
 
     # The user's columns

@@ -22,6 +22,8 @@ from vardi._inputs.engine.dependence import EngineDependence
 from vardi._inputs.engine.part import Part
 from vardi._inputs.engine.pool import LazyPool
 from vardi._inputs.frames.functions import bias_of, is_function, name_of
+from vardi._inputs.given import Function
+from vardi._inputs.given import Functions as UserFunctions
 from vardi._rows.columns import Block, Kept, Question
 from vardi._rows.domains import RowsByDomain
 from vardi._rows.engine.domains import DomainColumns, domains_of, is_in, missing_by_domain
@@ -143,11 +145,11 @@ class DataInEngine(Data):
 
     # Functions of the rows
 
-    def functions(self, values: Any) -> list[EngineFunction]:
+    def functions(self, values: Function) -> list[EngineFunction]:
         """Return one column or expression as a function of the rows."""
         return self.matrix([values])
 
-    def matrix(self, values: Any) -> list[EngineFunction]:
+    def matrix(self, values: UserFunctions) -> list[EngineFunction]:
         """Return several columns or expressions as functions of the rows."""
         if not isinstance(values, list | tuple) or not all(is_function(part) for part in values):
             raise refusal("means of arrays", "engine")
@@ -160,7 +162,7 @@ class DataInEngine(Data):
         self._compiled |= {value: one for value, one in zip(values, found, strict=True) if isinstance(value, str)}
         return found
 
-    def columns_of(self, asked: Mapping[str, Any]) -> dict[str, Kept]:
+    def columns_of(self, asked: Mapping[str, Function]) -> dict[str, Kept]:
         """Return columns and expressions as functions of the rows, each on its own."""
         functions = self.matrix(list(asked.values())) if asked else []
         return {name: [function] for name, function in zip(asked, functions, strict=True)}
@@ -170,7 +172,7 @@ class DataInEngine(Data):
         """Functions that were checked for missing values, by their texts."""
         return {}
 
-    def recorded_by(self, asked: Sequence[Any], columns: Sequence[str] = ()) -> tuple[int, ...]:
+    def recorded_by(self, asked: Sequence[Function], columns: Sequence[str] = ()) -> tuple[int, ...]:
         """Return the samples that have recorded some functions and columns; empty if all have, or none.
 
         The schema shows which frames lack a column; whether a sample's values are all missing is queried if some are.
@@ -195,12 +197,12 @@ class DataInEngine(Data):
         """Return whether a text reads no column, so that it is its own mean."""
         return not bias_of(text, self.parts_asked[0].schema).columns
 
-    def steps(self, measure: Measure, values: Any) -> Steps:
+    def steps(self, measure: Measure, values: Function) -> Steps:
         """Return where the distribution function of something steps."""
         return _steps(measure, self.functions(values)[0])
 
     def domains(
-        self, measure: Measure, values: Any, by: By, base: int, *, whole: bool = False
+        self, measure: Measure, values: Function | None, by: By, base: int, *, whole: bool = False
     ) -> tuple[Keys, RowsByDomain]:
         """Return domains and a function of their rows (1 for None); the first ``base`` columns define their bases."""
         keys = domains_of(self.rows_asked, by, self.mixed, whole=whole)
@@ -208,13 +210,13 @@ class DataInEngine(Data):
         labels = DomainColumns(self.parts_asked, by.columns, keys, base)
         return keys, RowsByDomain(measure, self.rows_asked, y, by, keys, labels, bases(keys, base))
 
-    def steps_by_domain(self, measure: Measure, values: Any, by: By) -> tuple[Keys, Callable[[int], Steps]]:
+    def steps_by_domain(self, measure: Measure, values: Function, by: By) -> tuple[Keys, Callable[[int], Steps]]:
         """Return domains, and a function that returns the steps of the distribution function in each."""
         keys = domains_of(self.rows_asked, by, self.mixed, whole=False)
         y = self._function_in(values, by, keys)
         return keys, lambda j: _steps(measure, y, condition(self.parts_asked, is_in(by.columns, keys[j])))
 
-    def _function_in(self, values: Any, by: By, keys: Sequence[tuple[Any, ...]]) -> EngineFunction:
+    def _function_in(self, values: Function, by: By, keys: Sequence[tuple[Any, ...]]) -> EngineFunction:
         """Return a function; an error about missing values names the domains that they are in."""
         try:
             return self.functions(values)[0]

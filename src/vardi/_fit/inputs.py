@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from vardi._fit.capabilities import refusal
@@ -17,7 +17,8 @@ from vardi._fit.sample import DebiasedSample
 from vardi._inputs.dependence import as_dependence
 from vardi._inputs.frames import as_frame, concat, stacked
 from vardi._inputs.frames.frame import any_lazy
-from vardi._inputs.pool import Name, as_named, as_pool, matrix_pool
+from vardi._inputs.given import Biases, ByRow, Counts, Known, Labels, Population, Samples
+from vardi._inputs.pool import Name, Pool, as_named, as_pool, matrix_pool
 from vardi._inputs.shared_units import warn_of_shared_units
 from vardi._rows import Windows
 from vardi._rows.readers import Reader, as_reader
@@ -27,28 +28,34 @@ from vardi.biases._values import as_array
 from vardi.errors import EmptySampleError, MismatchError, suggest
 from vardi.errors._texts import show
 
+if TYPE_CHECKING:
+    from vardi.biases._conversion import BiasLike
+
 
 class Depends(NamedTuple):
     """How rows depend on one another, as given by the user."""
 
-    clusters: Any = None
-    series: Any = None
-    strata: Any = None
-    population: Any = None
+    clusters: ByRow | None = None
+    series: ByRow | bool | None = None
+    strata: ByRow | None = None
+    population: Population | None = None
 
 
 NOTHING, DEFAULT = Depends(), Options()
+
+Matrix: TypeAlias = np.ndarray | sparse.csr_array | Reader | Windows
+"""A matrix of biases: in memory, sparse, stored or yielded in blocks, or as windows."""
 
 
 @dataclass(frozen=True, eq=False)
 class FrameInputs:
     """The arguments of :func:`vardi.debias`."""
 
-    samples: Any
-    biases: Any
-    source: Any = None
-    counts: Any = None
-    known: Any = None
+    samples: Samples
+    biases: Biases
+    source: Labels | None = None
+    counts: Counts | None = None
+    known: Known | None = None
     depends: Depends = NOTHING
     options: Options = DEFAULT
 
@@ -80,7 +87,7 @@ class FrameInputs:
             warn_of_shared_units(self.samples, opened.pool)
         return fitted
 
-    def updated(self, samples: Any, biases: Any, pool: Any) -> FrameInputs:
+    def updated(self, samples: Samples, biases: Biases | None, pool: Pool) -> FrameInputs:
         """Return the inputs with further rows."""
         _refuse_given_by_row(self.counts, self.depends, lambda given: isinstance(given, str), BY_COLUMN)
         for name, bias in as_named(self.biases, "biases").items():
@@ -93,7 +100,7 @@ class FrameInputs:
         joined |= {name: rows for name, rows in given.items() if name not in own}
         return replace(self, samples=joined, biases=by_name)
 
-    def _with_labelled(self, samples: Any, biases: Any, pool: Any) -> FrameInputs:
+    def _with_labelled(self, samples: Samples, biases: Biases | None, pool: Pool) -> FrameInputs:
         """Return the inputs of one labelled frame with further rows and their labels."""
         if any_lazy(self.samples) or any_lazy(samples):
             return self._with_lazy(samples, biases)
@@ -110,7 +117,7 @@ class FrameInputs:
         joined = np.concatenate([own, labels.astype(object)])
         return replace(self, samples=stacked(self.samples, rows), biases=by_name, source=joined)
 
-    def _with_lazy(self, samples: Any, biases: Any) -> FrameInputs:
+    def _with_lazy(self, samples: Samples, biases: Biases | None) -> FrameInputs:
         """Return the inputs of one labelled lazy frame with another: its labels are read when it is solved."""
         if isinstance(samples, Mapping | list | tuple):
             raise MismatchError(
@@ -125,12 +132,12 @@ class FrameInputs:
 class MatrixInputs:
     """The arguments of :func:`vardi.debias_matrix`."""
 
-    omega: Any
-    source: Any
+    omega: Matrix
+    source: ArrayLike
     log: bool = False
     names: tuple[Name, ...] | None = None
-    counts: Any = None
-    known: Any = None
+    counts: Counts | None = None
+    known: Known | None = None
     depends: Depends = NOTHING
     options: Options = DEFAULT
 
@@ -144,7 +151,7 @@ class MatrixInputs:
         """Solve, starting near given log normalisers if any, for all rows or for some of the pool."""
         return fit(_of_rows(self.opened(), rows), self, self.options, near)
 
-    def updated(self, samples: Any, biases: Any, pool: Any) -> MatrixInputs:
+    def updated(self, samples: Samples, biases: Biases | None, pool: Pool) -> MatrixInputs:
         """Return the inputs with further rows of the matrix, and further columns."""
         if isinstance(self.omega, Reader):
             raise refusal("update", "blocks")
@@ -153,7 +160,7 @@ class MatrixInputs:
         _require_rows(given)
         new = {} if biases is None else as_named(biases, "biases")
         named = [*names, *new]
-        _joined_biases(given, dict.fromkeys(names), biases)
+        _joined_biases(given, dict.fromkeys(names, 1), biases)
         pieces = {name: _piece(name, rows, self.omega) for name, rows in given.items()}
         lengths = [len(piece) if isinstance(piece, np.ndarray) else piece.shape[0] for piece in pieces.values()]
         source = np.repeat([named.index(name) for name in pieces], lengths)
@@ -162,44 +169,49 @@ class MatrixInputs:
                 np.append(ends, [_ends(name, window)[j] for name, window in new.items()])
                 for j, ends in enumerate((self.omega.low, self.omega.high))
             )
-            omega: Any = Windows(np.concatenate([self.omega.x, *pieces.values()]), low, high)
+            omega: Matrix = Windows(np.concatenate([self.omega.x, *pieces.values()]), low, high)
         else:
             is_sparse = sparse.issparse(self.omega)
-            stack: Any = sparse.vstack if is_sparse else np.concatenate
-            omega = stack([self.omega, *pieces.values()])
-            columns = [_column(name, values, omega.shape[0]) for name, values in new.items()]
-            if columns:
-                omega = sparse.hstack([omega, *columns]) if is_sparse else np.hstack([omega, *columns])
-            omega = sparse.csr_array(omega) if is_sparse else omega
+            rows = [self.omega, *pieces.values()]
+            tall = sparse.vstack(rows, format="csr") if is_sparse else np.concatenate(rows)
+            columns = [_column(name, values, tall.shape[0]) for name, values in new.items()]
+            wide = [tall, *columns]
+            omega = sparse.csr_array(sparse.hstack(wide)) if is_sparse else np.hstack(wide)
         joined = np.concatenate([np.asarray(self.source), source])
         return replace(self, omega=omega, source=joined, names=tuple(named))
 
 
-def as_matrix(omega: Any, source: Any, max_in_memory: int) -> Any:
+def as_matrix(omega: object, source: ArrayLike, max_in_memory: int) -> Matrix:
     """Return a matrix of numbers: an array, a sparse array, a reader of blocks if it is large, or windows."""
     if isinstance(omega, Windows):
         return omega
     reader = None if sparse.issparse(omega) else as_reader(omega, np.size(source))
+    matrix: np.ndarray | sparse.csr_array | Reader
     if reader is not None:
-        omega = reader.whole() if 0 < reader.shape[0] * reader.shape[1] <= max_in_memory else reader
+        matrix = reader.whole() if 0 < reader.shape[0] * reader.shape[1] <= max_in_memory else reader
     elif sparse.issparse(omega):
-        omega = sparse.csr_array(omega)  # rows cannot be taken from every format
+        matrix = sparse.csr_array(omega)  # rows cannot be taken from every format
     else:
-        omega = as_array(omega, "omega", "a matrix with a column for each bias")
-    if omega.dtype.kind not in "fiub":
-        raise MismatchError(f"omega holds {omega.dtype}, but biases are numbers. Give a matrix of floats.")
-    return omega
+        matrix = as_array(omega, "omega", "a matrix with a column for each bias")
+    if matrix.dtype.kind not in "fiub":
+        raise MismatchError(f"omega holds {matrix.dtype}, but biases are numbers. Give a matrix of floats.")
+    return matrix
 
 
 BY_COLUMN = "Name a column of the frames instead, which new rows have too"
 BY_MATRIX = "Debias all rows together"
 
 
-def _of_rows(opened: Any, rows: NDArray[np.bool_] | None) -> Any:
-    return opened if rows is None else replace(opened, kept=opened.kept & rows)
+def _of_rows(opened: Opened, rows: NDArray[np.bool_] | None) -> Opened:
+    if rows is None:
+        return opened
+    assert isinstance(opened, MemoryRows)
+    return replace(opened, kept=opened.kept & rows)
 
 
-def _joined_biases(given: Mapping[Name, Any], own: Mapping[Name, Any], biases: Any) -> dict[Name, Any]:
+def _joined_biases(
+    given: Mapping[Name, object], own: Mapping[Name, BiasLike], biases: Biases | None
+) -> dict[Name, BiasLike]:
     """Return the biases of all samples; raise if a sample has none, or a second one."""
     _require_rows(given)
     new = {} if biases is None else as_named(biases, "biases")
@@ -218,12 +230,14 @@ def _joined_biases(given: Mapping[Name, Any], own: Mapping[Name, Any], biases: A
     return {**own, **new}
 
 
-def _require_rows(given: Mapping[Name, Any]) -> None:
+def _require_rows(given: Mapping[Name, object]) -> None:
     if not given:
         raise EmptySampleError("update() was given no rows. Give new rows by the name of their sample.")
 
 
-def _refuse_given_by_row(counts: Any, depends: Depends, extends: Callable[[Any], bool], remedy: str) -> None:
+def _refuse_given_by_row(
+    counts: Counts | None, depends: Depends, extends: Callable[[object], bool], remedy: str
+) -> None:
     """Refuse what was given row by row: it is unknown for new rows."""
     given = {"counts": counts, **{what: getattr(depends, what) for what in ("clusters", "series", "strata")}}
     for what, value in given.items():
@@ -233,7 +247,7 @@ def _refuse_given_by_row(counts: Any, depends: Depends, extends: Callable[[Any],
             )
 
 
-def _refuse_values(name: Name, bias: Any) -> None:
+def _refuse_values(name: Name, bias: BiasLike) -> None:
     found = as_bias(bias)
     parts = found.factors if isinstance(found, ProductBias) else (found,)
     if any(isinstance(part, ValuesBias) for part in parts):
@@ -243,7 +257,7 @@ def _refuse_values(name: Name, bias: Any) -> None:
         )
 
 
-def _piece(name: Name, rows: Any, omega: Any) -> Any:
+def _piece(name: Name, rows: object, omega: Matrix) -> np.ndarray | sparse.csr_array:
     """Return new rows in the form of the matrix; raise if they do not fit it."""
     if isinstance(omega, Windows):
         piece = as_array(rows, f"The rows of {str(name)!r}").astype(np.float64)
@@ -257,7 +271,7 @@ def _piece(name: Name, rows: Any, omega: Any) -> Any:
     return piece
 
 
-def _column(name: Name, values: Any, n: int) -> NDArray[Any]:
+def _column(name: Name, values: object, n: int) -> np.ndarray:
     column = as_array(values, f"The bias of {str(name)!r}")
     if column.shape != (n,):
         raise MismatchError(
@@ -267,14 +281,14 @@ def _column(name: Name, values: Any, n: int) -> NDArray[Any]:
     return column[:, None]
 
 
-def _ends(name: Name, window: Any) -> Sequence[float]:
+def _ends(name: Name, window: ArrayLike) -> Sequence[float]:
     ends = np.ravel(np.asarray(window, np.float64))
     if ends.shape != (2,):
         raise MismatchError(f"The window of {str(name)!r} has {len(ends)} ends. Give its lower and its upper end.")
     return ends.tolist()
 
 
-def _labels(names: Any) -> NDArray[Any]:
+def _labels(names: Iterable[Name]) -> np.ndarray:
     """Return labels as an array of objects, each as it is."""
     found = list(names)
     return np.fromiter(found, dtype=object, count=len(found))

@@ -16,7 +16,8 @@ from vardi._inputs.by_row import in_order
 from vardi._inputs.dependence import Dependence
 from vardi._inputs.domains import By, Grouping, bases, grouping, in_domains
 from vardi._inputs.frames import JoinedColumns, as_frame, concat
-from vardi._inputs.frames.functions import bias_of, evaluated, is_function, name_of
+from vardi._inputs.frames.functions import Formula, bias_of, evaluated, is_function, name_of
+from vardi._inputs.given import Function, Functions
 from vardi._inputs.kept import KeptRows
 from vardi._inputs.pool import Pool
 from vardi._machine.memory import require_memory
@@ -122,7 +123,7 @@ class DataInMemory(Data):
         """Return the probability of each row, in the user's library."""
         return self.pool.series(self.chances(measure), "probability")
 
-    def columns_of(self, asked: Mapping[str, Any]) -> dict[str, Kept]:
+    def columns_of(self, asked: Mapping[str, Function]) -> dict[str, Kept]:
         """Return columns, expressions and arrays as numbers of the rows, each on its own."""
         return {name: self.values(value) for name, value in asked.items()}
 
@@ -132,12 +133,12 @@ class DataInMemory(Data):
 
         return MemoryParts(fit)
 
-    def steps(self, measure: Measure, values: Any) -> Steps:
+    def steps(self, measure: Measure, values: Function) -> Steps:
         """Return where the distribution function of something steps."""
         return Steps.in_memory(measure, self.values(values))
 
     def domains(
-        self, measure: Measure, values: Any, by: By, base: int, *, whole: bool = False
+        self, measure: Measure, values: Function | None, by: By, base: int, *, whole: bool = False
     ) -> tuple[Keys, RowsByDomain]:
         """Return domains and a function of their rows (1 for None); the first ``base`` columns define their bases."""
         from vardi._rows.domains import DomainCodes, RowsByDomain
@@ -148,7 +149,7 @@ class DataInMemory(Data):
         labels = DomainCodes(found.codes, places)
         return found.keys, RowsByDomain(measure, measure.rows, y, by, found.keys, labels, places)
 
-    def steps_by_domain(self, measure: Measure, values: Any, by: By) -> tuple[Keys, Callable[[int], Steps]]:
+    def steps_by_domain(self, measure: Measure, values: Function, by: By) -> tuple[Keys, Callable[[int], Steps]]:
         """Return domains, and a function that returns the steps of the distribution function in each."""
         found = self._grouping(by)
         y = self._values_in(values, by, found)
@@ -165,7 +166,7 @@ class DataInMemory(Data):
         codes[inside.mask] = found.codes
         return Grouping(found.keys, self.kept.of(codes))
 
-    def _values_in(self, values: Any, by: By, found: Grouping) -> Floats:
+    def _values_in(self, values: Function, by: By, found: Grouping) -> Floats:
         """Return values; an error about missing ones names the domains that they are in."""
         try:
             return self.values(values)
@@ -209,7 +210,7 @@ class DataInMemory(Data):
         """Which rows of the pool belong to the samples in question; None for all."""
         return None if self.is_whole else np.isin(self.pool.source, self.states)
 
-    def recorded_by(self, asked: Sequence[Any], columns: Sequence[str] = ()) -> tuple[int, ...]:
+    def recorded_by(self, asked: Sequence[Function], columns: Sequence[str] = ()) -> tuple[int, ...]:
         """Return the samples that have recorded some functions and columns; empty if all have, or none.
 
         A sample whose values are all missing has not recorded them.
@@ -229,7 +230,7 @@ class DataInMemory(Data):
         has = tuple(k for k in self.states if not lacking[k])
         return () if has == self.states else has
 
-    def _all_missing(self, pieces: Sequence[NDArray[Any] | None]) -> NDArray[np.bool_]:
+    def _all_missing(self, pieces: Sequence[np.ndarray | None]) -> NDArray[np.bool_]:
         """Return which samples have no value, given values in one piece or in one for each sample (or None)."""
         found = np.zeros(len(self.names), bool)
         if len(pieces) > 1:
@@ -241,11 +242,11 @@ class DataInMemory(Data):
                 found[k] = _gaps(pieces[0][self.pool.source == k]).all()
         return found
 
-    def functions(self, values: Any) -> Floats:
+    def functions(self, values: Function) -> Floats:
         """Return one column, expression or array as numbers of shape (n, 1), for the rows in the fit."""
         return self.values(values)[:, None]
 
-    def matrix(self, values: Any) -> Floats:
+    def matrix(self, values: Functions) -> Floats:
         """Return several columns, expressions or arrays as numbers of shape (n, m)."""
         if isinstance(values, list | tuple) and any(is_function(part) for part in values):
             return np.stack([self.values(part) for part in values]).T  # columns in one piece
@@ -257,7 +258,7 @@ class DataInMemory(Data):
             )
         return self.in_fit(numbers)
 
-    def values(self, values: Any) -> Floats:
+    def values(self, values: Function) -> Floats:
         """Return a column, an expression or an array as numbers, one for each row in the fit."""
         if is_function(values):
             self._require_of_units(values)
@@ -277,7 +278,7 @@ class DataInMemory(Data):
             )
         return self.in_fit(array, name_of(values) if is_function(values) else None)
 
-    def _require_of_units(self, function: Any) -> None:
+    def _require_of_units(self, function: Formula) -> None:
         """Refuse a function that reads the windows of truncated rows."""
         read = bias_of(function, self.pool.frames[0].columns).columns if self.of_windows else ()
         ends = [name for name in read if name in self.of_windows]
@@ -288,7 +289,7 @@ class DataInMemory(Data):
                 "columns of the units."
             )
 
-    def _given(self, values: Any, what: str) -> NDArray[Any]:
+    def _given(self, values: Any, what: str) -> np.ndarray:
         """Return given values as an array in pool order; raise if they are not one for each row."""
         array = as_array(in_order(values, self.pool.frames, what), what)
         if array.ndim:
@@ -300,7 +301,7 @@ class DataInMemory(Data):
             f"The values were given as {type(values).__name__}, which has no value for each row. {remedy}"
         )
 
-    def _evaluated(self, function: Any) -> list[NDArray[Any]]:
+    def _evaluated(self, function: Formula) -> list[np.ndarray]:
         """Return a function on each frame, 0 on the rows of samples that are not in question."""
         frames = self.pool.frames
         if len(frames) > 1:
@@ -340,7 +341,7 @@ class DataInMemory(Data):
         rows = self.kept.positions[bad.reshape(len(bad), -1).any(axis=1)]
         return listed(self.pool.place(row) if k < LISTED else "" for k, row in enumerate(rows.tolist()))
 
-    def _require_everywhere(self, function: Any) -> None:
+    def _require_everywhere(self, function: Formula) -> None:
         """Refuse a column that some samples have and others lack."""
         frames = {self.names[k]: self.pool.frames[k] for k in self.states}
         every = dict.fromkeys(column for frame in frames.values() for column in frame.columns)
@@ -349,7 +350,7 @@ class DataInMemory(Data):
             if 0 < len(lacks) < len(frames):
                 raise column_of_some(column, [name for name in frames if name not in lacks], lacks)
 
-    def _gaps_of(self, values: Any, columns: Mapping[str, int]) -> NDArray[np.bool_]:
+    def _gaps_of(self, values: Function, columns: Mapping[str, int]) -> NDArray[np.bool_]:
         """Return on which rows of the pool an array, or any of some columns, has a missing or infinite value."""
         if not is_function(values):
             return _gaps(as_array(values, "The values"))
@@ -381,7 +382,7 @@ class DataInMemory(Data):
         return {name: states for name, states in found.items() if states}
 
     @cached_property
-    def _recorded(self) -> dict[str, NDArray[Any]]:
+    def _recorded(self) -> dict[str, np.ndarray]:
         """The recorded values of the columns that only some samples have."""
         source = self.pool.source
         return {name: self.pool.column(name, has)[np.isin(source, has)] for name, has in self.of_some.items()}
@@ -434,7 +435,7 @@ class _Read:
         return cls(is_numeric, bool(lacking.any()), _missing_in(pieces))
 
 
-def _numbers(array: NDArray[Any], *, copy: bool = True) -> Floats:
+def _numbers(array: np.ndarray, *, copy: bool = True) -> Floats:
     if array.dtype.kind not in "fiub":
         raise MismatchError(
             f"The values hold {array.dtype}, but only numbers have a mean. Give numbers, or a condition of them; a "
@@ -443,14 +444,14 @@ def _numbers(array: NDArray[Any], *, copy: bool = True) -> Floats:
     return array.astype(np.float64, copy=copy)
 
 
-def _gaps(column: NDArray[Any]) -> NDArray[np.bool_]:
+def _gaps(column: np.ndarray) -> NDArray[np.bool_]:
     """Return where a value is missing or infinite."""
     if column.dtype.kind in "fiub":
         return np.asarray(~np.isfinite(column).reshape(len(column), -1).all(axis=1))
     return np.fromiter((not hasattr(value, "__len__") and is_missing(value) for value in column), bool, len(column))
 
 
-def _missing_in(pieces: Sequence[NDArray[Any]]) -> int:
+def _missing_in(pieces: Sequence[np.ndarray]) -> int:
     """Return how many numbers of a column are missing or infinite; of other columns all values, or none."""
     if all(piece.dtype.kind in "fiu" for piece in pieces):
         return sum(int(np.count_nonzero(~np.isfinite(piece))) for piece in pieces if piece.dtype.kind == "f")

@@ -10,6 +10,7 @@ import numpy as np
 
 from vardi._estimate.bias_check import BiasCheck, Features, untested
 from vardi._estimate.tangent import Influence, Tangent
+from vardi._inputs import given
 from vardi._rows.families import BiasFamily, Function, Linear, Logistic
 from vardi._rows.measure import Measure
 from vardi._rows.point import Model, Point, PointWithin
@@ -75,7 +76,7 @@ def _shared_errors(whole: Solved, alone: Solved) -> Floats:
     return np.asarray(first @ whole.prepared.known.covariance @ second.T)
 
 
-def check_reference(solved: Solved, asked: Mapping[str, Any], features: Features) -> BiasCheck:
+def check_reference(solved: Solved, asked: Mapping[str, given.Function], features: Features) -> BiasCheck:
     """Test the declared biases of the known samples among themselves.
 
     Learned ones were fitted to the same rows, which a test of fixed biases cannot account for: it would reject correct

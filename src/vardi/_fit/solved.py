@@ -15,7 +15,7 @@ from vardi._fit.data import Data
 from vardi._fit.memory import DataInMemory
 from vardi._fit.prepare import Prepared
 from vardi._inputs.dependence import Dependence
-from vardi._inputs.engine.dependence import EngineDependence
+from vardi._inputs.given import Function
 from vardi._inputs.pool import Name, Pool
 from vardi._rows import Rows
 from vardi._rows.arrays import Arrays
@@ -41,6 +41,7 @@ if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked 
     from vardi._estimate.bounds import Bounds
     from vardi._estimate.sensitivity.errors_of_biases import Errors
     from vardi._fit.engine import DataInEngine
+    from vardi._inputs.engine.dependence import EngineDependence
     from vardi._rows.engine.lazy_rows import LazyRows
 
 ONLY_KNOWN = (
@@ -253,7 +254,7 @@ class Solved:
         """Return the same solution with the rows of some samples only, and their weights."""
         return Solved(self.data.of(states), self.prepared, self.found, self.reference, self, tangent)
 
-    def recorded(self, values: Any) -> Self:
+    def recorded(self, values: Function) -> Self:
         """Return the rows of the samples that have recorded something."""
         states = self.data.recorded_by([values])
         return self.of(states).recorded(values) if states else self
@@ -372,7 +373,7 @@ class Solved:
 
     # Questions that depend on how samples were drawn
 
-    def check_biases(self, asked: Mapping[str, Any], features: Features) -> BiasCheck:
+    def check_biases(self, asked: Mapping[str, Function], features: Features) -> BiasCheck:
         """Test the declared biases by overlap alone, without known values."""
         if self.reference is not None:
             from vardi._fit.reference import check_reference

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from vardi._inputs.frames.functions import is_function, name_of
 from vardi._inputs.given import Domain, Function, Functions, Size, Table
 from vardi._inputs.known_numbers import value_of
 from vardi._inputs.pool import Name
+from vardi._rows.columns import Kept
 from vardi._rows.measure import Measure
 from vardi._solve.newton import Solution
 from vardi.errors import KnownOfAllWarning, MismatchError, suggest
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from vardi._estimate.draws import Method
     from vardi._facts.parts import Parts
     from vardi._fit.assisted import Assisted
+
+Among: TypeAlias = Name | Sequence[Name] | None
+"""Names of samples; None for all of them."""
 
 AUTO = "auto"  # a model assists means only if a bias was learned
 
@@ -244,7 +248,7 @@ class WeightedSample:
         return fit
 
     def _asked(
-        self, among: Name | Sequence[Name] | None, values: Sequence[Any], by: By | None = None, *, alone: bool = True
+        self, among: Among, values: Sequence[Function], by: By | None = None, *, alone: bool = True
     ) -> WeightedSample:
         """Return the rows of those chosen samples that have recorded the values; warn of known values if ``alone``."""
         fit = self if among is None else self._of_states(self._places(among), told=alone)
@@ -258,7 +262,7 @@ class WeightedSample:
         level: float = ...,
         *,
         by: None = None,
-        among: Any = ...,
+        among: Among = ...,
         assisted_by: Any = ...,
         columns: Sequence[str] | None = ...,
     ) -> Estimate: ...
@@ -269,7 +273,7 @@ class WeightedSample:
         level: float = ...,
         *,
         by: Domain,
-        among: Any = ...,
+        among: Among = ...,
         assisted_by: Any = ...,
         columns: Sequence[str] | None = ...,
     ) -> Domains: ...
@@ -279,7 +283,7 @@ class WeightedSample:
         level: float = 0.95,
         *,
         by: Domain | None = None,
-        among: Name | Sequence[Name] | None = None,
+        among: Among = None,
         assisted_by: Any = AUTO,
         columns: Sequence[str] | None = None,
     ) -> Estimate | Domains:
@@ -337,8 +341,8 @@ class WeightedSample:
 
     def _assisted(
         self,
-        among: Name | Sequence[Name] | None,
-        values: Any,
+        among: Among,
+        values: Function,
         by: By,
         assisted_by: Any,
         columns: Sequence[str] | None,
@@ -363,7 +367,7 @@ class WeightedSample:
         told = model.told_by_reference(fit.solved, values, by, chosen=among is not None)
         return (fit, model) if told is None else (WeightedSample(told), None if is_default else model)
 
-    def expectations(self, matrix: Functions, level: float = 0.95, *, among: Any = None) -> Estimates:
+    def expectations(self, matrix: Functions, level: float = 0.95, *, among: Among = None) -> Estimates:
         """Return the means of several functions over the population, with their covariance.
 
         Parameters
@@ -381,7 +385,7 @@ class WeightedSample:
         return fit._means(fit.data.matrix(matrix), named, level)
 
     def proportions(
-        self, column: Domain, level: float = 0.95, *, by: Domain | None = None, among: Any = None
+        self, column: Domain, level: float = 0.95, *, by: Domain | None = None, among: Among = None
     ) -> Domains:
         r"""Return the share of each value of a column in the population, :math:`P(s) = E_P 1\{z = s\}`.
 
@@ -442,9 +446,9 @@ class WeightedSample:
         level: float = ...,
         *,
         size: Size = ...,
-        relative_to: Any = ...,
+        relative_to: tuple[Function, Size] | None = ...,
         by: None = None,
-        among: Any = ...,
+        among: Among = ...,
     ) -> Estimate: ...
     @overload
     def total(
@@ -453,9 +457,9 @@ class WeightedSample:
         level: float = ...,
         *,
         size: Size = ...,
-        relative_to: Any = ...,
+        relative_to: tuple[Function, Size] | None = ...,
         by: Domain,
-        among: Any = ...,
+        among: Among = ...,
     ) -> Domains: ...
     def total(
         self,
@@ -465,7 +469,7 @@ class WeightedSample:
         size: Size | None = None,
         relative_to: tuple[Function, Size] | None = None,
         by: Domain | None = None,
-        among: Name | Sequence[Name] | None = None,
+        among: Among = None,
         assisted_by: Any = AUTO,
         columns: Sequence[str] | None = None,
     ) -> Estimate | Domains:
@@ -517,11 +521,11 @@ class WeightedSample:
                 f"A total needs size=, the number of units in the population, or relative_to=, a column and its known "
                 f"total, but {given}. Give one of them."
             )
-        known, mean = (
-            (self._known_number(size, "size", level), None)
-            if relative_to is None
-            else self._known_total(relative_to, level)
-        )
+        mean: Estimate | None = None
+        if relative_to is not None:
+            known, mean = self._known_total(relative_to, level)
+        elif size is not None:
+            known = self._known_number(size, "size", level)
         told = By.of(by)
         fit, model = self._assisted(among, values, told, assisted_by, columns)
         if by is not None:
@@ -537,11 +541,11 @@ class WeightedSample:
         return found
 
     @overload
-    def cdf(self, column: Function, *, by: None = None, among: Any = ...) -> DebiasedCdf: ...
+    def cdf(self, column: Function, *, by: None = None, among: Among = ...) -> DebiasedCdf: ...
     @overload
-    def cdf(self, column: Function, *, by: Domain, among: Any = ...) -> ByDomain[DebiasedCdf]: ...
+    def cdf(self, column: Function, *, by: Domain, among: Among = ...) -> ByDomain[DebiasedCdf]: ...
     def cdf(
-        self, column: Function, *, by: Domain | None = None, among: Name | Sequence[Name] | None = None
+        self, column: Function, *, by: Domain | None = None, among: Among = None
     ) -> DebiasedCdf | ByDomain[DebiasedCdf]:
         """Return the debiased distribution function of a column, an expression, or a value for each row.
 
@@ -562,7 +566,7 @@ class WeightedSample:
         """Return a mean without warnings."""
         return self.solved.tangent.estimates(self.data.functions(values), level)[0]
 
-    def _means(self, functions: Any, named: Sequence[Any], level: float) -> Estimates:
+    def _means(self, functions: Kept, named: Sequence[Function], level: float) -> Estimates:
         """Return means of functions, some of them named, with a warning if errors rest on few rows."""
         declared = [isinstance(one, str) and self.data.is_declared(one) for one in named]
         estimates = self.solved.tangent.estimates(functions, level, declared)
@@ -599,7 +603,7 @@ class WeightedSample:
         source += "" if model is None else f", assisted by {model.name}"
         return Domains(f"{what} of {of}{within}{source}", by, keys, found)
 
-    def _known_total(self, relative_to: Any, level: float) -> tuple[float | Estimate, Estimate]:
+    def _known_total(self, relative_to: tuple[Function, Size], level: float) -> tuple[float | Estimate, Estimate]:
         """Return the known total of a column, and its mean."""
         if not isinstance(relative_to, tuple | list) or len(relative_to) != 2:
             raise MismatchError(
@@ -616,12 +620,13 @@ class WeightedSample:
             )
         return self._known_number(total, f"total of {_called(column)}", level), mean
 
-    def _known_number(self, given: Any, what: str, level: float) -> float | Estimate:
+    def _known_number(self, given: Size, what: str, level: float) -> float | Estimate:
         """Return a known size or total: a number, or an estimate from this fit or independent of it."""
         tangent = self.solved.tangent
-        influence = given.influence if isinstance(given, Estimate) else None
-        if influence is not None and influence.measure is tangent.measure.whole:
-            return given.at(level)
+        if isinstance(given, Estimate):
+            influence = given.influence
+            if influence is not None and influence.measure is tangent.measure.whole:
+                return given.at(level)
         value, stderr = value_of(given, what)
         if value <= 0:
             raise MismatchError(f"The {what} is {value:g}. It must be more than 0: give the amount in the population.")
@@ -630,5 +635,5 @@ class WeightedSample:
         return tangent.apart((what, value, stderr), value, stderr, level)
 
 
-def _called(values: Any) -> str:
+def _called(values: Function) -> str:
     return name_of(values) if is_function(values) else "values"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -33,7 +33,7 @@ def concat(frames: Sequence[Frame]) -> Frame:
     return _concat_narwhals([frame for frame in frames if isinstance(frame, NarwhalsFrame)])
 
 
-def stacked(own: object, more: object) -> object:
+def stacked(own: object, more: object) -> Any:
     """Return rows of one sample after others of it, in their library; lazy frames stay lazy."""
     if not any_lazy([own, more]):
         return concat([as_frame(own), as_frame(more)]).native
