@@ -177,13 +177,13 @@ def test_collapsed_rows_are_rows():
     d = vardi.datasets.strata(sizes=(9000, 4000, 4000), seed=2)
     fit = vardi.debias(d.samples, d.biases)
     collapsed = fit.solved.tangent
-    assert collapsed.rows.inverse is not None
+    assert collapsed.hessian.rows.inverse is not None
     pool = np.concatenate(list(d.samples.values()))
     x = {"x": pool[:, 0], "y": pool[:, 1]}
-    matrix = collapsed.rows.matrix[collapsed.rows.inverse]
+    matrix = collapsed.hessian.rows.matrix[collapsed.hessian.rows.inverse]
     rows = Dense(matrix, collapsed.measure.source, moderate=True)
-    hessian = Hessian(rows, collapsed.u)
-    point = Point(Model(rows.sizes, {}, KnownMoments.none()), collapsed.u, collapsed.weights)
+    hessian = Hessian(rows, collapsed.hessian.u)
+    point = Point(Model(rows.sizes, {}, KnownMoments.none()), collapsed.hessian.u, collapsed.measure.weights)
     arrays = Arrays(rows, rows.source, rows.counts, Dependence.none(len(rows.sizes)))
     plain = Tangent(Measure(arrays, point), hessian, hessian)
     for options in ({}, {"features": "cells"}):

@@ -80,7 +80,7 @@ def test_draws_of_the_bayesian_bootstrap_are_refits():
     for i in range(3):
         rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence(0, spawn_key=(i,))))
         drawn = np.empty(300)
-        drawn[plan.arranged.order] = rng.standard_exponential(300)
+        drawn[plan.order] = rng.standard_exponential(300)
         drawn *= (np.bincount(source) / np.bincount(source, drawn))[source]
         again = vardi.debias_matrix(omega, source, counts=np.rint(drawn * 2.0**50))  # counts are whole
         np.testing.assert_allclose(weights[i + 1], again.weights * drawn, rtol=1e-9)
@@ -116,11 +116,11 @@ def test_collapsed_rows_give_the_same_draws(kind, collapsed, monkeypatch):
     fit, omega, source, y = collapsed
     plan = DrawPlan(fit.solved.rows, source, np.ones(len(source)), fit.solved.rows.inverse, None)
     monkeypatch.setattr(choose, "MAX_UNCOLLAPSED_NUMBERS", np.inf)
-    whole = vardi.debias_matrix(omega[plan.arranged.order], source[plan.arranged.order])
+    whole = vardi.debias_matrix(omega[plan.order], source[plan.order])
     assert whole.solved.rows.inverse is None
     one, other = (
         bootstrap(fit.solved, y, n=5, kind=kind),
-        bootstrap(whole.solved, y[plan.arranged.order], n=5, kind=kind),
+        bootstrap(whole.solved, y[plan.order], n=5, kind=kind),
     )
     np.testing.assert_allclose(one.values, other.values, rtol=1e-10)
     np.testing.assert_allclose(one.log_omegas, other.log_omegas, atol=1e-10)
@@ -442,7 +442,7 @@ def test_a_draw_of_windows_is_a_fit_of_the_rows_drawn():
     fit = vardi.debias_matrix(vardi.Windows(x, windows[:, 0], windows[:, 1]), np.arange(80))
     plan = DrawPlan(fit.solved.rows, np.arange(80), np.ones(80), None, None)
     counts = np.empty(80)
-    plan.counts(plan.draw(np.random.default_rng(0), "rows", np.empty(80)), counts)
+    plan.count(plan.draw(np.random.default_rng(0), "rows"), counts)
     assert counts.sum() == pytest.approx(80)
     kept = np.flatnonzero(counts)
     again = vardi.debias_matrix(vardi.Windows(x[kept], *windows[kept].T), np.arange(len(kept)), counts=counts[kept])

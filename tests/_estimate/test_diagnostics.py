@@ -47,8 +47,8 @@ def test_overlap_rows_sum_to_one_and_give_the_hessian(fit):
     O = diagnostics.overlap
     assert_allclose(O.sum(axis=1), 1.0)
     influence = fit.solved.tangent
-    lam, n = influence.rows.sizes / influence.n, influence.n
-    H = (np.diag(influence.sums.shares) - influence.sums.gram) / n
+    lam, n = influence.hessian.rows.sizes / influence.n, influence.n
+    H = (np.diag(influence.hessian.sums.shares) - influence.hessian.sums.gram) / n
     assert_allclose(np.eye(3) - O, H / lam[:, None], atol=1e-12)
     values = np.sort(np.linalg.eigvals(O).real)
     assert_allclose(diagnostics.second_eigenvalue, values[-2])
@@ -88,7 +88,7 @@ def test_gain_is_the_derivative_of_the_variance():
         other = vardi.debias(design.samples, design.biases, counts=counts)
         tangent = other.solved.tangent
         x = other.solved.memory.values("x")
-        rg = tangent.weights * (x - other.expectation(x).value)
+        rg = tangent.measure.weights * (x - other.expectation(x).value)
         a = tangent.measure.project(rg[:, None])
         return (counts @ rg**2 + (a.T @ tangent.jacobian.solve(a))[0, 0]) / tangent.n**2
 

@@ -136,7 +136,7 @@ class TestInfluence:
         tangent = strata.solved.tangent
         values = pool(strata, "x1")[:, None]
         eta, influence = tangent.influence(values)
-        rg = tangent.weights[:, None] * (values - eta)
+        rg = tangent.measure.weights[:, None] * (values - eta)
         b = tangent.jacobian.solve(tangent.measure.project(rg))[:, 0]
         means = tangent.measure.project(influence.of_rows())[:, 0] / tangent.measure.sizes
         assert_allclose(means, b, atol=1e-12)
@@ -146,7 +146,7 @@ class TestInfluence:
         tangent = length.solved.tangent
         values = pool(length)[:, None]
         eta, influence = tangent.influence(values)
-        rg = tangent.weights[:, None] * (values - eta)
+        rg = tangent.measure.weights[:, None] * (values - eta)
         a = tangent.measure.project(rg)
         model = (rg.T @ rg + a.T @ tangent.jacobian.solve(a)) / tangent.n**2  # MATH 2.1, MBAR's form
         ratio = influence.covariance()[0, 0] / model[0, 0]
@@ -355,7 +355,7 @@ class TestCdf:
         tangent = fit.solved.tangent
         value, phi = with_values(tangent, x[:, None] <= cdf.x[20:60])
         laws = tangent.measure.point.model.sizes
-        p = np.exp(-0.5 * (x[:, None] - [-0.5, 0.0, 0.5]) ** 2 + tangent.u)
+        p = np.exp(-0.5 * (x[:, None] - [-0.5, 0.0, 0.5]) ** 2 + tangent.hessian.u)
         p /= p.sum(axis=1, keepdims=True)
         means = np.array([phi[source == k].mean(axis=0) for k in range(3)])
         means[0] = p[:, 0] @ phi / laws[0]  # of a single row: the mean under its fitted law
@@ -386,8 +386,8 @@ class TestLogOmegaCovariance:
         # Var(log Omega_k - log Omega_l) = [c'H^+c - 1/lam_k - 1/lam_l] / n
         C = length.log_omega_covariance()
         influence = length.solved.tangent
-        n, lam = influence.n, influence.rows.sizes / influence.n
-        H = (np.diag(influence.sums.shares) - influence.sums.gram) / n
+        n, lam = influence.n, influence.hessian.rows.sizes / influence.n
+        H = (np.diag(influence.hessian.sums.shares) - influence.hessian.sums.gram) / n
         c = np.array([1.0, 0.0, -1.0])
         expected = (c @ np.linalg.pinv(H) @ c - 1 / lam[0] - 1 / lam[2]) / n
         assert_allclose(C[0, 0] + C[2, 2] - 2 * C[0, 2], expected, rtol=1e-9)

@@ -13,8 +13,8 @@ from scipy.stats import chisquare, kstest, poisson
 
 import vardi
 from vardi._estimate import replicate_rows
-from vardi._estimate.replicate_rows import Replicates, ReplicatesInMemory
-from vardi._estimate.replicates import ReplicateSteps
+from vardi._estimate.refits import one_step
+from vardi._estimate.replicate_rows import ReplicatesInMemory, SomeReplicates
 from vardi._rows.multipliers import Multipliers, hashed_numbers
 
 PARTS = {
@@ -111,8 +111,7 @@ def test_one_step_is_a_refit_but_for_what_is_of_second_order(samples, part, monk
     fit = fitted(samples, part)
     held = fit.solved
     rows = ReplicatesInMemory(held, "bayesian", 2, 0, None)
-    steps = ReplicateSteps(held, rows.law)
-    monkeypatch.setattr(steps, "_known", lambda chunk: np.zeros((len(chunk), steps.coordinates.uncertain)))
+    usual = np.zeros((held.tangent.measure.coordinates.uncertain, 1))  # known values as they are
     drawn = np.random.default_rng(1).standard_exponential(len(held.memory.source)) - 1.0
     values = held.memory.values("y")
     wrong, moved = [], []
@@ -120,8 +119,9 @@ def test_one_step_is_a_refit_but_for_what_is_of_second_order(samples, part, monk
         times = 1.0 + far * drawn
         times *= (np.bincount(held.memory.source) / np.bincount(held.memory.source, times))[held.memory.source]
         monkeypatch.setattr(rows, "times", lambda chunk, times=times: times[:, None])
-        counted, sums = rows.drawn(range(1))
-        rows.keep(Replicates(range(1), rows.point, counted, steps(range(1), sums.q, sums.rows)))
+        counted, by_sample, q = rows.drawn(range(1))
+        steps = one_step(held.tangent, q, by_sample, usual)
+        rows.keep(SomeReplicates(range(1), rows.point, counted, steps))
         weights = rows.weights
         refit = held.refit(times, tol=1e-12, may_part=False).weights * times
         wrong.append(abs(np.average(values, weights=weights[:, 0]) - np.average(values, weights=refit)))

@@ -23,7 +23,7 @@ REFUSED = ("disconnected", "one way", "impossible", "invalid", "large")  # famil
 
 def bridging(fit: vardi.DebiasedSample) -> float:
     """Return the rows that bridge the cut of the eigenvector; infinite for one sample of several rows."""
-    sampled, gram = fit.solved.tangent.sampled, fit.solved.tangent.sums.gram
+    sampled, gram = fit.solved.tangent.hessian.sampled, fit.solved.tangent.hessian.sums.gram
     if sampled.sum() == 1:
         return np.inf if sum(fit.sizes.values()) > 1 else 0.0
     side = (fit.solution.cut > 0) & sampled

@@ -14,7 +14,7 @@ from vardi._notebook import MOST_ROWS, fragment, paragraph, table
 from vardi.errors import MismatchError, suggest
 from vardi.errors._texts import WIDTH, Outcome, cut, more, outcome, show, width_of
 
-SHOWN = 12  # samples of a summary
+SHOWN = 12  # samples, or known values, of a summary
 HEADING = ("sample", "p-value", "rows that no other could draw")
 CAVEAT = "An error in a bias where no other sample could draw stays invisible, and a large p-value validates nothing."
 

@@ -13,13 +13,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from vardi._estimate.tangent import Tangent
 from vardi._rows.columns import Block, Extremes, Kept, Question
+from vardi._rows.contract import Gram
 from vardi._rows.engine.shares import SharesInEngine
 from vardi._rows.measure import Functions, Measure
 from vardi._rows.point import RowsAt
@@ -202,7 +202,7 @@ class Labels:
         """The sampled biases among all, of shape (all, K)."""
         return np.eye(len(self.measure.rows.sizes))[:, self.sampled]
 
-    def _information(self, products: Any) -> Floats:
+    def _information(self, products: Gram) -> Floats:
         """Return sums of diag(p) - p p' of the sampled biases, (m, K, K), given those of p p' of all biases.
 
         Their rows sum to zero, so the diagonal is known without cancellation.

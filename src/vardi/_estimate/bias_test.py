@@ -119,11 +119,11 @@ def _tested(labels: Labels, features: RowFeatures) -> tuple[float, Floats, int]:
     least = RANK * np.maximum(np.einsum("jkjk->jk", M), 1.0)
     own = np.moveaxis(np.einsum("jklk->jkl", V), 1, 0)
     pvalues = _chi2_of_each(U.T, own, least.T, freedom)[1]
-    statistic, pvalue, df = _chi2(U.ravel(), V.reshape(J * K, J * K), least.ravel(), freedom)
+    statistic, pvalue, df = chi_square(U.ravel(), V.reshape(J * K, J * K), least.ravel(), freedom)
     return statistic, np.append(pvalues, pvalue), df
 
 
-def _chi2(U: Floats, V: Floats, least: Floats, freedom: float = math.inf) -> tuple[float, float, int]:
+def chi_square(U: Floats, V: Floats, least: Floats, freedom: float = math.inf) -> tuple[float, float, int]:
     """Return U' V^+ U, its p-value (NaN without information) and the rank of V, scaled to a unit diagonal.
 
     Where V has degrees of freedom of its own, the law is Hotelling's.

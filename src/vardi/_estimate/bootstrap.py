@@ -17,22 +17,24 @@ numbers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, get_args
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 import numpy as np
 
 from vardi._estimate.estimates import NORMAL, Estimate, cells_of, headings
 from vardi._estimate.group_bootstrap import GroupRefits
-from vardi._estimate.intervals import Declared, Law, Share, quantile_of_normal
-from vardi._estimate.refits import Progress, Refits, Statistics, entropy_of, in_threads, in_turn
+from vardi._estimate.intervals import FixedValue, Law, Share, quantile_of_normal
+from vardi._estimate.refits import Drawn, Progress, Refits, Statistics, entropy_of, in_threads, in_turn
 from vardi._estimate.resampling import DrawPlan, Kind, group_codes, make_plan
+from vardi._estimate.solved import SolvedFit
 from vardi._inputs.frames.functions import is_function, name_of
 from vardi._machine.threads import cores
 from vardi._notebook import fragment, paragraph, table
+from vardi._rows.columns import Kept
 from vardi._solve.identify import Name
 from vardi._solve.refit import Refit
-from vardi._types import Floats
+from vardi._types import Floats, Integers
 from vardi.errors import (
     MismatchError,
     NotIdentifiableError,
@@ -42,9 +44,13 @@ from vardi.errors import (
 from vardi.errors._texts import show
 from vardi.errors._warn import warn
 
-MOST_FAILED = 0.1  # share of draws without a fit above which the spread of the others is meaningless
-FEW_GROUPS = 30  # groups of a sample below which their spread is poorly known
-MEANS = 10  # columns by which the autocorrelation of a series is judged if the statistic is a function
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from vardi._inputs.given import Functions, Labels
+
+#: Functions of the rows, whose means are taken, or a function of the weights.
+Statistic: TypeAlias = "Functions | Callable[..., ArrayLike]"
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +80,7 @@ class Bootstrap:
     """
 
     values: Floats = field(repr=False)
-    value: Any
+    value: float | Floats
     log_omegas: Floats = field(repr=False)
     failed: int
     names: tuple[str, ...]
@@ -84,7 +90,7 @@ class Bootstrap:
     is_approximate: bool = False
 
     @property
-    def stderr(self) -> Any:
+    def stderr(self) -> float | Floats:
         """Standard deviation over the draws that have a fit, in the shape of ``value``.
 
         For a share that no row has, or all have, draws show no spread: it is half the width of its one-deviation
@@ -93,7 +99,7 @@ class Bootstrap:
         return self._shaped(np.array([estimate.stderr for estimate in self._estimates]))
 
     @property
-    def interval(self) -> Any:
+    def interval(self) -> tuple[float, float] | Floats:
         """Value plus or minus z standard errors; for shares, theirs: (low, high), or an array of shape (..., 2)."""
         low, high = np.array([estimate.interval for estimate in self._estimates]).T
         return self._ends(low, high)
@@ -102,14 +108,12 @@ class Bootstrap:
     def _estimates(self) -> list[Estimate]:
         values, errors = np.ravel(self.value).tolist(), self._fitted.std(axis=0, ddof=1).tolist()
         laws = self.laws or (NORMAL,) * len(values)
-        errors = [
-            law.least_error if isinstance(law, Share) and law.is_one_sided else error
-            for law, error in zip(laws, errors, strict=True)
+        return [
+            Estimate(value, law.error(error) if isinstance(law, Share) else error, self.level, law=law)
+            for value, error, law in zip(values, errors, laws, strict=True)
         ]
-        pairs = zip(values, errors, laws, strict=True)
-        return [Estimate(value, error, self.level, law=law) for value, error, law in pairs]
 
-    def percentile(self, level: float | None = None) -> Any:
+    def percentile(self, level: float | None = None) -> tuple[float, float] | Floats:
         """Return the interval between quantiles of the draws.
 
         It follows a skewed distribution, but with few draws it covers less than ``interval`` does: use a thousand or
@@ -143,23 +147,23 @@ class Bootstrap:
     def _fitted(self) -> Floats:
         return self.values[np.isfinite(self.log_omegas).any(axis=1)]
 
-    def _shaped(self, flat: Floats) -> Any:
+    def _shaped(self, flat: Floats) -> float | Floats:
         return float(flat[0]) if np.ndim(self.value) == 0 else flat.reshape(np.shape(self.value))
 
-    def _ends(self, low: Floats, high: Floats) -> Any:
+    def _ends(self, low: Floats, high: Floats) -> tuple[float, float] | Floats:
         if np.ndim(self.value) == 0:
             return float(low[0]), float(high[0])
         return np.stack([self._shaped(low), self._shaped(high)], axis=-1)
 
 
 def bootstrap(
-    held: Any,
-    statistic: Any = None,
+    held: SolvedFit,
+    statistic: Statistic | None = None,
     n: int = 1000,
     seed: int | np.random.Generator | None = 0,
     *,
     kind: Kind = "bayesian",
-    groups: Any = None,
+    groups: Labels | None = None,
     level: float = 0.95,
     jobs: int | None = None,
     progress: Progress | None = None,
@@ -172,7 +176,7 @@ def bootstrap(
 
     Parameters
     ----------
-    held : Any
+    held : SolvedFit
         The fit's rows and solution.
     statistic : str, expression, array, list of these, callable or None
         A column, an expression or a value for each row, of which the debiased mean is taken; several of these; or a
@@ -224,33 +228,33 @@ def bootstrap(
     if held.data.in_memory or (statistic is None and groups is None and held.summed_in_memory):
         codes = None if groups is None else group_codes(held, groups)
         plan = make_plan(held, codes, of_rows=statistic is not None, functions=_judged_by(held, statistic))
-        if not plan.whole and (held.dependence.independent or codes is not None):
+        if not plan.whole and (held.tangent.measure.rows.dependence.independent or codes is not None):
             _warn_of_few_units(plan, held.names, grouped=codes is not None)
-        statistics = _statistics(held, statistic, plan)
+        statistics = _statistics(held, statistic)
         if jobs is None:
             jobs = 1 if callable(statistic) else cores()
         draws = in_threads(Refits(held, plan, statistics, kind, entropy, jobs), n, progress)
     else:
-        sums = held.engine.in_groups(
-            held, statistic, groups, np.random.SeedSequence(entropy).generate_state(1)[0], identity
-        )
-        statistics = _normalisers(held) if statistic is None else _means(held, statistic)
+        first = int(np.random.SeedSequence(entropy).generate_state(1)[0])
+        sums = held.engine.in_groups(held, statistic, groups, first, identity)
+        statistics = _statistics(held, statistic)
         draws = in_turn(GroupRefits(held, sums, kind), entropy, n, progress)
     return _gathered(draws, held, statistics, n, level, kind)
 
 
-def _judged_by(held: Any, statistic: Any) -> Floats | None:
-    """Return functions by which autocorrelation is judged: those of the statistic, or numeric columns."""
-    if "series" not in held.dependence.named or statistic is None:
+def _judged_by(held: SolvedFit, statistic: Statistic | None, most: int = 10) -> Kept | None:
+    """Return functions by which autocorrelation is judged: those of the statistic, or the first numeric columns."""
+    named = held.tangent.measure.rows.dependence.named
+    if "series" not in named or statistic is None:
         return None
     if callable(statistic):
-        columns = [name for name in held.data.numeric_columns if name != held.dependence.named["series"]]
-        statistic = columns[:MEANS] or None
-    return None if statistic is None else _means(held, statistic).functions
+        columns = [name for name in held.data.numeric_columns if name != named["series"]]
+        return _means(held, columns[:most]).functions if columns else None
+    return _means(held, statistic).functions
 
 
 def _gathered(
-    draws: Iterable[tuple[Floats, Floats] | Refit], held: Any, statistics: Statistics, n: int, level: float, kind: Kind
+    draws: Iterable[Drawn], held: SolvedFit, statistics: Statistics, n: int, level: float, kind: Kind
 ) -> Bootstrap:
     """Return the draws, or report how many have no fit."""
     names, value, functions = statistics.names, statistics.value, statistics.functions
@@ -265,10 +269,10 @@ def _gathered(
     errors = values[np.isfinite(log_omegas).any(axis=1)].std(axis=0, ddof=1)
     laws = () if functions is None else _laws(held, functions, errors)
     shown = value if np.ndim(value) else float(value)
-    return Bootstrap(values, shown, log_omegas, len(failures), names, level, kind, laws, held.is_learned)
+    return Bootstrap(values, shown, log_omegas, len(failures), names, level, kind, laws, held.tangent.approximate)
 
 
-def _laws(held: Any, functions: Any, errors: Floats) -> tuple[Law, ...]:
+def _laws(held: SolvedFit, functions: Kept, errors: Floats) -> tuple[Law, ...]:
     """Return the laws of the intervals of means; the error of its draws gives the rows that a share is worth."""
     found = held.tangent.estimates(functions, 0.95)
     measure = held.tangent.measure
@@ -276,62 +280,48 @@ def _laws(held: Any, functions: Any, errors: Floats) -> tuple[Law, ...]:
         Share.of(float(value), float(error), (law.events, law.others), measure, law.holds)
         if isinstance(law, Share)
         else law
-        if isinstance(law, Declared)
+        if isinstance(law, FixedValue)
         else NORMAL
         for value, error, law in zip(found.values, errors, found.laws, strict=True)
     )
 
 
-def _statistics(held: Any, statistic: Any, plan: DrawPlan) -> Statistics:
-    """Return the statistics of draws of rows in memory."""
+def _statistics(held: SolvedFit, statistic: Statistic | None) -> Statistics:
+    """Return what is taken of each draw."""
     if statistic is None:
-        return _normalisers(held)
-    if callable(statistic):
-        return _function(held, statistic, plan)
-    means, arranged, total = _means(held, statistic), plan.arranged, held.tangent.n
-    if arranged.runs is None:
-        return means
-    ordered = means.functions[arranged.order].T
-
-    def of(drawn: Floats, scale: Floats) -> Floats:
-        return np.array([scale @ arranged.gather(drawn * column) for column in ordered]) / total
-
-    return replace(means, of=of)
+        return Statistics(tuple(f"log Omega of {name}" for name in held.names), held.log_omegas)
+    return _function(held, statistic) if callable(statistic) else _means(held, statistic)
 
 
-def _normalisers(held: Any) -> Statistics:
-    return Statistics(tuple(f"log Omega of {name}" for name in held.names), held.log_omegas)
-
-
-def _means(held: Any, statistic: Any) -> Statistics:
+def _means(held: SolvedFit, statistic: Functions) -> Statistics:
     """Return the means of columns, expressions or arrays."""
     is_one = is_function(statistic)
-    given = [statistic] if is_one else statistic
+    given: Any = [statistic] if is_one else statistic
     if isinstance(given, list | tuple) and given and all(is_function(one) or np.ndim(one) for one in given):
         names = [name_of(one) if is_function(one) else f"mean {j}" for j, one in enumerate(given)]
     else:
         array = np.asarray(statistic)
         is_one = array.ndim != 2
         given = [statistic] if is_one else list(array.T)
-        names = ["mean"] if is_one else [f"mean {j}" for j in range(len(given))]
-    functions = (
-        np.column_stack([held.memory.values(one) for one in given]) if held.data.in_memory else held.data.matrix(given)
-    )
+        names = ["mean"] if is_one else [f"mean {j}" for j in range(array.shape[1])]
+    if held.data.in_memory:
+        functions = np.column_stack([held.memory.values(one) for one in given])
+    else:
+        functions = held.data.matrix(given)
     value = held.tangent.measure.mean(functions)
     return Statistics(tuple(names), value[0] if is_one else value, functions)
 
 
-def _function(held: Any, function: Callable[[Floats], Any], plan: DrawPlan) -> Statistics:
-    arranged = plan.arranged
-    positions = held.memory.kept.positions[arranged.order]
-    value = np.asarray(function(held.data.chances(held.tangent.measure) * held.tangent.n), np.float64)
+def _function(held: SolvedFit, function: Callable[..., ArrayLike]) -> Statistics:
+    kept, measure = held.memory.kept, held.tangent.measure
+    value = np.asarray(function(kept.spread(measure.weights * measure.counts)), np.float64)
     name = getattr(function, "__name__", "statistic")
     name = "statistic" if name == "<lambda>" else name
     names = tuple(f"{name}{list(index)}" for index in np.ndindex(value.shape)) if value.ndim else (name,)
 
-    def of(drawn: Floats, scale: Floats) -> Floats:
+    def of(mass: Floats, order: Integers) -> Floats:
         weights = np.zeros(len(held))
-        weights[positions] = arranged.spread(scale) * drawn
+        weights[kept.positions[order]] = mass
         result = np.asarray(function(weights), np.float64)
         if result.shape != value.shape:
             raise MismatchError(
@@ -356,7 +346,8 @@ def _check(n: int, kind: Kind, level: float, jobs: int | None) -> None:
         )
 
 
-def _warn_of_few_units(plan: DrawPlan, names: Sequence[Name], *, grouped: bool) -> None:
+def _warn_of_few_units(plan: DrawPlan, names: Sequence[Name], *, grouped: bool, enough: int = 30) -> None:
+    """Warn of samples with a single row or group, and of those with too few groups to know their spread."""
     units, sizes = plan.units.runs, plan.rows.sizes
     alone = units == 1
     if not grouped:
@@ -366,27 +357,29 @@ def _warn_of_few_units(plan: DrawPlan, names: Sequence[Name], *, grouped: bool) 
         unit = "group" if grouped else "row"
         fact = f"There is only one {unit} in {said}, so resampling shows none of its spread"
         warn(VardiWarning(f"{fact}: standard errors are too small."))
-    few = (units > 1) & (units < FEW_GROUPS) & (units < sizes)
+    few = (units > 1) & (units < enough) & (units < sizes)
     if grouped and few.any():
         said = show(name for name, short in zip(names, few, strict=True) if short)
-        fact = f"There are fewer than {FEW_GROUPS} groups in {said}, so the spread between them is poorly known"
+        fact = f"There are fewer than {enough} groups in {said}, so the spread between them is poorly known"
         effect = "standard errors may be far off, and intervals cover less than their level"
         remedy = "Use more groups, or smaller ones if rows of different groups are then still independent."
         warn(VardiWarning(f"{fact}: {effect}. {remedy}"))
 
 
-def _report_failures(failures: Sequence[Refit], n: int, kind: Kind, held: Any) -> None:
-    """Warn how many draws have no fit; raise if the others are not representative."""
+def _report_failures(failures: Sequence[Refit], n: int, kind: Kind, held: SolvedFit, most: float = 0.1) -> None:
+    """Warn how many draws have no fit; raise if that is more than a share of them: others are not representative."""
     if not failures:
         return
-    names = [name for name, size in zip(held.names, held.rows.sizes, strict=True) if size > 0]
-    labels = failures[0].labels if held.is_plain else held.groups[held.rows.sizes > 0]
+    tangent = held.tangent
+    sampled, joined = tangent.measure.sizes > 0, None if tangent.is_plain else tangent.hessian.groups
+    names = [name for name, has_rows in zip(held.names, sampled, strict=True) if has_rows]
+    labels = failures[0].labels if joined is None else joined[sampled]
     groups = [[names[k] for k in np.flatnonzero(labels == label)] for label in dict.fromkeys(labels.tolist())]
     parts = " and ".join(f"({show(group)})" for group in groups[:6])
     parted = f" In the first such draw {parts} cannot be compared." if len(groups) > 1 else ""
     fact = (
         f"{len(failures)} of {n} draws have no fit: {held.apart}.{parted}"
-        if held.is_plain
+        if tangent.is_plain
         else f"{len(failures)} of {n} draws have no fit: their rows do not determine the parameters of the biases, or "
         "cannot meet the known values."
     )
@@ -395,6 +388,6 @@ def _report_failures(failures: Sequence[Refit], n: int, kind: Kind, held: Any) -
         if kind == "rows"
         else "Add a sample that lies between them, or more rows where they overlap."
     )
-    if len(failures) > MOST_FAILED * n:
+    if len(failures) > most * n:
         raise NotIdentifiableError(f"{fact} The others are not representative. {remedy}", groups=groups)
     warn(WeakOverlapWarning(f"{fact} Standard errors come from the other draws, so they are too small. {remedy}"))

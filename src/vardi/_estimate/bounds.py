@@ -220,12 +220,14 @@ def bounds(influence: Tangent, names: Sequence[Name], delta: float = 0.05) -> Bo
         raise MismatchError(
             f"delta is {delta}, but it is the probability with which a bound may fail. Give a number between 0 and 1."
         )
-    rows, sampled, n = influence.rows, influence.sampled, influence.n
+    hessian, n = influence.hessian, influence.n
+    rows, sampled = hessian.rows, hessian.sampled
+    assert isinstance(rows, Rows)
     K = int(sampled.sum())
-    mass = influence.row_weights * rows.counts
+    mass = influence.measure.row_weights * rows.counts
     kappa = judge(rows, names, mass / mass.sum()).kappa
-    sigma2 = _second_eigenvalue(influence.laplacian) / n
-    shares, u = rows.sizes[sampled] / n, influence.u[sampled]
+    sigma2 = _second_eigenvalue(hessian.laplacian) / n
+    shares, u = rows.sizes[sampled] / n, hessian.u[sampled]
     # From here on every variable is a natural logarithm, named after its argument.
     eps, lam, kap, sigma = _log_epsilon(rows), math.log(shares.min()), math.log(kappa), math.log(sigma2)
     x = math.log(2.0) - lam - kap - eps

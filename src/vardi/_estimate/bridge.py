@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from vardi._inputs.pool import Name
+from vardi._rows.contract import Gram
 from vardi._solve.identify import Verdict
 from vardi._types import Floats, Integers
 from vardi.errors._texts import count, show
 
-MOST = 500  # samples up to which the smallest cut is computed; beyond, the signs of an eigenvector give a cut
 NAMED = 3  # most samples on one side that are all named
 
 
@@ -66,7 +65,7 @@ class Bridge:
 
 
 def bridge_of(
-    gram: Any, sampled: NDArray[np.bool_], groups: Integers | None, eigenvector: Floats, names: Any
+    gram: Gram, sampled: NDArray[np.bool_], groups: Integers | None, eigenvector: Floats, names: Sequence[Name]
 ) -> Bridge:
     """Return the smallest cut of samples that have rows.
 
@@ -92,8 +91,9 @@ def bridge_of(
     return min(found, key=lambda bridge: bridge.rows, default=Bridge(np.inf, ((), ())))
 
 
-def _smallest(gram: Any, members: Integers, eigenvector: Floats, names: Sequence[Name]) -> Bridge:
-    approximate = callable(gram) or len(members) > MOST
+def _smallest(gram: Gram, members: Integers, eigenvector: Floats, names: Sequence[Name], most: int = 500) -> Bridge:
+    """Return the smallest cut; among more than ``most`` samples, one by the signs of an eigenvector."""
+    approximate = callable(gram) or len(members) > most
     if approximate:
         side = eigenvector[members] > 0
         inside = np.zeros(len(eigenvector))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Generic, TypeVar
@@ -11,12 +11,14 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from vardi._estimate.estimates import MUCH, Estimate, Estimates, cells_of, headings, with_digits_of
-from vardi._estimate.intervals import REFUSED, Affine, Declared, Law, Share, Student, Transformed
+from vardi._estimate.intervals import REFUSED, Affine, FixedValue, Law, Share, Student, Transformed
 from vardi._estimate.tangent import Influence, Tangent, estimates_with
 from vardi._inputs.domains import By
 from vardi._notebook import MOST_ROWS, fragment, table
 from vardi._rows.contract import Evenness
 from vardi._rows.domains import AT_ONCE, RowsByDomain
+from vardi._rows.measure import Functions, Measure
+from vardi._rows.variance import Spread
 from vardi._types import Floats, Integers
 from vardi.errors import MismatchError, suggest
 from vardi.errors._texts import SHOWN, WIDTH, cut, more, show, width_of
@@ -24,7 +26,7 @@ from vardi.errors._texts import SHOWN, WIDTH, cut, more, show, width_of
 T = TypeVar("T")
 
 
-class ByDomain(Mapping[Any, T], Generic[T]):
+class ByDomain(Mapping[Hashable, T], Generic[T]):
     """A mapping from each domain to the answer for it.
 
     Parameters
@@ -37,7 +39,7 @@ class ByDomain(Mapping[Any, T], Generic[T]):
         Returns the answer for the domain at a place.
     """
 
-    def __init__(self, by: By, keys: Sequence[tuple[Any, ...]], found: Callable[[int], T]) -> None:
+    def __init__(self, by: By, keys: Sequence[tuple[Hashable, ...]], found: Callable[[int], T]) -> None:
         self.by = by.columns
         self._places = {by.called(key): j for j, key in enumerate(keys)}
         self._found = found
@@ -45,17 +47,17 @@ class ByDomain(Mapping[Any, T], Generic[T]):
     def __len__(self) -> int:
         return len(self._places)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Hashable]:
         return iter(self._places)
 
     def __contains__(self, domain: object) -> bool:
         return domain in self._places
 
-    def get(self, domain: Any, default: Any = None) -> Any:
+    def get(self, domain: Hashable, default: Any = None) -> Any:
         """Return the answer for a domain, or a default if there is none."""
         return default if domain not in self._places else self[domain]
 
-    def __getitem__(self, domain: Any) -> T:
+    def __getitem__(self, domain: Hashable) -> T:
         if domain not in self._places:
             raise MismatchError(
                 f"No row of the pool is in the domain {domain!r} of {show(self.by)}, so there is no estimate for it. "
@@ -102,7 +104,7 @@ class Domains(ByDomain[Estimate]):
         self,
         what: str,
         by: By,
-        keys: Sequence[tuple[Any, ...]],
+        keys: Sequence[tuple[Hashable, ...]],
         estimates: Found,
     ) -> None:
         super().__init__(by, keys, estimates.estimate)
@@ -235,11 +237,7 @@ def found_in_domains(
 
     laws: list[Law] = []
     stderr = np.zeros(len(sums))
-    for start in range(0, len(sums), domains.at_once):
-        places = np.arange(start, min(start + domains.at_once, len(sums)))
-        moved = influence(places)
-        spread = moved.spread(joint=False)
-        students = moved.laws(spread, tails=False)  # a domain's few rows have the largest values: not a heavy tail
+    for places, spread, students in _spreads(influence, len(sums), domains.at_once):
         fixed = np.zeros(len(places), bool)
         if tangent.measure.coordinates.known and not isinstance(factor, Estimate):
             fixed = tangent.is_fixed(spread, domains.naive(places) * times**2)
@@ -267,21 +265,31 @@ def assisted_in_domains(predicted: Found, missed: Found, places: Integers, plain
         return replace(predicted.influence(places[chosen]) + missed.influence(chosen), approximate=False)
 
     stderr, laws = np.zeros(len(places)), list[Law]()
-    for start in range(0, len(places), AT_ONCE):
-        chosen = np.arange(start, min(start + AT_ONCE, len(places)))
-        moved = influence(chosen)
-        spread = moved.spread(joint=False)
-        students = moved.laws(spread, tails=False)
+    for chosen, spread, students in _spreads(influence, len(places), AT_ONCE):
         laws += students
         stderr[chosen] = np.where([law.df < REFUSED for law in students], math.nan, spread.stderr)
     values = predicted.values[places] + missed.values
     return Found(values, stderr, laws, plain.level, influence, plain.among, plain)
 
 
+def _spreads(
+    influence: Callable[[Integers], Influence], size: int, at_once: int
+) -> Iterator[tuple[Integers, Spread, list[Student]]]:
+    """Yield some places at a time, the spread of the estimates there, and the laws of their intervals.
+
+    The few rows of a domain have the largest influence values, which is not a heavy tail.
+    """
+    for start in range(0, size, at_once):
+        places = np.arange(start, min(start + at_once, size))
+        moved = influence(places)
+        spread = moved.spread(joint=False)
+        yield places, spread, moved.laws(spread, tails=False)
+
+
 class _Weighing:
     """How evenly weights are spread over the rows of a domain: from its sums or, over clusters, by one more query."""
 
-    def __init__(self, measure: Any, domains: RowsByDomain, j: int) -> None:
+    def __init__(self, measure: Measure, domains: RowsByDomain, j: int) -> None:
         self.measure, self.domains, self.j = measure, domains, j
 
     @property
@@ -291,7 +299,7 @@ class _Weighing:
             return self.measure.evenness_of(self.domains.inside(self.j))
         return self.domains.sums.evenness(self.j)
 
-    def evenness_of(self, holds: Any) -> Evenness:
+    def evenness_of(self, holds: Functions | None) -> Evenness:
         """Over those rows of the domain on which a share holds."""
         if self.measure.in_clusters:
             return self.measure.evenness_of(self.domains.event(self.j))
@@ -299,7 +307,7 @@ class _Weighing:
 
 
 def _law(
-    measure: Any,
+    measure: Measure,
     domains: RowsByDomain,
     j: int,
     student: Student,
@@ -316,12 +324,12 @@ def _law(
     if sums.is_constant(j) and not sums.is_share(j):
         return (Student(), 0.0) if sums.rows[j] > 1 else (Student(0.0), math.nan)  # one row shows no spread
     if is_fixed:
-        return Declared(), error
+        return FixedValue(), error
     if not sums.is_share(j):
         return student, math.nan if student.df < REFUSED else error
     value, own = float(sums.mean[j]), error / abs(times) if times else 0.0
     weighing, counts = _Weighing(measure, domains, j), (float(sums.events[j]), sums.others(j))
     share = Share.of(value, own, counts, weighing, None, lambda: weighing.evenness)
-    own = share.least_error if share.is_one_sided else own
+    own = share.error(own)
     law = share if factor is None else Transformed(Estimate(value, own, law=share), Affine(times, 0.0))
     return law, own * abs(times)

@@ -12,11 +12,11 @@ from vardi._types import Floats, Integers
 from vardi.errors import MismatchError
 
 Method: TypeAlias = Literal["multinomial", "systematic"]
-Generator: TypeAlias = np.random.Generator | np.random.RandomState
+Random: TypeAlias = np.random.Generator | np.random.RandomState
 
 
 def draw(
-    probabilities: Floats, size: float | None, rng: Generator, *, replace: bool = True, method: Method = "multinomial"
+    probabilities: Floats, size: float | None, rng: Random, *, replace: bool = True, method: Method = "multinomial"
 ) -> Integers:
     """Return positions drawn by probability; size and method are as in :class:`DebiasedResampler`.
 
@@ -47,7 +47,7 @@ def draw(
             return order[drawn]
 
 
-def _systematic(probabilities: Floats, size: int, rng: Generator) -> Integers:
+def _systematic(probabilities: Floats, size: int, rng: Random) -> Integers:
     ends = np.cumsum(probabilities)
     points = (np.arange(size) + rng.random()) / size
     return np.searchsorted(ends / ends[-1], np.minimum(points, np.nextafter(1.0, 0.0)), side="right")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from vardi._estimate.intervals import REFUSED, Affine, Declared, Law, Share, Student, Transformed, quantile_of_normal
+from vardi._estimate.intervals import REFUSED, Affine, FixedValue, Law, Share, Student, Transformed, quantile_of_normal
 from vardi._notebook import MOST_ROWS, fragment, paragraph, table
 from vardi._types import Floats
 from vardi.errors import MismatchError
@@ -22,6 +22,9 @@ MUCH = 0.1  # difference that a model makes, relative to the error without it, a
 ROUNDING = 1e-12  # relative to what is added up: below it an error is only rounding
 NORMAL = Student()
 APPROXIMATE = "; its error is approximate"
+
+#: A function of two numbers that returns its value and its two derivatives.
+Rule: TypeAlias = Callable[[float, float], tuple[float, float, float]]
 
 
 @dataclass(frozen=True)
@@ -107,18 +110,18 @@ class Estimate:
         """Return the estimate of the exponential; its interval is that of the exponent, transformed."""
         with np.errstate(over="ignore"):  # beyond e^709 only the log is finite
             value = float(np.exp(self.value))
-        return self._map(value, value, self.law if isinstance(self.law, Declared) else Transformed(self, np.exp))
+        return self._map(value, value, self.law if isinstance(self.law, FixedValue) else Transformed(self, np.exp))
 
-    def __add__(self, other: Any) -> Estimate:
+    def __add__(self, other: Estimate | float) -> Estimate:
         return self._join(other, lambda a, b: (a + b, 1.0, 1.0))
 
-    def __sub__(self, other: Any) -> Estimate:
+    def __sub__(self, other: Estimate | float) -> Estimate:
         return self._join(other, lambda a, b: (a - b, 1.0, -1.0))
 
-    def __mul__(self, other: Any) -> Estimate:
+    def __mul__(self, other: Estimate | float) -> Estimate:
         return self._join(other, lambda a, b: (a * b, b, a))
 
-    def __truediv__(self, other: Any) -> Estimate:
+    def __truediv__(self, other: Estimate | float) -> Estimate:
         ratio = self._join(other, lambda a, b: (a / b, 1.0 / b, -a / b / b))
         return ratio._share_among(self.law, other.law) if isinstance(other, Estimate) else ratio
 
@@ -140,7 +143,7 @@ class Estimate:
         if math.isnan(self.stderr):
             few = ": it rests on too few rows" if self.df < REFUSED else ""
             return f"{self.value:.4g} ({self._without_error() or f'no error can be given{few}'}{self._made_from()})"
-        if isinstance(self.law, Declared):
+        if isinstance(self.law, FixedValue):
             return f"{self.value:.6g} (known, up to rounding)"
         if not self.stderr:
             return f"{self.value:.6g} (the same on all rows{self._made_from()})"
@@ -186,12 +189,12 @@ class Estimate:
             value, abs(slope) * self.stderr, self.level, influence=influence, law=law, among=self.among, plain=plain
         )
 
-    def _join(self, other: Any, rule: Any) -> Estimate:
+    def _join(self, other: Estimate | float, rule: Rule) -> Estimate:
         if not isinstance(other, Estimate):
             if not isinstance(other, int | float | np.number):
                 return NotImplemented
             value, slope, _ = rule(self.value, float(other))
-            keeps = isinstance(self.law, Student | Declared)
+            keeps = isinstance(self.law, Student | FixedValue)
             return self._map(
                 value, slope, self.law if keeps else Transformed(self, Affine(slope, value - slope * self.value))
             )
@@ -217,7 +220,7 @@ class Estimate:
         spread = self.influence.spread()
         events, others, weights = found
         law = Share.of(self.value, float(spread.stderr[0]), (events, others), measure, holds.holds, lambda: weights)
-        stderr = law.least_error if law.is_one_sided else float(spread.stderr[0])
+        stderr = law.error(float(spread.stderr[0]))
         return Estimate(self.value, stderr, self.level, influence=self.influence, law=law)
 
     def _require_one_fit_and_level(self, other: Estimate) -> None:
@@ -309,7 +312,7 @@ def headings(level: float) -> list[str]:
 
 def cells_of(estimate: Estimate) -> list[str]:
     """Return value, error and interval as the cells of a table."""
-    if isinstance(estimate.law, Declared):
+    if isinstance(estimate.law, FixedValue):
         return [f"{estimate.value:.6g}", "-", "known"]
     if math.isnan(estimate.stderr) or not estimate.stderr:
         return [f"{estimate.value:.4g}", "-" if estimate.stderr else "0", "-"]

@@ -11,19 +11,16 @@ up to terms of second order in the draw.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from vardi._estimate.refits import LONG, Drawn, one_step
 from vardi._estimate.resampling import Kind
+from vardi._estimate.solved import SolvedFit
+from vardi._rows.contract import JointSums
 from vardi._rows.engine.groups import GroupSums
-from vardi._rows.measure import Measure
-from vardi._solve.joint import At
 from vardi._solve.parameters import held_of
 from vardi._solve.refit import Refit
 from vardi._types import Floats
-
-LONG = 0.5  # root mean square change of log S along a step above which one step is not enough
 
 
 class GroupRefits:
@@ -31,7 +28,7 @@ class GroupRefits:
 
     Parameters
     ----------
-    held : Any
+    held : SolvedFit
         The fit.
     sums : GroupSums
         Sums within groups; the functions are those of the statistics, then 1, then biases without rows.
@@ -39,36 +36,33 @@ class GroupRefits:
         Exponential multiplicities, or groups drawn with replacement.
     """
 
-    def __init__(self, held: Any, sums: GroupSums, kind: Kind) -> None:
-        self.solved, self.sums, self.kind, self.rows = held, sums, kind, held.joint
-        self.measure: Measure = held.tangent.measure
-        self.sizes, self.point = self.measure.sizes, held.point
-        self.idle = np.flatnonzero(self.sizes == 0)
-        self.jacobian = At.of(self.rows, self.point, held_of(self.rows)).jacobian
+    def __init__(self, held: SolvedFit, sums: GroupSums, kind: Kind) -> None:
+        self.tangent, self.measure, self.sums, self.kind = held.tangent, held.tangent.measure, sums, kind
+        self.sizes, self.cut, self.point = self.measure.sizes, held.solution.cut, self.measure.whole_point.v
+        self.model = self.measure.whole_point.model
+        self.idle, self.fixed = np.flatnonzero(self.sizes == 0), held_of(self.model)
 
-    def __call__(self, rng: np.random.Generator) -> tuple[Floats, Floats] | Refit:
+    def __call__(self, rng: np.random.Generator) -> Drawn:
         """Return statistics and log normalisers of a draw, or an unsolved refit if it has no fit."""
         at, drawn = self.measure.coordinates, self.sums.answers.drawn(self._times(rng))
         likelihood = drawn.likelihood
-        here = At(self.point, likelihood, self.sizes, at, held=-1)
-        gradient = here.gradient.copy()
-        gradient[at.epsilon] -= rng.standard_normal(at.uncertain)  # known values with an error are drawn anew
-        delta = -self.jacobian.solve(gradient)
+        delta = one_step(self.tangent, likelihood.x - likelihood.own, self.sizes, rng.standard_normal(at.uncertain))
+        delta[at.u] -= delta[self.fixed]  # only differences of u matter
         if not delta @ likelihood.gram @ delta <= LONG**2 * self.measure.n:
-            return Refit(None, labels=(self.solved.solution.cut[self.sizes > 0] > 0).astype(np.int64))
+            return Refit(None, labels=(self.cut[self.sizes > 0] > 0).astype(np.int64))
         total = drawn.total - delta @ drawn.against
         one = len(total) - 1 - len(self.idle)
-        log_omegas = self._log_omegas(here, delta, total, one)
+        log_omegas = self._log_omegas(likelihood, delta, total, one)
         return (total[:one] / total[one] if one else log_omegas), log_omegas
 
-    def _log_omegas(self, here: At, delta: Floats, total: Floats, one: int) -> Floats:
+    def _log_omegas(self, sums: JointSums, delta: Floats, total: Floats, one: int) -> Floats:
         """Return the log means of the biases; for one with parameters, from the rows of its sample."""
-        at, rows = here.coordinates, self.rows
+        at = self.measure.coordinates
         theta = self.point[at.theta] + delta[at.theta]
         with np.errstate(divide="ignore", invalid="ignore"):
-            found = np.log(here.sums.x[at.u] - here.sums.gram[at.u] @ delta) - self.point[at.u]
-            for k in rows.families:
-                found[k] = np.log(self.sizes[k]) - self.point[k] - delta[k] + rows.model.shift(theta)[k]
+            found = np.log(sums.x[at.u] - sums.gram[at.u] @ delta) - self.point[at.u]
+            for k in self.model.families:
+                found[k] = np.log(self.sizes[k]) - self.point[k] - delta[k] + self.model.shift(theta)[k]
             found[self.idle] = np.log(total[one + 1 :])
         return found - float(np.log(total[one]))
 
@@ -87,5 +81,5 @@ class GroupRefits:
         times = drawn[unit]
         rows = np.bincount(source, times * counts, minlength=len(self.sizes))
         times *= (self.sizes / np.where(rows > 0, rows, 1.0))[source]
-        spread = np.sqrt(self.solved.dependence.remaining)[source]
+        spread = np.sqrt(self.measure.rows.dependence.remaining)[source]
         return times * spread + (1.0 - spread)

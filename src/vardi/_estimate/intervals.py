@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import scipy
@@ -15,6 +15,7 @@ from vardi.errors import MismatchError
 
 if TYPE_CHECKING:
     from vardi._estimate.estimates import Estimate
+    from vardi._rows.measure import Functions
 
 REFUSED = 3.0  # degrees of freedom below which no standard error is given
 DOUBTED = 10.0  # degrees of freedom below which it comes with a warning
@@ -44,7 +45,7 @@ class Weighing(Protocol):
 
     @property
     def evenness(self) -> Evenness: ...
-    def evenness_of(self, holds: Any) -> Evenness: ...
+    def evenness_of(self, holds: Functions | None) -> Evenness: ...
 
 
 class Law(Protocol):
@@ -86,7 +87,7 @@ class Student:
 
 
 @dataclass(frozen=True)
-class Declared:
+class FixedValue:
     """An interval of zero width: what was declared fixes the value."""
 
     df: float = math.inf
@@ -113,14 +114,14 @@ class Share:
         The number m of rows that it is worth.
     events, others : float
         How many rows, counted, have the property and lack it.
-    holds : Any
+    holds : Functions or None
         Which rows have it, in the language of the rows; None for a share of a part of the rows.
     """
 
     rows: float
     events: float
     others: float
-    holds: Any = field(default=None, repr=False)
+    holds: Functions | None = field(default=None, repr=False)
 
     df = math.inf
 
@@ -131,7 +132,7 @@ class Share:
         stderr: float,
         counts: tuple[float, float],
         measure: Weighing,
-        holds: Any,
+        holds: Functions | None,
         base: Callable[[], Evenness] | None = None,
     ) -> Share:
         """Return the law of a share with (events, others); weights are looked at only if one of these is small.
@@ -156,10 +157,9 @@ class Share:
         """Whether all rows have it, or none."""
         return not self.events or not self.others
 
-    @property
-    def least_error(self) -> float:
-        """Half the width of the interval of one standard deviation, if all rows have it or none do."""
-        return 0.5 / (self.rows + 1.0)
+    def error(self, stderr: float) -> float:
+        """Return the standard error; half the width of the interval of one deviation, if all rows have it or none."""
+        return 0.5 / (self.rows + 1.0) if self.is_one_sided else stderr
 
     def ends(self, value: float, stderr: float, level: float) -> tuple[float, float]:
         p, m = min(max(value, 0.0), 1.0), self.rows
@@ -227,7 +227,7 @@ class Transformed:
     """
 
     of: Estimate
-    by: Any
+    by: Callable[[float], float] | np.ufunc
 
     @property
     def df(self) -> float:

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any
 
+from vardi._estimate.bias_check import SHOWN
 from vardi._estimate.estimates import with_digits_of
 from vardi._inputs.known import Known
 from vardi._notebook import MOST_ROWS, fragment, paragraph, table
 from vardi._types import Floats
 from vardi.biases import Bias
-from vardi.errors._texts import cut, more
+from vardi.errors._texts import WIDTH, aligned, cut, more, outcome
 
-CONTRADICTED = 0.01  # p-value below which a warning is given
-APART = 2.0  # standard errors beyond which a known value is named in the remedy
-SHOWN = 12
 HEADING = ("mean of", "known", "by the samples", "z")
-WIDTH = 80
 
 
 @dataclass(frozen=True)
@@ -46,7 +43,7 @@ class KnownLine:
     estimated: float
     stderr: float
     columns: tuple[str, ...] = ()
-    margin: tuple[str, Any] | None = None
+    margin: tuple[str, Hashable] | None = None
 
     @property
     def z(self) -> float:
@@ -84,7 +81,7 @@ class KnownCheck:
     @property
     def contradicted(self) -> bool:
         """Whether the samples contradict what is known, at one per cent."""
-        return self.pvalue < CONTRADICTED
+        return outcome(self.pvalue) == "contradicted"
 
     @property
     def verdict(self) -> str:
@@ -105,13 +102,9 @@ class KnownCheck:
         names, *others = zip(HEADING, *self._cells(SHOWN), strict=True)
         widths = [max(map(len, column)) for column in others]
         width = min(max(map(len, names)), WIDTH - sum(widths) - 2 * len(widths))
-        lines = [
-            "  ".join([f"{cut(name, width):<{width}}", *(f"{text:>{w}}" for text, w in zip(row, widths, strict=True))])
-            for name, *row in zip(names, *others, strict=True)
-        ]
-        lines += more(self.lines, SHOWN)
+        head, *lines = ((cut(name, width), *row) for name, *row in zip(names, *others, strict=True))
         said = textwrap.fill(self.verdict, WIDTH, break_on_hyphens=False)
-        return "\n".join([said, "", *(line.rstrip() for line in lines)])
+        return "\n".join([said, "", aligned(head, lines), *more(self.lines, SHOWN)])
 
     __str__ = summary
 
@@ -125,11 +118,11 @@ class KnownCheck:
             for line in self.lines[:most]
         ]
 
-    def _remedy(self, worst: KnownLine) -> str:
-        """Return what may be wrong, and how to declare an unknown selection."""
+    def _remedy(self, worst: KnownLine, far: float = 2.0) -> str:
+        """Return what may be wrong, and how to declare a selection by margins that are far off, in standard errors."""
         reason = "A bias or a known value is wrong, or they describe different populations."
         if worst.margin is not None:
-            apart = [line.margin for line in self.lines if line.margin is not None and abs(line.z) > APART]
+            apart = [line.margin for line in self.lines if line.margin is not None and abs(line.z) > far]
             columns = dict.fromkeys(column for column, _ in (worst.margin, *apart))
             declaration = f"vardi.cells({', '.join(map(repr, columns))})"
         else:

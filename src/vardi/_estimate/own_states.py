@@ -8,18 +8,16 @@ no n x K array is needed.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from vardi._estimate.tangent import Influence, Tangent
 from vardi._rows.columns import Block
+from vardi._rows.contract import Gram
 from vardi._rows.measure import Functions
 from vardi._rows.point import RowsAt
 from vardi._types import Floats
-
-CLOSE = 1e-6  # relative difference of sums of squares below which it has lost too many digits
 
 
 class OwnStates:
@@ -29,15 +27,17 @@ class OwnStates:
     ----------
     tangent : Tangent
         The solution of known biases alone, for rows in memory.
+    close : float
+        Relative difference of sums of squares below which it has lost too many digits.
     """
 
-    def __init__(self, tangent: Tangent) -> None:
-        self.tangent = tangent
-        self.factors = tangent.n / tangent.rows.sizes
+    def __init__(self, tangent: Tangent, close: float = 1e-6) -> None:
+        self.tangent, self.close = tangent, close
+        self.factors = tangent.n / tangent.measure.rows.sizes
 
     @cached_property
     def _gram(self) -> Floats:
-        gram: Any = self.tangent.sums.gram
+        gram: Gram = self.tangent.hessian.sums.gram
         return gram.toarray() if sparse.issparse(gram) else gram
 
     @cached_property
@@ -52,7 +52,7 @@ class OwnStates:
         own, across = factors[:, None] * self._gram * factors, factors * against[:, 0]
         squares = own - across[:, None] - across + total
         a = self._gram * factors - against
-        close = np.flatnonzero(np.diag(squares) <= CLOSE * (np.diag(own) + total))
+        close = np.flatnonzero(np.diag(squares) <= self.close * (np.diag(own) + total))
         if len(close):
             states = np.diag(factors)[:, close]
 

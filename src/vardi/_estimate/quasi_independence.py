@@ -22,7 +22,6 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from vardi._estimate.bias_check import BiasCheck
@@ -33,7 +32,6 @@ from vardi._types import Floats
 METHOD = "quasi-independence"
 MOST_ROWS = 20_000  # up to which all pairs are compared; beyond, those of a random part
 BLOCK = 2**20  # pairs at once
-RANK = 1e-8  # relative size of an eigenvalue of the covariance from which a direction counts
 
 
 def quasi_independence(
@@ -63,6 +61,8 @@ def quasi_independence(
     >>> bool(quasi_independence("seen", windows, {"u": u[seen]}, {"x": x[seen]}, np.ones(seen.sum())).pvalue > 0.05)
     True
     """
+    from vardi._estimate.bias_test import chi_square  # loads what only checks need
+
     if len(windows.x) > MOST_ROWS:
         rows = np.sort(np.random.default_rng(0).choice(len(windows.x), MOST_ROWS, replace=False))
         windows = Windows(windows.x[rows], windows.low[rows], windows.high[rows])
@@ -73,8 +73,9 @@ def quasi_independence(
     U = counts @ first / (n * (n - 1.0)) if n > 1 else np.zeros(first.shape[1])
     means = first / max(n - 1.0, 1.0)
     V = 4.0 * (means.T * counts) @ means / n**2 - 2.0 * second / (n * max(n - 1.0, 1.0)) ** 2
-    statistic, df = _chi_square(U, V)
-    pvalue = float(scipy.special.chdtrc(df, statistic)) if df else math.nan
+    statistic, pvalue, df = chi_square(U, V, np.zeros(len(U)))
+    if not df:
+        statistic = pvalue = math.nan
     reason = "" if df else "no two rows with different values would have been seen through each other's windows."
     untested = {name: float(counts @ (partners == 0) / n)}
     return BiasCheck(pvalue, statistic, df or None, METHOD, tuple(columns), {name: pvalue}, None, untested, reason)
@@ -108,15 +109,3 @@ def _summed(h: NDArray[np.int8], c: Floats) -> Floats:
 def _signs(values: Floats, i: slice) -> NDArray[np.int8]:
     """Return the signs of the differences between the values at i and all values."""
     return (values[i, None] > values).astype(np.int8) - (values[i, None] < values).astype(np.int8)
-
-
-def _chi_square(U: Floats, V: Floats) -> tuple[float, int]:
-    """Return U'V^+U and the rank of V, scaled to a unit diagonal."""
-    varies = np.flatnonzero(np.diag(V) > 0)
-    if not len(varies):
-        return math.nan, 0
-    root = np.sqrt(np.diag(V)[varies])
-    values, vectors = np.linalg.eigh(V[np.ix_(varies, varies)] / np.outer(root, root))
-    kept = values > RANK * values.max()
-    along = (vectors.T @ (U[varies] / root))[kept]
-    return float((along**2 / values[kept]).sum()), int(kept.sum())

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias, cast
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from vardi._estimate.resampling import DrawPlan, Kind
+from vardi._estimate.solved import SolvedFit
+from vardi._estimate.tangent import Tangent
 from vardi._machine.threads import THREADED, can_start, cores, executor
 from vardi._rows import Rows
 from vardi._rows.blocks import Blocks
+from vardi._rows.columns import Kept, Result
 from vardi._solve.refit import Refit
-from vardi._types import Floats
+from vardi._types import Floats, Integers
 
 TOLERANCE = 1e-6  # of a refit: far below the spread of any draw
-BATCH = 32  # draws that a thread takes at once, which share their passes over the rows
-SHARED_NUMBERS = 2**22  # counts in such a batch, at most: 100 MB or less
-MANY_SHARED_NUMBERS = 2**25  # the same for a batch that has all threads to itself: 256 MB
-BESIDE = 8  # ... or one in so many of the numbers in the matrix of biases, if that is more
+LONG = 0.5  # root mean square change of log weights along a step above which one step is not enough for a refit
 
 Progress: TypeAlias = Callable[[int, int], object]
+
+#: Statistics and log normalisers of a draw, or why it has none.
+Drawn: TypeAlias = tuple[Floats, Floats] | Refit
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,89 +38,74 @@ class Statistics:
         A name for each.
     value : ndarray
         The statistics of the fit itself, in the shape that users see.
-    functions : Any
-        The functions of the rows whose means they are, as their holder keeps them; None if they are no means.
+    functions : Kept or None
+        The functions of the rows whose means they are; None if they are no means.
     of : callable, optional
-        Returns them from multiplicities of a draw, and from the weights of ``rows`` in its refit, where counts and
-        weights of ``rows`` are not enough.
+        Returns them from the weights of rows in a draw, times how often they count, and from the order of these rows.
     """
 
     names: tuple[str, ...]
     value: Floats
-    functions: Any = None
-    of: Callable[[Floats, Floats], Floats] | None = None
+    functions: Kept | None = None
+    of: Callable[[Floats, Integers], Floats] | None = None
 
 
 class Refits:
     """The refit of each draw, as a function of its number."""
 
     def __init__(
-        self, held: Any, plan: DrawPlan, statistics: Statistics, kind: Kind, entropy: int | Sequence[int], jobs: int
+        self, held: SolvedFit, plan: DrawPlan, statistics: Statistics, kind: Kind, entropy: int, jobs: int
     ) -> None:
-        self.solved, self.plan, self.statistics, self.kind, self.entropy = held, plan, statistics, kind, entropy
+        self.held, self.plan, self.statistics, self.kind, self.entropy = held, plan, statistics, kind, entropy
         rows, self.jobs = plan.rows, jobs
-        rows._scale(held.solution.u)  # once for all refits, which do not move u far
+        rows._scale(held.tangent.hessian.u)  # once for all refits, which do not move u far
         self.may_part = kind == "rows" and not _allow_all(rows)
-        self.passes = None if self.may_part else held.shared_passes(self._functions)
+        self.functions = statistics.functions
+        if self.functions is not None and plan.runs is not None:
+            self.functions = self.functions[plan.order]
+        self.takes_weights = statistics.of is not None or (self.functions is not None and plan.runs is not None)
+        of_rows = np.empty((len(rows), 0)) if self.functions is None or self.takes_weights else self.functions
+        self.passes = None if self.may_part else held.shared_passes(of_rows)
         self.is_read = isinstance(rows, Blocks)
         has_threads = self.passes is not None and len(rows) * len(rows.sizes) >= THREADED
         self.in_turn = self.is_read or has_threads
-        most = SHARED_NUMBERS // len(plan.arranged.order)
-        if has_threads:
-            most = max(MANY_SHARED_NUMBERS // len(plan.arranged.order), len(rows.sizes) // BESIDE)
-        self.size = int(np.clip(most, 1, BATCH))
-        self._reused: Floats | None = None
-        if self.in_turn:  # one after the other in the same memory: allocating it afresh costs as much as a pass
-            self._reused = np.empty((self.size, len(rows)))
+        self.size = _batch_size(len(plan.order), len(rows.sizes), has_threads=has_threads)
 
-    def batch(self, draws: range) -> list[tuple[Floats, Floats] | Refit]:
+    def batch(self, draws: range) -> list[Drawn]:
         """Return statistics and log normalisers of draws, or the refits that failed."""
-        rngs, counts = [generator_of(self.entropy, i) for i in draws], self._space()
-        drawn, factors = zip(*self._each(self._draw, self.in_turn, rngs, counts), strict=True)
+        rngs = [generator_of(self.entropy, i) for i in draws]
+        counts = np.empty((self.size, len(self.plan.rows)))
+        drawn = self._each(self._draw, self.in_turn, rngs, counts)
         refits: Sequence[Refit | None] = [None] * len(draws)
         if self.passes is not None and len(draws) > 1:
-            weights = self.statistics.of is not None
-            refits = self.solved.refit_draws(self.passes, counts, tol=TOLERANCE, weights=weights)
+            refits = self.held.refit_draws(self.passes, counts, tol=TOLERANCE, weights=self.takes_weights)
         in_threads = self.in_turn and not self.is_read  # a draw that is solved on its own reads its rows
-        return self._each(self._measured, in_threads, rngs, drawn, counts, factors, refits)
+        return self._each(self._measured, in_threads, rngs, drawn, counts, refits)
 
-    def _space(self) -> Floats:
-        """Return the array that the counts of a batch are written to."""
-        return np.empty((self.size, len(self.plan.rows))) if self._reused is None else self._reused
-
-    def _draw(self, rng: np.random.Generator, out: Floats) -> tuple[Floats | None, Floats]:
-        """Write the counts of a draw; return what was drawn, if needed, and the factor of each sample."""
-        plan = self.plan
-        is_asked = self.statistics.of is not None
-        space = out if plan.arranged.is_in_place and not is_asked else np.empty(len(plan.arranged.order))
-        drawn = plan.draw(rng, self.kind, space)
-        return (drawn if is_asked else None), plan.counts(drawn, out)
+    def _draw(self, rng: np.random.Generator, counts: Floats) -> tuple[Floats, Floats] | None:
+        """Write the counts of the rows; return how often those that are drawn count, and factors, if needed."""
+        times = self.plan.draw(rng, self.kind)
+        factors = self.plan.count(times, counts)
+        return (times, factors) if self.takes_weights else None
 
     def _measured(
-        self, rng: np.random.Generator, drawn: Floats | None, counts: Floats, factors: Floats, refit: Refit | None
-    ) -> tuple[Floats, Floats] | Refit:
+        self, rng: np.random.Generator, drawn: tuple[Floats, Floats] | None, counts: Floats, refit: Refit | None
+    ) -> Drawn:
         if refit is None:
-            refit = self.solved.refit(counts, tol=TOLERANCE, may_part=self.may_part, rng=rng)
+            refit = self.held.refit(counts, tol=TOLERANCE, may_part=self.may_part, rng=rng)
         if not refit.is_solved:
             return refit
-        if self.statistics.functions is None and self.statistics.of is None:
-            return refit.log_omegas, refit.log_omegas
-        if refit.means is not None:
+        if refit.means is not None and len(refit.means):
             return refit.means, refit.log_omegas
+        if self.functions is None and self.statistics.of is None:
+            return refit.log_omegas, refit.log_omegas
         assert refit.weights is not None
+        mass = counts * refit.weights if drawn is None else self.plan.mass(*drawn, refit.weights)
         if self.statistics.of is None:
-            mass = counts * refit.weights
-            return mass @ self._functions / mass.sum(), refit.log_omegas
-        assert drawn is not None
-        return self.statistics.of(drawn, self.plan.sample_by_sample(refit.weights, factors)), refit.log_omegas
+            return mass @ np.asarray(self.functions) / mass.sum(), refit.log_omegas
+        return self.statistics.of(mass, self.plan.order), refit.log_omegas
 
-    @property
-    def _functions(self) -> Floats:
-        """The functions whose means are the statistics, on the rows that have counts; none for normalisers alone."""
-        functions = self.statistics.functions
-        return np.empty((len(self.plan.rows), 0)) if functions is None else functions
-
-    def _each(self, function: Callable[..., Any], in_threads: bool, *values: Iterable[Any]) -> list[Any]:
+    def _each(self, function: Callable[..., Result], in_threads: bool, *values: Iterable[object]) -> list[Result]:
         """Apply a function to each draw of a batch."""
         if not in_threads or self.jobs == 1:
             return list(map(function, *values))
@@ -125,7 +113,36 @@ class Refits:
             return list(pool.map(function, *values))
 
 
-def in_threads(refits: Refits, n: int, progress: Progress | None) -> Iterator[tuple[Floats, Floats] | Refit]:
+def _batch_size(n: int, K: int, *, has_threads: bool, most: int = 32) -> int:
+    """Return how many draws share their passes over n rows.
+
+    Their counts take 32 MB at most or, if they have all threads to themselves, 256 MB or an eighth of the biases.
+    """
+    shared = max(2**25 // n, K // 8) if has_threads else 2**22 // n
+    return int(np.clip(shared, 1, most))
+
+
+def one_step(tangent: Tangent, q: Floats, rows: Floats, errors: Floats) -> Floats:
+    """Return the step from the solution to that of draws, with J of the solution.
+
+    Parameters
+    ----------
+    tangent : Tangent
+        The solution.
+    q : ndarray of shape (d,) or (d, R)
+        The sums of q over the rows that are drawn.
+    rows : ndarray of shape (K,) or (K, R)
+        How many rows of each sample are drawn.
+    errors : ndarray of shape (r,) or (r, R)
+        Errors of known values that have one, drawn anew, in standard deviations.
+    """
+    at, gradient = tangent.measure.coordinates, q.copy()
+    gradient[at.u] -= rows
+    gradient[at.epsilon] += (tangent.measure.whole_point.v[at.epsilon] - errors.T).T
+    return -tangent.jacobian.solve(gradient)
+
+
+def in_threads(refits: Refits, n: int, progress: Progress | None) -> Iterator[Drawn]:
     """Yield the refits of draws 0 to n - 1 in order, however many threads there are, if any.
 
     All batches have the same size, so that draw i gives the same digits for any n: the last may go beyond n. Batches
@@ -145,11 +162,8 @@ def in_threads(refits: Refits, n: int, progress: Progress | None) -> Iterator[tu
 
 
 def in_turn(
-    refit: Callable[[np.random.Generator], tuple[Floats, Floats] | Refit],
-    entropy: int | Sequence[int],
-    n: int,
-    progress: Progress | None,
-) -> Iterator[tuple[Floats, Floats] | Refit]:
+    refit: Callable[[np.random.Generator], Drawn], entropy: int, n: int, progress: Progress | None
+) -> Iterator[Drawn]:
     """Yield the refits of draws 0 to n - 1, one after the other."""
     for i in range(n):
         yield refit(generator_of(entropy, i))
@@ -164,11 +178,12 @@ def _allow_all(rows: Rows) -> bool:
     return isinstance(reach, np.ndarray) and bool((reach == rows.sizes[sampled]).all())
 
 
-def generator_of(entropy: Any, i: int) -> np.random.Generator:
+def generator_of(entropy: int, i: int) -> np.random.Generator:
     return np.random.Generator(np.random.SFC64(np.random.SeedSequence(entropy, spawn_key=(i,))))
 
 
-def entropy_of(seed: int | np.random.Generator | None) -> Any:
+def entropy_of(seed: int | np.random.Generator | None) -> int:
+    """Return a seed as one number; for a generator, its next one."""
     if isinstance(seed, np.random.Generator):
         return int(seed.integers(2**63))
-    return np.random.SeedSequence(seed).entropy
+    return cast("int", np.random.SeedSequence(seed).entropy)

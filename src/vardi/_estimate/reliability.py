@@ -13,8 +13,6 @@ from vardi.errors import WeakOverlapWarning
 from vardi.errors._texts import show
 from vardi.errors._warn import warn
 
-FEW_IN_TIME = 30  # independent rows that a series is worth, below which its errors are rough
-
 
 @dataclass(frozen=True)
 class Trust:
@@ -63,7 +61,9 @@ class Trust:
         return self.df >= REFUSED
 
 
-def doubts(names: Sequence[Name], what: Sequence[str], laws: Sequence[Law]) -> tuple[str, ...]:
+def doubts(
+    names: Sequence[Name], what: Sequence[str], laws: Sequence[Law], *, few_in_time: int = 30
+) -> tuple[str, ...]:
     """Return the warnings about estimates with these laws: about the one with the fewest rows, and about heavy tails.
 
     Parameters
@@ -74,6 +74,8 @@ def doubts(names: Sequence[Name], what: Sequence[str], laws: Sequence[Law]) -> t
         What the estimates are called.
     laws : sequence of Law
         The laws of their intervals.
+    few_in_time : int
+        Independent rows that a series is worth, below which its errors are rough.
     """
     found = [(one, own) for one, law in zip(what, laws, strict=True) if (own := _student(law)) is not None]
     few = min(found, key=lambda pair: float(f"{pair[1].df:.6g}"), default=None)  # the first, up to rounding
@@ -96,10 +98,10 @@ def doubts(names: Sequence[Name], what: Sequence[str], laws: Sequence[Law]) -> t
         key=lambda few: few[0],
         default=None,
     )
-    if brief is not None and brief[0] < FEW_IN_TIME:
+    if brief is not None and brief[0] < few_in_time:
         said.append(
             f"The rows of {str(brief[2])!r} are so strongly correlated in time that for {brief[1]} they are "
-            f"worth {brief[0]:.0f} independent ones, and fewer than {FEW_IN_TIME} show only roughly how much "
+            f"worth {brief[0]:.0f} independent ones, and fewer than {few_in_time} show only roughly how much "
             "they vary. Extend the series: rows in between would not help."
         )
     if heavy is not None:

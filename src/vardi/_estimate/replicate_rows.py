@@ -7,27 +7,30 @@ engine afterwards, since sums by sample come with the same query.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import narwhals as nw
 import numpy as np
 
-from vardi._estimate.resampling import effective_rows
+from vardi._estimate.resampling import Strata, effective_rows
+from vardi._estimate.solved import SolvedFit
 from vardi._inputs.engine.aggregates import Aggregate
-from vardi._inputs.engine.asking import answering
-from vardi._inputs.engine.dependence import SERIES_APART, UNIT
+from vardi._inputs.engine.asking import LazyFrame, answering
+from vardi._inputs.engine.dependence import SERIES_APART, UNIT, EngineDependence
 from vardi._inputs.engine.part import Part
+from vardi._inputs.frames import Frame
 from vardi._machine.memory import require_memory
 from vardi._rows.columns import Block, Question
 from vardi._rows.engine.hashing import LEFT, RIGHT, hashed
 from vardi._rows.expressions import total
-from vardi._rows.grouping import sums_by_code
+from vardi._rows.measure import Measure
 from vardi._rows.multipliers import Multipliers, ReplicateKind, hashed_numbers, names_of
 from vardi._rows.point import Point
 from vardi._rows.queries import Queries
 from vardi._rows.series import batch_lengths
+from vardi._rows.units import in_series
 from vardi._types import Floats, Integers, are_once
 from vardi.errors import MismatchError
 from vardi.errors._refusals import needs_rows
@@ -38,15 +41,8 @@ NUMBERS_AT_ONCE = 125 * 10**6  # multipliers per query that an engine without st
 WHAT = "Making replicate weights"
 
 
-class StepSums(NamedTuple):
-    """Counted sums of m over the rows of each sample, (K, R), and of m q, (d, R)."""
-
-    rows: Floats
-    q: Floats
-
-
 @dataclass(frozen=True, eq=False)
-class Replicates:
+class SomeReplicates:
     """Some replicates.
 
     Attributes
@@ -80,7 +76,7 @@ class ReplicatesInMemory:
 
     Parameters
     ----------
-    held : Any
+    held : SolvedFit
         The fit.
     kind, n, seed
         Options of the multipliers.
@@ -88,22 +84,21 @@ class ReplicatesInMemory:
         Column that identifies a row; without it, its position.
     """
 
-    def __init__(self, held: Any, kind: ReplicateKind, n: int, seed: Any, identity: str | None) -> None:
+    def __init__(self, held: SolvedFit, kind: ReplicateKind, n: int, seed: int, identity: str | None) -> None:
         require_memory(
             16 * len(held) * n,
             f"{n} replicate weights of {len(held):,} rows",
             "Take fewer, or give lazy frames, whose replicates are columns that their engine computes.",
         )
-        self.solved, measure, clusters = held, held.tangent.measure, _clusters(held)
-        self.rows, self.point, self.counts = measure.arrays, measure.point, measure.counts
-        self.strata = _Strata.of(held, clusters)
+        self.held, measure, clusters = held, held.tangent.measure, _clusters(held)
+        self.rows, self.point, self.counts = measure.arrays, measure.whole_point, measure.counts
+        self.strata = _strata(measure, clusters)
         self.is_counted = clusters is None and not are_once(self.counts)  # a row has a multiplier for each count
         halves = _halves(held, seed, identity) if clusters is None else hashed_numbers(clusters, seed, 0)
         self.left, self.right = (half.astype(np.float64)[:, None] for half in halves)
-        self.law = Multipliers(kind, n, seed, self.strata.units(clusters))
+        self.law = Multipliers(kind, n, seed, self.strata.sizes if clusters is None else self._units(clusters))
         powers = self.law.powers
         self.power = 1.0 if (powers == 1.0).all() else powers[self.strata.codes][:, None]
-        self.spread = np.sqrt(held.dependence.remaining)[held.memory.source][:, None]
         self.weights = np.zeros((len(held), n), order="F")
 
     def chunks(self) -> Iterator[range]:
@@ -116,22 +111,20 @@ class ReplicatesInMemory:
             times = self.law.of_counts(self.left, self.right, replicates, self.counts[:, None])
         else:
             times = self.law.of(self.left, self.right, replicates, self.power)
-        self.strata.rescale(times)
-        times *= self.spread
-        times += 1.0 - self.spread
+        self.strata.settle(times)
         return times
 
-    def drawn(self, replicates: range) -> tuple[Question[Floats], StepSums]:
-        """Return how often rows count, and sums for the steps."""
+    def drawn(self, replicates: range) -> tuple[Question[Floats], Floats, Floats]:
+        """Return how often rows count, m, and counted sums of m by sample, (K, R), and of m q, (d, R)."""
         times = self.times(replicates)
 
         def question(block: Block) -> tuple[Floats, Floats]:
             m = block.columns(times)
             return block.by_sample(m), self.point.at(block).against_q(m)
 
-        return lambda block: block.columns(times), StepSums(*self.rows.total(question, len(replicates)))
+        return lambda block: block.columns(times), *self.rows.total(question, len(replicates))
 
-    def keep(self, replicates: Replicates) -> Floats:
+    def keep(self, replicates: SomeReplicates) -> Floats:
         """Compute weights of mean 1; return the standard deviation of x'delta in each replicate."""
 
         def question(block: Block) -> Floats:
@@ -141,61 +134,17 @@ class ReplicatesInMemory:
         weights, change = np.hsplit(self.rows.column(question, 2 * len(replicates.numbers)), 2)
         share = self.counts / self.counts.sum()
         place = slice(replicates.numbers.start, replicates.numbers.stop)
-        self.weights[:, place] = self.solved.memory.kept.spread(weights / (share @ weights))
+        self.weights[:, place] = self.held.memory.kept.spread(weights / (share @ weights))
         return _deviation(share @ change, share @ change**2)
 
     def result(self) -> Any:
         """Return the weights, a column for each replicate, in the user's library."""
-        return self.solved.pool.table(self.weights, names_of(self.law.n))
+        return self.held.memory.pool.table(self.weights, names_of(self.law.n))
 
-
-@dataclass(frozen=True, eq=False)
-class _Strata:
-    """The strata of rows in memory, each of which keeps its number of rows, or of clusters, in every replicate.
-
-    Attributes
-    ----------
-    codes : ndarray of int of shape (n,)
-        The stratum of each row.
-    sizes : ndarray
-        The number that each keeps.
-    preserved : ndarray of shape (n,)
-        What each row contributes to it.
-    """
-
-    codes: Integers
-    sizes: Floats
-    preserved: Floats
-
-    @classmethod
-    def of(cls, held: Any, clusters: Integers | None) -> _Strata:
-        """Return the strata of a fit: those that were declared, or else samples."""
-        sizes, source, counts, given = held.rows.sizes, held.memory.source, held.memory.counts, held.dependence.strata
-        if given is not None:
-            codes = np.unique(given, return_inverse=True)[1]
-            if clusters is not None:  # a stratum keeps its number of clusters, however many rows they have
-                place = np.unique(clusters, return_inverse=True)[1]
-                counts = (1.0 / np.bincount(place))[place]
-            return cls(codes, np.bincount(codes, counts).astype(np.float64), counts)
-        if clusters is None and len(source) > 1 and (sizes <= 1).all():
-            # Where every sample is a single row, rows are drawn from the pool, with their biases.
-            return cls(np.zeros_like(source), np.array([sizes.sum()]), counts)
-        return cls(source, sizes, counts)
-
-    def units(self, clusters: Integers | None) -> Floats:
-        """Return how many units are drawn in each: rows, or clusters of them."""
-        if clusters is None:
-            return self.sizes
-        pairs = np.unique(np.column_stack([self.codes, clusters]), axis=0)
-        return np.bincount(pairs[:, 0], minlength=len(self.sizes)).astype(np.float64)
-
-    def rescale(self, times: Floats) -> None:
-        """Scale how often rows count to the sizes, in place; rows of a stratum that a replicate lost count once."""
-        sums = sums_by_code(self.codes, times * self.preserved[:, None], len(self.sizes))
-        for stratum, place in np.argwhere((sums == 0) & (self.sizes > 0)[:, None]):
-            times[self.codes == stratum, place] = 1.0
-            sums[stratum, place] = self.sizes[stratum]
-        times *= (self.sizes[:, None] / np.where(sums > 0, sums, 1.0))[self.codes]
+    def _units(self, clusters: Integers) -> Floats:
+        """Return how many clusters each stratum has."""
+        pairs = np.unique(np.column_stack([self.strata.codes, clusters]), axis=0)
+        return np.bincount(pairs[:, 0], minlength=len(self.strata.sizes)).astype(np.float64)
 
 
 class ReplicatesInEngine:
@@ -203,7 +152,7 @@ class ReplicatesInEngine:
 
     Parameters
     ----------
-    held : Any
+    held : SolvedFit
         The fit.
     kind, n, seed
         Options of the multipliers.
@@ -211,30 +160,32 @@ class ReplicatesInEngine:
         Column that identifies a row; without it the engine's own row number, if it has one.
     """
 
-    def __init__(self, held: Any, kind: ReplicateKind, n: int, seed: Any, identity: str | None) -> None:
-        given, parts, self.solved = held.dependence, held.engine.frames.parts, held
+    def __init__(self, held: SolvedFit, kind: ReplicateKind, n: int, seed: int, identity: str | None) -> None:
+        rows, self.held = held.tangent.measure.rows, held
+        assert isinstance(rows, Queries)
+        given, parts = rows.dependence, rows.parts
         if given.strata or (given.remaining < 1.0).any():
             raise needs_rows("Making replicate weights within strata, or of finite populations,")
         clusters = given.clusters
         if given.series:
-            lengths = batch_lengths(held.rows.sizes, effective_rows(held, None))
-            clusters, parts = UNIT, [_in_batches(held, part, lengths) for part in parts]
+            lengths = batch_lengths(rows.sizes, effective_rows(held, None))
+            clusters, parts = UNIT, tuple(_in_batches(given, part, lengths) for part in parts)
         elif clusters is None and any(part.counted for part in parts):
             raise needs_rows(f"{WHAT}, where rows have counts,")
         elif clusters and len(parts) > 1 and not all(part.schema[clusters].is_integer() for part in parts):
             raise needs_rows(f"{WHAT} of clusters in several frames that are not whole numbers")
         parts = tuple(_with_hash(part, place, seed, identity, clusters) for place, part in enumerate(parts))
-        self.rows = Queries(parts, held.engine.frames.sizes, given)
-        self.point: Point = held.tangent.measure.point
+        self.rows = Queries(parts, rows.sizes, given)
+        self.point = held.tangent.measure.whole_point
         self.law = Multipliers(kind, n, seed, self.rows.sizes if clusters is None else self._units(clusters))
-        self._kept: list[tuple[Replicates, Floats]] = []
+        self._kept: list[tuple[SomeReplicates, Floats]] = []
 
     def chunks(self) -> Iterator[range]:
         """Yield the replicates that one query covers."""
         return _chunks(self.law.n, int(np.clip(NUMBERS_AT_ONCE // max(len(self.rows), 1), 1, AT_ONCE)))
 
-    def drawn(self, replicates: range) -> tuple[Question[Floats], StepSums]:
-        """Return how often rows count, and sums for the steps: a query for each frame.
+    def drawn(self, replicates: range) -> tuple[Question[Floats], Floats, Floats]:
+        """Return how often rows count, and the same sums: a query for each frame.
 
         In a sample that a replicate would leave empty all rows count once.
         """
@@ -258,7 +209,7 @@ class ReplicatesInEngine:
         def scaled(block: Block) -> Floats:
             return times(block) * block.of_sample(factors) + block.of_sample(lost)
 
-        return scaled, StepSums(np.tile(sizes, R), self._placed(sums))
+        return scaled, np.tile(sizes, R), self._placed(sums)
 
     def _scores(self, block: Block) -> Floats:
         """Return columns that q consists of: q itself but for epsilon, and the weight if there are such coordinates."""
@@ -272,7 +223,7 @@ class ReplicatesInEngine:
         epsilon = np.outer(-known.root.T @ self.point.v[at.mu], sums[-1])
         return np.vstack([sums[: at.epsilon.start], epsilon])
 
-    def keep(self, replicates: Replicates) -> Floats:
+    def keep(self, replicates: SomeReplicates) -> Floats:
         """Note weights of mean 1; return the standard deviation of x'delta in each, by a query for each frame."""
 
         def question(block: Block) -> tuple[Floats, Floats, Floats]:
@@ -287,7 +238,8 @@ class ReplicatesInEngine:
     def result(self) -> Any:
         """Return the user's frames, lazy as they are, with a column of weights and one for each replicate."""
         names = ("weight", *names_of(self.law.n))
-        return self.solved.engine.by_name(self.rows.frames_with(names, self._columns, self.solved.pool.dropped))
+        engine = self.held.engine
+        return engine.by_name(self.rows.frames_with(names, self._columns, engine.pool.dropped))
 
     def _columns(self, block: Block) -> Floats:
         """Return the weights of the rows of a frame in the fit, and in each replicate."""
@@ -311,26 +263,38 @@ def _deviation(mean: Floats, squares: Floats) -> Floats:
     return np.sqrt(np.maximum(squares - mean**2, 0.0))
 
 
-def _clusters(held: Any) -> Integers | None:
+def _clusters(held: SolvedFit) -> Integers | None:
     """Return the number of the unit that each row is drawn with: its cluster, or its batch of a series."""
-    given = held.dependence
+    measure = held.tangent.measure
+    given, source, sizes = measure.arrays.dependence, measure.source, measure.sizes
     if given.order is None:
-        clusters: Integers | None = given.clusters
-        return clusters
-    lengths = np.array(batch_lengths(held.rows.sizes, effective_rows(held, None)))
-    order = np.lexsort((given.order, held.memory.source))
-    sizes = np.bincount(held.memory.source, minlength=len(lengths))
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    return np.asarray(place // lengths[held.memory.source] + held.memory.source * SERIES_APART)
+        return given.clusters
+    lengths = batch_lengths(sizes, effective_rows(held, None))
+    batches = np.ceil(sizes / lengths).astype(np.int64)
+    apart = np.arange(len(sizes)) * SERIES_APART - (np.cumsum(batches) - batches)  # as in engines
+    return in_series(source, given.order, lengths) + apart[source]
 
 
-def _halves(held: Any, seed: Any, identity: str | None) -> tuple[Integers, Integers]:
+def _strata(measure: Measure, clusters: Integers | None) -> Strata:
+    """Return the strata of rows in memory, each of which keeps its number of rows, or of clusters: or else samples."""
+    given, source, units = measure.arrays.dependence, measure.source, measure.counts
+    codes, spread = source, np.sqrt(given.remaining)[source]
+    if given.strata is not None:
+        codes = np.unique(given.strata, return_inverse=True)[1]
+        if clusters is not None:  # a stratum keeps its number of clusters, however many rows they have
+            place = np.unique(clusters, return_inverse=True)[1]
+            units = (1.0 / np.bincount(place))[place]
+    elif clusters is None and len(source) > 1 and (measure.sizes <= 1).all():
+        codes = np.zeros_like(source)  # every sample is one row: rows are drawn from the pool, with their biases
+    return Strata(codes, units, spread)
+
+
+def _halves(held: SolvedFit, seed: int, identity: str | None) -> tuple[Integers, Integers]:
     """Return a hash of each row in the fit: of its place in its frame, or of a column."""
-    lengths = [len(frame) for frame in held.pool.frames] or [len(held)]
+    lengths = [len(frame) for frame in held.memory.pool.frames] or [len(held)]
     numbers = [np.arange(length) for length in lengths]
     if identity is not None:
-        numbers = [_identity(frame, identity) for frame in held.pool.frames]
+        numbers = [_identity(frame, identity) for frame in held.memory.pool.frames]
         if not numbers:
             raise _no_identity(identity, ())
     ends = np.cumsum(lengths)
@@ -341,7 +305,7 @@ def _halves(held: Any, seed: Any, identity: str | None) -> tuple[Integers, Integ
     return left, right
 
 
-def _identity(frame: Any, column: str) -> Integers:
+def _identity(frame: Frame, column: str) -> Integers:
     """Return integers that identify the rows; texts and dates are numbered in sorted order."""
     if column not in frame.columns:
         raise _no_identity(column, frame.columns)
@@ -351,7 +315,7 @@ def _identity(frame: Any, column: str) -> Integers:
     return np.unique(values, return_inverse=True)[1].astype(np.int64)
 
 
-def _no_identity(column: str, known: Any) -> MismatchError:
+def _no_identity(column: str, known: Sequence[str]) -> MismatchError:
     named = (
         f"Name one of {', '.join(map(repr, known))}."
         if known
@@ -360,22 +324,22 @@ def _no_identity(column: str, known: Any) -> MismatchError:
     return MismatchError(f"There is no column {column!r} that identifies rows. {named}")
 
 
-def _in_batches(held: Any, part: Part, lengths: list[int]) -> Part:
+def _in_batches(dependence: EngineDependence, part: Part, lengths: list[int]) -> Part:
     """Return a part with the batch of each row, numbered separately for each sample."""
-    units = held.dependence.units(part, lengths)
+    units = dependence.units(part, lengths)
     apart = [part.only(code, nw.lit(code * SERIES_APART)) for code in part.codes.values()]
-    batch = total([nw.col(UNIT), *(one.cast(nw.Int64) for one in apart if one is not None)])
+    batch = nw.col(UNIT) + total([one.cast(nw.Int64) for one in apart if one is not None])
     return part.map(lambda frame: units(frame).with_columns(**{UNIT: batch}))
 
 
-def _with_hash(part: Part, place: int, seed: Any, identity: str | None, clusters: str | None) -> Part:
+def _with_hash(part: Part, place: int, seed: int, identity: str | None, clusters: str | None) -> Part:
     """Return a part with the hash of each row; rows outside the fit are numbered, too."""
     if clusters is None:
         halves = hashed(part, place, seed, identity, WHAT)
     else:
         halves = hashed(part, 0, seed, clusters, WHAT, clusters=True)
 
-    def change(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    def change(frame: LazyFrame) -> LazyFrame:
         return halves(frame).with_columns(nw.col(LEFT, RIGHT).cast(nw.Float64))
 
     if part.whole is None or part.belongs is None:

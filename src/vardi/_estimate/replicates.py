@@ -19,18 +19,17 @@ from typing import Any, get_args
 
 import numpy as np
 
-from vardi._estimate.refits import Progress, entropy_of
-from vardi._estimate.replicate_rows import Replicates, ReplicatesInEngine, ReplicatesInMemory
+from vardi._estimate.refits import LONG, Progress, entropy_of, one_step
+from vardi._estimate.replicate_rows import ReplicatesInEngine, ReplicatesInMemory, SomeReplicates
+from vardi._estimate.solved import SolvedFit
 from vardi._rows.multipliers import Multipliers, ReplicateKind
 from vardi._types import Floats
 from vardi.errors import MismatchError, WeakOverlapWarning
 from vardi.errors._warn import warn
 
-FAR = 0.5  # standard deviation of the change of log weights above which one step is not enough
-
 
 def replicate_weights(
-    held: Any,
+    held: SolvedFit,
     n: int = 500,
     kind: ReplicateKind = "bayesian",
     seed: int | np.random.Generator | None = 0,
@@ -45,7 +44,7 @@ def replicate_weights(
 
     Parameters
     ----------
-    held : Any
+    held : SolvedFit
         The fit's rows and solution.
     n, kind, seed, identity, progress
         As in that method.
@@ -53,40 +52,34 @@ def replicate_weights(
     _check(n, kind)
     holder = ReplicatesInMemory if held.data.in_memory else ReplicatesInEngine
     rows = holder(held, kind, n, entropy_of(seed), identity)
-    steps, far = ReplicateSteps(held, rows.law), 0
+    _require_units(rows.law)
+    far, uncertain = 0, held.tangent.measure.coordinates.uncertain
     for chunk in rows.chunks():
-        times, sums = rows.drawn(chunk)
-        spread = rows.keep(Replicates(chunk, rows.point, times, steps(chunk, sums.q, sums.rows)))
-        far += int((spread > FAR).sum())
+        times, counted, q = rows.drawn(chunk)
+        steps = one_step(held.tangent, q, counted, drawn_errors(rows.law, uncertain, chunk))
+        spread = rows.keep(SomeReplicates(chunk, rows.point, times, steps))
+        far += int((spread > LONG).sum())
         if progress is not None:
             progress(chunk.stop, n)
-    _warn_of_far(far, n)
+    if far:
+        warn(
+            WeakOverlapWarning(
+                f"{far} of {n} replicates move the weights so far (by more than {LONG} on the log scale) that "
+                "refitting them by one step is rough: few rows join the samples. Compare with fit.bootstrap, which "
+                "solves each draw in full, or add rows where the samples overlap."
+            )
+        )
     return rows.result()
 
 
-class ReplicateSteps:
-    """The step of each replicate from the solution."""
+def drawn_errors(law: Multipliers, uncertain: int, replicates: range) -> Floats:
+    """Return drawn errors of the known values that have one, in standard deviations: (r, R).
 
-    def __init__(self, held: Any, law: Multipliers) -> None:
-        self.jacobian, self.coordinates = held.tangent.jacobian, held.tangent.measure.coordinates
-        self.epsilon, self.law = held.point[self.coordinates.epsilon], law
-        _require_units(law)
-
-    def __call__(self, replicates: range, drawn: Floats, rows: Floats) -> Floats:
-        """Return delta, (d, R), given the sums of m q, (d, R), and of m by sample, (K, R)."""
-        at, gradient = self.coordinates, drawn.copy()
-        gradient[at.u] -= rows
-        gradient[at.epsilon] += (self.epsilon - self._known(replicates)).T
-        return np.asarray(-self.jacobian.solve(gradient))
-
-    def _known(self, replicates: range) -> Floats:
-        """Return drawn errors of the known values that have one, in standard deviations: (R, r).
-
-        For a jackknife, whose variance is a sum of squares, they are scaled down accordingly.
-        """
-        rng = np.random.default_rng(np.random.SeedSequence(self.law.seed, spawn_key=(0, 2)))
-        drawn = rng.standard_normal((self.law.n, self.coordinates.uncertain))[replicates.start : replicates.stop]
-        return drawn / np.sqrt(self.law.n - 1.0) if self.law.kind == "jackknife" else drawn
+    For a jackknife, whose variance is a sum of squares, they are scaled down accordingly.
+    """
+    rng = np.random.default_rng(np.random.SeedSequence(law.seed, spawn_key=(0, 2)))
+    drawn = rng.standard_normal((law.n, uncertain))[replicates.start : replicates.stop].T
+    return drawn / np.sqrt(law.n - 1.0) if law.kind == "jackknife" else drawn
 
 
 def _check(n: int, kind: ReplicateKind) -> None:
@@ -105,15 +98,4 @@ def _require_units(law: Multipliers) -> None:
         raise MismatchError(
             f"{law.n} groups cannot be made of {units} units (rows, or clusters of them), so most replicates would "
             f"leave nothing out. Give {units} or fewer, or kind='bayesian'."
-        )
-
-
-def _warn_of_far(far: int, n: int) -> None:
-    if far:
-        warn(
-            WeakOverlapWarning(
-                f"{far} of {n} replicates move the weights so far (by more than {FAR} on the log scale) that refitting "
-                "them by one step is rough: few rows join the samples. Compare with fit.bootstrap, which "
-                "solves each draw in full, or add rows where the samples overlap."
-            )
         )

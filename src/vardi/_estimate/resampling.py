@@ -4,79 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
+from vardi._estimate.solved import SolvedFit
 from vardi._inputs.by_row import in_order
+from vardi._inputs.given import Labels
 from vardi._rows import Rows
+from vardi._rows.columns import Kept
+from vardi._rows.grouping import sums_by_code
+from vardi._rows.multipliers import SMALL
 from vardi._rows.units import drawn
 from vardi._types import Floats, Integers, once
 from vardi.biases._values import as_array, coded, is_missing
 from vardi.errors import MismatchError
 from vardi.errors._refusals import missing_groups, needs_rows, no_groups, no_labels, spanning_group
 
-BLOCK = 2**15  # units whose counts stay in cache
-SMALL = 30  # units of a sample up to which draws are spread a little more; beyond, it is under 3% of an error
-ROUNDING = 1e-9  # share of the largest standard error that counts as zero
 LEAST_SHAPE = 0.1  # of the gamma law of a multiplicity: below it, a draw may lose all units but one
 
 Kind: TypeAlias = Literal["bayesian", "rows"]
-
-
-@dataclass(frozen=True, eq=False)
-class Arrangement:
-    """The rows that are drawn, sample by sample, and side by side if they count as the same row of ``rows``.
-
-    Attributes
-    ----------
-    order : ndarray of int
-        The rows that are drawn, as they are arranged.
-    runs : ndarray of int or None
-        How many of them count as each row of ``rows``, sample by sample; None where they are the same.
-    place : ndarray of int
-        The rows of ``rows``, sample by sample.
-    is_sorted : bool
-        Whether they are in that order anyway.
-    lengths : ndarray of int of shape (K,)
-        How many of them each sample has.
-    """
-
-    order: Integers
-    runs: Integers | None
-    place: Integers
-    is_sorted: bool
-    lengths: Integers
-
-    @classmethod
-    def of(cls, rows: Rows, inverse: Integers | None) -> Arrangement:
-        """Return the arrangement, given the row of ``rows`` that each drawn row counts as, unless they are the same."""
-        place, is_sorted = np.argsort(rows.source, kind="stable"), bool((rows.source[1:] >= rows.source[:-1]).all())
-        lengths = np.bincount(rows.source, minlength=len(rows.sizes))
-        if inverse is None:
-            return cls(place, None, place, is_sorted, lengths)
-        rank = np.empty(len(rows), np.int64)
-        rank[place] = np.arange(len(rows))
-        kinds = rank[inverse]
-        order = np.argsort(kinds.astype(np.uint16) if len(rows) < 2**16 else kinds, kind="stable")
-        return cls(order, np.bincount(kinds, minlength=len(rows)), place, is_sorted, lengths)
-
-    def gather(self, values: Floats) -> Floats:
-        """Return values of drawn rows summed by row of ``rows``, sample by sample."""
-        return values if self._starts is None else np.add.reduceat(values, self._starts)
-
-    def spread(self, values: Floats) -> Floats:
-        """Return values of ``rows``, sample by sample, for each drawn row."""
-        return values if self.runs is None else np.repeat(values, self.runs)
-
-    @cached_property
-    def _starts(self) -> Integers | None:
-        return None if self.runs is None else np.cumsum(self.runs) - self.runs
-
-    @property
-    def is_in_place(self) -> bool:
-        """Whether draws are in the order of ``rows``, one for each, so that counts may be drawn in place."""
-        return self.is_sorted and self.runs is None
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,15 +36,15 @@ class DrawnUnits:
 
     Attributes
     ----------
-    groups : ndarray of int or None
-        The unit of each row as arranged; None if rows are units.
+    of_rows : ndarray of int or None
+        The unit of each row, in the order in which rows are drawn; None if rows are units.
     counts : ndarray
         How many units each one stands for.
     runs : ndarray of int
         How many of them are drawn together, and so on: one run for each sample, or for each of its parts.
     """
 
-    groups: Integers | None
+    of_rows: Integers | None
     counts: Floats
     runs: Integers
 
@@ -105,7 +52,7 @@ class DrawnUnits:
     def of(
         cls, source: Integers, counts: Floats, K: int, groups: Integers | None, parts: Integers | None
     ) -> DrawnUnits:
-        """Return the units of rows as arranged, of which sample, count and group are given."""
+        """Return the units of rows in the order in which they are drawn, given the sample, count and group of each."""
         if groups is None:
             return cls(None, counts, np.bincount(source, minlength=K))
         if parts is None:
@@ -117,14 +64,16 @@ class DrawnUnits:
         """Return the same units in one run."""
         return replace(self, runs=np.array([self.runs.sum()]))
 
-    def draw(self, rng: np.random.Generator, kind: Kind, out: Floats) -> None:
-        """Write how often each unit is drawn."""
+    def draw(self, rng: np.random.Generator, kind: Kind) -> Floats:
+        """Return how often each unit is drawn, by its count."""
+        out = np.empty(len(self.counts))
         if kind == "rows":
             self._multinomial(rng, out)
         elif self._shapes is not None:  # a row with a count c has the sum of c multiplicities
             rng.standard_gamma(self._shapes, out=out)
         else:
             rng.standard_exponential(out=out)
+        return out
 
     @cached_property
     def _shapes(self) -> Floats | None:
@@ -151,40 +100,45 @@ class DrawnUnits:
 
 
 @dataclass(frozen=True, eq=False)
-class DrawnStrata:
-    """Strata, each of which keeps its number of units in every draw.
+class Strata:
+    """Strata, each of which keeps its number of units however often rows count.
 
     Attributes
     ----------
-    codes : ndarray of int
-        The stratum of each row as arranged.
-    usual : ndarray
-        How often each row counts if nothing is drawn.
-    units : ndarray
-        The part of a unit that each row is, times that.
-    spread : ndarray
-        What deviations from that are multiplied by, for each row: less than 1 for a finite population.
+    codes : ndarray of int of shape (n,)
+        The stratum of each row.
+    units : ndarray of shape (n,)
+        What each row contributes to the number of units.
+    spread : ndarray of shape (n,)
+        What deviations from the usual are multiplied by, for each row: less than 1 for a finite population.
     """
 
     codes: Integers
-    usual: Floats
     units: Floats
     spread: Floats
 
-    @classmethod
-    def of(cls, codes: Integers, units: DrawnUnits, remaining: Floats) -> DrawnStrata:
-        """Return strata of rows, given the share of its population that the sample of each leaves unseen."""
-        spread = np.ones(int(codes.max()) + 1)
-        spread[codes] = np.sqrt(remaining)
-        if units.groups is None:
-            return cls(codes, units.counts, units.counts, spread[codes])
-        return cls(codes, once(len(codes)), (1.0 / np.bincount(units.groups))[units.groups], spread[codes])
+    def in_order(self, order: Integers) -> Strata:
+        """Return the strata of the same rows in another order."""
+        return Strata(self.codes[order], self.units[order], self.spread[order])
 
-    def settle(self, drawn: Floats) -> None:
-        """Restore each stratum's number of units, and shrink draws from finite populations, in place."""
-        there, got = np.bincount(self.codes, self.units), np.bincount(self.codes, drawn * self.units / self.usual)
-        drawn *= (there / np.maximum(got, np.finfo(float).tiny))[self.codes]
-        drawn[:] = self.usual + (drawn - self.usual) * self.spread
+    @cached_property
+    def sizes(self) -> Floats:
+        """The number of units of each."""
+        return np.bincount(self.codes, self.units).astype(np.float64)
+
+    def settle(self, times: Floats) -> None:
+        """Restore each stratum's number of units, and shrink draws from finite populations, in place.
+
+        ``times`` of shape (n, R) is how often rows count, relative to their counts; rows of a stratum that a draw lost
+        count once.
+        """
+        sums = sums_by_code(self.codes, times * self.units[:, None], len(self.sizes))
+        for stratum, place in np.argwhere((sums == 0) & (self.sizes > 0)[:, None]):
+            times[self.codes == stratum, place] = 1.0
+            sums[stratum, place] = self.sizes[stratum]
+        times *= (self.sizes[:, None] / np.where(sums > 0, sums, 1.0))[self.codes]
+        times *= self.spread[:, None]
+        times += 1.0 - self.spread[:, None]
 
 
 class DrawPlan:
@@ -205,10 +159,15 @@ class DrawPlan:
         Number of each row's group.
     parts : ndarray of int, optional
         Sizes of the runs of groups that are drawn separately; by default one run for each sample.
-    cells : ndarray of int, optional
-        The stratum of each row; a stratum keeps its number of units in every draw.
-    remaining : ndarray, optional
-        The share of a finite population that each sample leaves unseen; draws spread less where it is small.
+    strata : Strata, optional
+        The strata of the rows, if samples are not enough.
+
+    Attributes
+    ----------
+    order : ndarray of int
+        The order in which rows are drawn: sample by sample, and those that count as the same row side by side.
+    kinds, runs : ndarray of int, ndarray of int or None
+        The rows of ``rows`` in that order, and how many rows count as each; None where they are the same.
     """
 
     def __init__(
@@ -219,103 +178,101 @@ class DrawPlan:
         inverse: Integers | None,
         groups: Integers | None,
         parts: Integers | None = None,
-        cells: Integers | None = None,
-        remaining: Floats | None = None,
+        strata: Strata | None = None,
     ) -> None:
-        self.rows, self.arranged = rows, Arrangement.of(rows, inverse)
-        order = self.arranged.order
-        source, self.row_counts = source[order], counts[order]
-        self.units = DrawnUnits.of(
-            source, self.row_counts, len(rows.sizes), None if groups is None else groups[order], parts
-        )
-        is_single = bool((rows.sizes <= 1).all() and (parts is not None or (self.units.runs <= 1).all()))
+        self.rows, self.kinds = rows, np.argsort(rows.source, kind="stable")
+        self.order, self.runs = self.kinds, None
+        if inverse is not None:
+            rank = np.empty(len(rows), np.int64)
+            rank[self.kinds] = np.arange(len(rows))
+            place = rank[inverse]
+            self.order = np.argsort(place.astype(np.uint16) if len(rows) < 2**16 else place, kind="stable")
+            self.runs = np.bincount(place, minlength=len(rows))
+        source, self._counts = source[self.order], counts[self.order]
+        own = None if groups is None else groups[self.order]
+        units = DrawnUnits.of(source, self._counts, len(rows.sizes), own, parts)
+        is_single = bool((rows.sizes <= 1).all() and (parts is not None or (units.runs <= 1).all()))
         self.whole = is_single and len(source) > 1
-        self._drawn = self.units.together() if self.whole else self.units
-        self._cells: DrawnStrata | None = None
-        if cells is not None and remaining is not None and not self.whole:
-            self._cells = DrawnStrata.of(cells[order], self.units, remaining[source])
+        self.units = units.together() if self.whole else units
+        self._strata = None if self.whole or strata is None else strata.in_order(self.order)
+        lengths = np.bincount(rows.source, minlength=len(rows.sizes))
+        there = lengths > 0  # samples that have rows
+        self._lengths, self._sizes = lengths[there], rows.sizes[there]
+        if self.whole:
+            self._lengths, self._sizes = np.array([len(rows)]), np.array([rows.sizes.sum()])
 
-    def draw(self, rng: np.random.Generator, kind: Kind, space: Floats) -> Floats:
-        """Return how often each row counts, as arranged and before samples are rescaled to their sizes."""
-        groups, drawn = self.units.groups, space[: len(self.units.counts)]
-        self._drawn.draw(rng, kind, drawn)
-        times = drawn if groups is None else drawn[groups]
-        if self._cells is not None:
-            self._cells.settle(times)
-        return times if groups is None else times * self.row_counts
+    def draw(self, rng: np.random.Generator, kind: Kind) -> Floats:
+        """Return how often each row counts, in their order and before samples are scaled to their sizes."""
+        times = self.units.draw(rng, kind)
+        if self.units.of_rows is not None:
+            times = times[self.units.of_rows] * self._counts
+        if self._strata is not None:
+            times /= self._counts
+            self._strata.settle(times[:, None])
+            times *= self._counts
+        return times
 
-    def counts(self, drawn: Floats, out: Floats) -> Floats:
-        """Write the counts of ``rows``, rescaled so that each sample keeps its size; return the factor of each sample.
+    def count(self, times: Floats, out: Floats) -> Floats:
+        """Write the counts of ``rows``, so that each sample keeps its size; return the factor of each of ``kinds``."""
+        gathered = times if self.runs is None else np.add.reduceat(times, np.cumsum(self.runs) - self.runs)
+        totals = np.add.reduceat(gathered, np.cumsum(self._lengths) - self._lengths)
+        factors = np.repeat(self._sizes / totals, self._lengths)
+        out[self.kinds] = gathered * factors
+        return factors
 
-        ``drawn`` and ``out`` may be the same array if the arrangement is in place.
-        """
-        arranged, sizes = self.arranged, self.rows.sizes
-        gathered = arranged.gather(drawn)
-        runs, targets = ([len(gathered)], [sizes.sum()]) if self.whole else (arranged.lengths, sizes)
-        counts, factors = out if arranged.is_sorted else np.empty(len(out)), np.zeros(len(runs))
-        for k, (stop, length) in enumerate(zip(np.cumsum(runs), runs, strict=True)):
-            if length:  # states without rows have no factor
-                own = gathered[stop - length : stop]
-                factors[k] = targets[k] / own.sum()
-                np.multiply(own, factors[k], out=counts[stop - length : stop])
-        if not arranged.is_sorted:
-            out[arranged.place] = counts
-        return np.full(len(sizes), factors[0]) if self.whole else factors
-
-    def sample_by_sample(self, values: Floats, factors: Floats) -> Floats:
-        """Return values of ``rows``, sample by sample, times the factor of each sample."""
-        arranged = self.arranged
-        return (values if arranged.is_sorted else values[arranged.place]) * np.repeat(factors, arranged.lengths)
+    def mass(self, times: Floats, factors: Floats, weights: Floats) -> Floats:
+        """Return how often each row counts times its weight, in their order, given the weights of ``rows``."""
+        each = weights[self.kinds] * factors
+        return times * (each if self.runs is None else np.repeat(each, self.runs))
 
 
-def _drawn_with_replacement(rng: np.random.Generator, out: Floats) -> None:
+def _drawn_with_replacement(rng: np.random.Generator, out: Floats, block: int = 2**15) -> None:
     """Draw len(out) units with replacement and write how often each was drawn, in blocks that fit the cache."""
     n = len(out)
-    starts = np.arange(0, n, BLOCK)
-    lengths = np.minimum(BLOCK, n - starts)
+    starts = np.arange(0, n, block)
+    lengths = np.minimum(block, n - starts)
     for low, length, times in zip(starts, lengths, rng.multinomial(n - (1 < n <= SMALL), lengths / n), strict=True):
         out[low : low + length] = np.bincount(rng.integers(length, size=times), minlength=length)
 
 
-def make_plan(held: Any, groups: Integers | None, *, of_rows: bool, functions: Any = None) -> DrawPlan:
+def make_plan(held: SolvedFit, groups: Integers | None, *, of_rows: bool, functions: Kept | None = None) -> DrawPlan:
     """Return the plan of a bootstrap: draws of distinct rows' counts where these are enough, of rows otherwise."""
-    rows, given, parts = held.rows, held.dependence, None
-    finite = bool((given.remaining < 1.0).any())
-    if (
-        held.prepared.in_memory and not of_rows and groups is None and not given.in_units
-    ):  # counts of distinct rows are drawn directly
-        return DrawPlan(
-            rows, rows.source, rows.counts, None, None, None, rows.source if finite else None, given.remaining
-        )
-    cells = held.memory.source if finite else None
-    if given.strata is not None:
-        cells = given.strata
+    rows, measure, parts, strata = held.rows_in_memory, held.tangent.measure, None, None
+    given = measure.rows.dependence
+    if not of_rows and groups is None and not given.in_units:  # counts of distinct rows are drawn
+        source, counts, inverse = rows.source, rows.counts, None
+    else:
+        source, counts, inverse = measure.source, measure.counts, rows.inverse
     if groups is None and given.in_units:
-        effective = effective_rows(held, functions) if given.order is not None else None
-        measure = held.tangent.measure
+        order = measure.arrays.dependence.order
+        effective = None if order is None else effective_rows(held, functions)
         entry, units = measure.arrays.entries
-        groups, parts = drawn(entry, units, measure.source, measure.sizes, given.order, effective)
-    return DrawPlan(rows, held.memory.source, held.memory.counts, rows.inverse, groups, parts, cells, given.remaining)
+        groups, parts = drawn(entry, units, source, measure.sizes, order, effective)
+    if given.strata is not None or (given.remaining < 1.0).any():
+        own = counts if groups is None else (1.0 / np.bincount(groups))[groups]
+        codes = None if given.strata is None else measure.arrays.dependence.strata
+        strata = Strata(source if codes is None else codes, own, np.sqrt(given.remaining)[source])
+    return DrawPlan(rows, source, counts, inverse, groups, parts, strata)
 
 
-def effective_rows(held: Any, functions: Any) -> Floats:
+def effective_rows(held: SolvedFit, functions: Kept | None, rounding: float = 1e-9) -> Floats:
     """Return how many independent rows each series is worth: the minimum over log normalisers and functions' means."""
     measure = held.tangent.measure
     of_functions = [] if functions is None else [held.tangent.influence(functions)[1]]
     found = [measure.spread(one.values) for one in (held.bias_influence(), *of_functions)]
-    moved = [one.effective[:, one.stderr > ROUNDING * one.stderr.max()] for one in found if one.stderr.max() > ROUNDING]
+    moved = [one.effective[:, one.stderr > rounding * one.stderr.max()] for one in found if one.stderr.max() > rounding]
     return np.asarray(np.hstack(moved).min(axis=1)) if moved else measure.sizes
 
 
-def group_codes(held: Any, groups: Any) -> Integers:
+def group_codes(held: SolvedFit, groups: Labels) -> Integers:
     """Return the number of the group of each row in the fit; a group must lie within one sample."""
     if isinstance(groups, str):
-        known = list(dict.fromkeys(name for frame in held.pool.frames for name in frame.columns))
-        if groups not in known or not all(groups in frame.columns for frame in held.pool.frames):
+        known = list(dict.fromkeys(name for frame in held.memory.pool.frames for name in frame.columns))
+        if groups not in known or not all(groups in frame.columns for frame in held.memory.pool.frames):
             raise no_groups(groups, known)
-        labels = np.concatenate([np.asarray(frame.column(groups)) for frame in held.pool.frames])
+        labels = np.concatenate([np.asarray(frame.column(groups)) for frame in held.memory.pool.frames])
     else:
-        labels = as_array(in_order(groups, held.pool.frames, "The series of groups"), "groups")
+        labels = as_array(in_order(groups, held.memory.pool.frames, "The series of groups"), "groups")
     if labels.shape != (len(held),):
         raise MismatchError(
             f"The groups have shape {labels.shape}, but the pool has {len(held)} rows. Give a group for each."
@@ -327,7 +284,7 @@ def group_codes(held: Any, groups: Any) -> Integers:
         raise no_labels(repr(groups) if isinstance(groups, str) else "groups") from error
     if missing := [j for j, value in enumerate(values) if is_missing(value)]:
         raise missing_groups(int(np.isin(codes, missing).sum()))
-    source, firsts = held.memory.source, _firsts(codes, len(values))
+    source, firsts = held.tangent.measure.source, _firsts(codes, len(values))
     astray = np.flatnonzero(source[firsts][codes] != source)
     if len(astray):
         row = astray[0]
@@ -342,7 +299,7 @@ def _firsts(codes: Integers, groups: int) -> Integers:
     return firsts
 
 
-def require_rows(held: Any, what: str) -> None:
+def require_rows(held: SolvedFit, what: str) -> None:
     """Refuse a fit whose rows are in an engine."""
     if not held.data.in_memory:
         raise needs_rows(what)

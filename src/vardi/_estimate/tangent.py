@@ -18,23 +18,19 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vardi._estimate.estimates import ROUNDING, Estimate, Estimates
-from vardi._estimate.intervals import REFUSED, Declared, Law, Share, Student
+from vardi._estimate.intervals import REFUSED, FixedValue, Law, Share, Student
 from vardi._rows.columns import Kept
 from vardi._rows.contract import Evenness, Sums
 from vardi._rows.measure import Functions, Measure, Values, nothing
 from vardi._rows.variance import Spread
 from vardi._solve.laplacian import Laplacian, restricted
 from vardi._types import Floats, Integers
-
-LIGHT = 15.0  # kurtosis of influence values up to which no tail is heavy enough to matter
-SETTLED = 50.0  # degrees of freedom rarely reached if the variance is infinite: the kurtosis then grows like n
-FIXED = 1e-10  # error relative to that without known values, below which these fix a mean
 
 
 class Solver(Protocol):
@@ -43,23 +39,32 @@ class Solver(Protocol):
     def solve(self, a: Floats) -> Floats: ...
 
 
+class SolvedRows(Protocol):
+    """Rows of known biases, wherever they are."""
+
+    sizes: Floats
+
+    def sums(self, u: Floats) -> Sums:
+        """Return the sums at u."""
+
+
 class Hessian:
     """J of a fit with known biases only: the Laplacian of the overlaps.
 
     Parameters
     ----------
-    rows : Any
-        Rows with a method ``sums`` at u.
+    rows : SolvedRows
+        The rows.
     u : ndarray
         The dual point.
     groups : ndarray of int, optional
         The group of each sample, where overlap does not join all of them; one group by default.
     """
 
-    def __init__(self, rows: Any, u: Floats, groups: Integers | None = None) -> None:
+    def __init__(self, rows: SolvedRows, u: Floats, groups: Integers | None = None) -> None:
         self.rows, self.u, self.groups = rows, u, groups
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """Leave out what can be computed again: factors and products with a vector cannot be pickled."""
         return {"rows": self.rows, "u": self.u, "groups": self.groups}
 
@@ -166,10 +171,14 @@ class Influence:
         """What known values, and numbers measured independently of the rows, move: of shape (r, m)."""
         return np.vstack([self.beyond / self.measure.n, *self.outside.values()])
 
-    def laws(self, spread: Spread, *, tails: bool = True) -> list[Student]:
-        """Return the laws of the estimates' intervals: Student's t, with the tail index where it may matter."""
+    def laws(self, spread: Spread, *, tails: bool = True, light: float = 15.0, settled: float = 50.0) -> list[Student]:
+        """Return the laws of the estimates' intervals: Student's t, with the tail index where it may matter.
+
+        No tail is heavy if the kurtosis of influence values is light, nor if degrees of freedom are many: these are
+        rarely reached if the variance is infinite, since the kurtosis then grows like n.
+        """
         df = spread.df
-        suspect = (spread.kurtosis > LIGHT) & (df < SETTLED) & tails
+        suspect = (spread.kurtosis > light) & (df < settled) & tails
         most = spread.most if len(spread.carried) == len(self.measure.sizes) else -np.ones(len(df))
         places = np.flatnonzero(suspect).tolist()
         heavy = dict(zip(places, self.measure.tails(self.values, places) if places else (), strict=True))
@@ -199,6 +208,11 @@ class Tangent:
     def n(self) -> float:
         """The number of rows, counted."""
         return self.measure.n
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there are neither parameters nor known values, so that J is a Hessian."""
+        return isinstance(self.jacobian, Hessian)
 
     def influence(self, functions: Functions | Kept, moved: Floats | None = None) -> tuple[Floats, Influence]:
         """Return eta (m,) and the influence on it.
@@ -246,21 +260,21 @@ class Tangent:
             ]
         for j, value in enumerate(found.mean.tolist()):
             if (len(declared) and declared[j]) or (fixed and fixed[j]):
-                laws[j] = Declared()
+                laws[j] = FixedValue()
             elif not found.strays[j]:
                 events, holds = float(found.events[j]), measure.holds(functions, j)
                 base = (lambda: measure.evenness) if measure.recorded_by else None
                 share = Share.of(value, stderr[j], (events, found.rows - events), measure, holds, base)
-                laws[j], stderr[j] = share, share.least_error if share.is_one_sided else stderr[j]
+                laws[j], stderr[j] = share, share.error(stderr[j])
             elif stderr[j] <= ROUNDING * abs(value) and len(set(measure.range(functions, j))) == 1:
                 laws[j], stderr[j] = Student(found.rows - 1.0), 0.0
         made = estimates_with(found.mean, influence, spread.covariance, stderr, laws, level, measure.recorded_by)
         return made, spread
 
-    def is_fixed(self, spread: Spread, naive: Floats) -> NDArray[np.bool_]:
+    def is_fixed(self, spread: Spread, naive: Floats, least: float = 1e-10) -> NDArray[np.bool_]:
         """Return where known values remove all error, given the variance if weights were known, times n²."""
         error = np.sqrt(naive) / self.n
-        return np.asarray((error > 0) & np.isfinite(error) & (spread.stderr <= FIXED * error))
+        return np.asarray((error > 0) & np.isfinite(error) & (spread.stderr <= least * error))
 
     def apart(self, name: Hashable, value: float, stderr: float, level: float) -> Estimate:
         """Return a number measured independently of the rows."""
@@ -286,7 +300,7 @@ class Tangent:
                 share = Share.of(
                     value, stderr[j], (events, others), self.measure, holds, lambda: self._evenness(functions)
                 )
-                laws[j], stderr[j] = share, share.least_error if share.is_one_sided else stderr[j]
+                laws[j], stderr[j] = share, share.error(stderr[j])
         return estimates_with(values, influence, spread.covariance, stderr, laws, level, self.measure.recorded_by)
 
     def _evenness(self, functions: Functions | Kept) -> Evenness:
@@ -295,48 +309,6 @@ class Tangent:
         found = self.measure.events_within(holds, holds)
         assert found is not None
         return found[2]
-
-    # Properties of rows in memory
-
-    @property
-    def rows(self) -> Any:
-        """The rows as they were solved, with their biases at the solution."""
-        return self.hessian.rows
-
-    @property
-    def u(self) -> Floats:
-        """The dual point."""
-        return self.hessian.u
-
-    @property
-    def sampled(self) -> NDArray[np.bool_]:
-        """Which biases have rows."""
-        return self.hessian.sampled
-
-    @property
-    def sums(self) -> Sums:
-        """Shares and gram of the overlaps at the solution."""
-        return self.hessian.sums
-
-    @property
-    def laplacian(self) -> Laplacian:
-        """The Hessian in u, in counts, of the sampled states."""
-        return self.hessian.laplacian
-
-    @property
-    def weights(self) -> Floats:
-        """Weight r_i of each row of the pool."""
-        return self.measure.weights
-
-    @property
-    def row_weights(self) -> Floats:
-        """Weight of each row as it was solved."""
-        return self.measure.row_weights
-
-    @property
-    def counts(self) -> Floats:
-        """How many rows each row of the pool stands for."""
-        return self.measure.counts
 
 
 def estimates_of(values: Floats, influence: Influence, level: float = 0.95) -> Estimates:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from vardi._estimate.intervals import Declared, Law, Share, Student
+from vardi._estimate.intervals import FixedValue, Law, Share, Student
 from vardi._estimate.tangent import Influence, Tangent
 from vardi._inputs.given import Function
 from vardi._inputs.pool import Name
@@ -244,7 +244,7 @@ def facts_of(
     moves = np.full(functions.width, math.nan) if slopes is None else slopes(estimates.influence)
     facts, sampled = [], np.array(list(sizes.values())) > 0
     for j, (column, estimate) in enumerate(zip(columns, estimates, strict=True)):
-        is_known = isinstance(estimate.law, Declared)
+        is_known = isinstance(estimate.law, FixedValue)
         V = float(rests_on.stderr[j]) ** 2 if spread[j] > 0 and not is_known else 0.0
         slope = math.nan if column.category_of else float(moves[j])
         units = np.array([pooled[j], estimate.value, 0.0 if is_known else estimate.stderr, spread[j], slope])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vardi._estimate.estimates import ROUNDING, Estimate
-from vardi._estimate.intervals import Declared, Law, Student
+from vardi._estimate.intervals import FixedValue, Law, Student
 from vardi._estimate.tangent import Influence, estimates_with
 from vardi.biases import ExpressionBias
 
@@ -25,7 +25,7 @@ def log_normalisers(solved: Solved, level: float) -> list[Estimate]:
             bias = solved.pool.biases[k] if solved.pool.biases else None
             is_constant = isinstance(bias, ExpressionBias) and not bias.columns
             fixed = is_constant or solved.joint.coordinates.known
-            laws[k], stderr[k] = Declared() if fixed else Student(solved.tangent.n - 1.0), 0.0
+            laws[k], stderr[k] = FixedValue() if fixed else Student(solved.tangent.n - 1.0), 0.0
     return list(estimates_with(solved.log_omegas, influence, spread.covariance, stderr, laws, level))
 
 

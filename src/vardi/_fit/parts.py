@@ -74,7 +74,7 @@ class MemoryParts:
         return fingerprint(self._pool, columns) if self._pool.frames else Fingerprint()
 
     def gram(self) -> Gram:
-        gram = self._solved.tangent.sums.gram
+        gram = self._solved.tangent.hessian.sums.gram
         return None if callable(gram) else gram
 
     def weight_sums(self) -> WeightSums:
@@ -150,5 +150,5 @@ class MemoryParts:
 
     @cached_property
     def _counts(self) -> Floats:
-        counts: Floats = self._solved.tangent.counts
+        counts: Floats = self._solved.tangent.measure.counts
         return counts

@@ -228,7 +228,7 @@ def solve(fit: WeightedSample, model: LinearModel, X: Features, y: Outcome, miss
     require_rows(fit.solved, "A regression")
     rows = model_rows(fit, X, y, missing)
     influence, names, Z = fit.solved.tangent, rows.names, rows.Z
-    counted = influence.weights * influence.counts
+    counted = influence.measure.weights * influence.measure.counts
     given = _is_fitted(model)
     model = _with_intercept(model, rows.intercept, given=given)
     there = counted[rows.complete]

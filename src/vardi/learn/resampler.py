@@ -12,13 +12,13 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
-from vardi._estimate.draws import Generator, Method, draw
+from vardi._estimate.draws import Method, Random, draw
 from vardi._estimate.weight_routing import Rows
 from vardi._inputs.given import Biases, Known, Labels
 from vardi.learn.xy_pool import debias_rows, take, with_targets
 
 X_ = TypeVar("X_", bound=Rows)
-Seed: TypeAlias = int | Generator | None
+Seed: TypeAlias = int | Random | None
 """What scikit-learn calls a random state, or a generator of NumPy."""
 
 
@@ -132,6 +132,6 @@ class DebiasedResampler(BaseEstimator):  # type: ignore[misc]
         return take(X, self.sample_indices_), take(y, self.sample_indices_)
 
 
-def as_generator(random_state: Seed) -> Generator:
+def as_generator(random_state: Seed) -> Random:
     """Return a random generator of NumPy or of scikit-learn."""
     return random_state if isinstance(random_state, np.random.Generator) else check_random_state(random_state)

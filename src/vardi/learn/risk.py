@@ -21,7 +21,7 @@ from sklearn.metrics import get_scorer, get_scorer_names
 from sklearn.utils.metadata_routing import MetadataRequest
 from sklearn.utils.validation import has_fit_parameter
 
-from vardi._estimate.draws import Generator
+from vardi._estimate.draws import Random
 from vardi._estimate.resampling import require_rows
 from vardi._estimate.weight_routing import Estimator, Rows, fit_weighted, require_weight_use
 from vardi._fit.sample import DebiasedSample
@@ -177,7 +177,7 @@ def _held_out(
 
 
 def _folds(
-    fit: DebiasedSample, X: Rows, y: Rows | None, cv: Folds, rng: Generator, *, by_class: bool
+    fit: DebiasedSample, X: Rows, y: Rows | None, cv: Folds, rng: Random, *, by_class: bool
 ) -> Iterator[tuple[Integers, Integers]]:
     """Return positions of training and held-out rows; folds are split within samples."""
     n, strata = len(fit), fit.solved.pool.source

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vardi._estimate.solved import SolvedFit
 from vardi._inputs.pool import Name
 from vardi._types import Floats
 from vardi.errors import MismatchError, suggest
@@ -47,13 +48,14 @@ class Errors:
         return np.where(self.wrong, errors, 0.0)
 
 
-def as_errors(held: Any, samples: Any, kind: str) -> Errors:
+def as_errors(held: SolvedFit, samples: Sequence[Name] | None, kind: str) -> Errors:
     """Return the errors asked for; raise if they are invalid."""
     if kind not in ("free", "common"):
         raise MismatchError(
             f"kind is {kind!r}. Give 'free', where each bias errs on its own, or 'common', where all err alike."
         )
-    sampled = [held.names[k] for k in held.states if held.rows.sizes[k]]
+    measure = held.tangent.measure
+    sampled = [held.names[k] for k in measure.states or range(len(measure.sizes)) if measure.sizes[k]]
     if samples is None:
         wanted = sampled
     else:

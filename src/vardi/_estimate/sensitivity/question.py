@@ -5,31 +5,30 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from vardi._estimate.estimates import Estimate
 from vardi._estimate.sensitivity.errors_of_biases import Errors, as_errors
 from vardi._estimate.sensitivity.result import FURTHEST, Kind, Sensitivity, require_number
-from vardi._estimate.sensitivity.targets import Mean, Target
+from vardi._estimate.sensitivity.targets import Estimand, Mean
 from vardi._estimate.sensitivity.worst import End, FirstOrder, Reweighed, Search, Worst
+from vardi._estimate.solved import SolvedFit
 from vardi._estimate.tangent import Influence
+from vardi._inputs.pool import Name
 from vardi._rows.measure import Values
 from vardi._types import Floats
 from vardi.errors import MismatchError
 from vardi.errors._texts import show
 
 REFITTED = 2_000_000  # numbers (rows times samples) up to which biases are refitted
-STRIDE = 1.5  # between factors that are tried beyond the last one asked for
-CLOSE = 1e-4  # relative accuracy of a tipping point
 
 
 @dataclass(frozen=True)
 class Question:
     """How far an estimate of a fit moves, at which factors, for which errors, and when it reaches a threshold."""
 
-    solved: Any
+    held: SolvedFit
     gammas: Floats
     errors: Errors
     threshold: float | None
@@ -37,69 +36,28 @@ class Question:
     @classmethod
     def of(
         cls,
-        solved: Any,
+        held: SolvedFit,
         gammas: float | Sequence[float],
-        samples: Any,
+        samples: Sequence[Name] | None,
         kind: Kind,
         threshold: float | None,
     ) -> Question:
         """Return the question; raise if it is invalid."""
         threshold = None if threshold is None else require_number(threshold)
-        return cls(solved, _factors(gammas), as_errors(solved, samples, kind), threshold)
+        return cls(held, _factors(gammas), as_errors(held, samples, kind), threshold)
 
-    def answer(self, target: Target, estimate: Estimate, name: str, own: Influence | None = None) -> Sensitivity:
+    def answer(self, target: Estimand, estimate: Estimate, name: str, own: Influence | None = None) -> Sensitivity:
         r"""Return the range of a target at every factor, given the fit's estimate of it with its influence values.
 
         Where a model assists the estimate, the target is what the model misses plus the mean of its predictions, which
         stays fixed; ``own`` is the influence on the former. For the rows of some samples A, their bias as a whole,
         :math:`\sum_{l \in A} \lambda_l\omega_l / \Omega_l`, may be off by the factor, independently in each row.
         """
-        tangent, errors, influence = self.solved.tangent, self.errors, estimate.influence
-        assert influence is not None
-        own = influence if own is None else own
-        phi = own.values[:, [0]]
-        beside = influence.values[:, [0]] + phi @ -np.eye(1) if own is not influence else None
-        if not self.solved.is_whole:
-            assert isinstance(target, Mean)
-            if not errors.wrong.all():
-                every = [self.solved.names[k] for k in self.solved.states]
-                raise MismatchError(
-                    f"The values are recorded by {show(every)}, and it is their bias as a whole that may be wrong, "
-                    f"not that of {show(errors.names)} alone. Name all of them, or leave samples= out."
-                )
-            reweighed = Reweighed(tangent, target)
-            note = "The factor applies to their bias as a whole." if len(errors.wrong) > 1 else ""
-            return self._told(reweighed, End(estimate.value, phi), reweighed.steepest, beside, estimate, name, note)
-        steepest = float(self.solved.slopes(own, errors)[0])
-        worst: Worst = FirstOrder(estimate.value, phi, steepest)
-        note = ""
-        numbers = len(self.solved) * len(errors.wrong)
-        if not self.solved.data.in_memory:
-            note = "Refits need rows in memory, but these are in their engine."
-        elif not self.solved.is_plain:
-            note = "Known values and parameters would have to be refitted, so the range is given to first order."
-        elif isinstance(target, Mean) and errors.reweighs:
-            worst = Reweighed(tangent, target)
-        elif numbers <= REFITTED:
-            worst = Search(tangent, target, errors)
-        else:
-            note = (
-                f"Rows times samples are {numbers:,}, but biases are refitted only up to {REFITTED:,}: use fewer rows."
-            )
-        return self._told(worst, End(estimate.value, phi), steepest, beside, estimate, name, note)
-
-    def _told(
-        self,
-        worst: Worst,
-        start: End,
-        steepest: float,
-        beside: Values | None,
-        estimate: Estimate,
-        name: str,
-        note: str,
-    ) -> Sensitivity:
-        """Return the range at every factor, with the errors of its ends."""
-        errors = self.errors
+        assert estimate.influence is not None
+        own = estimate.influence if own is None else own
+        start = End(estimate.value, own.values[:, [0]])
+        beside = estimate.influence.values[:, [0]] + start.phi @ -np.eye(1) if own is not estimate.influence else None
+        worst, steepest, note = self._worst(target, start, own)
         lower, upper = (_path(worst, self.gammas, side, start) for side in (-1, 1))
         half = np.log(self.gammas) * steepest
         find = Tipping(worst, self.gammas, start)
@@ -114,8 +72,8 @@ class Question:
             lower_stderr=self._stderrs(lower, estimate, beside),
             upper_stderr=self._stderrs(upper, estimate, beside),
             method=worst.method,
-            kind="common" if errors.common else "free",
-            samples=errors.names,
+            kind="common" if self.errors.common else "free",
+            samples=self.errors.names,
             one_stderr_gamma=_one_stderr(estimate.stderr, steepest),
             threshold=self.threshold,
             tipping=None if self.threshold is None else find(self.threshold),
@@ -123,12 +81,42 @@ class Question:
             note=note,
         )
 
+    def _worst(self, target: Estimand, start: End, own: Influence) -> tuple[Worst, float, str]:
+        """Return how the ends of the range are found, how far they move at first per unit of log Gamma, and a note."""
+        tangent, errors = self.held.tangent, self.errors
+        if tangent.measure.states:
+            assert isinstance(target, Mean)
+            if not errors.wrong.all():
+                raise MismatchError(
+                    f"The values are recorded by {show(tangent.measure.recorded_by)}, and it is their bias as a whole "
+                    f"that may be wrong, not that of {show(errors.names)} alone. Name all of them, or leave samples= "
+                    "out."
+                )
+            reweighed = Reweighed(tangent, target)
+            note = "The factor applies to their bias as a whole." if len(errors.wrong) > 1 else ""
+            return reweighed, reweighed.steepest, note
+        steepest = float(self.held.slopes(own, errors)[0])
+        first_order = FirstOrder(start.value, start.phi, steepest)
+        if not self.held.data.in_memory:
+            return first_order, steepest, "Refits need rows in memory, but these are in their engine."
+        if not tangent.is_plain:
+            note = "Known values and parameters would have to be refitted, so the range is given to first order."
+            return first_order, steepest, note
+        if isinstance(target, Mean) and errors.reweighs:
+            return Reweighed(tangent, target), steepest, ""
+        numbers = len(self.held) * len(errors.wrong)
+        if numbers <= REFITTED:
+            return Search(tangent, target, errors), steepest, ""
+        note = f"Rows times samples are {numbers:,}, but biases are refitted only up to {REFITTED:,}: use fewer rows."
+        return first_order, steepest, note
+
     def _stderrs(self, ends: list[End], estimate: Estimate, beside: Values | None) -> Floats:
         """Return the standard errors of the ends, due to the rows and to known values with an error."""
         assert estimate.influence is not None
         if math.isnan(estimate.stderr):
             return np.full(len(ends), math.nan)
-        tangent, beyond = self.solved.tangent, float((estimate.influence.beyond**2).sum()) / self.solved.tangent.n**2
+        tangent = self.held.tangent
+        beyond = float((estimate.influence.beyond**2).sum()) / tangent.n**2
         moved = [end.phi if beside is None else end.phi + beside for end in ends]
         variances = [tangent.measure.whole.covariance(phi)[0, 0] + beyond for phi in moved]
         return np.sqrt(np.array(variances))
@@ -156,11 +144,16 @@ def _path(worst: Worst, gammas: Floats, side: int, start: End) -> list[End]:
 
 @dataclass(frozen=True)
 class Tipping:
-    """Finds where the range reaches a value, by bisection between a factor that does not reach it and one that does."""
+    """Finds where the range reaches a value, by bisection between a factor that does not reach it and one that does.
+
+    Beyond the last factor that was asked for, one is tried after every ``stride``; ``close`` is the relative accuracy.
+    """
 
     worst: Worst
     gammas: Floats
     start: End
+    stride: float = 1.5
+    close: float = 1e-4
 
     def __call__(self, value: float) -> float | None:
         """Return the smallest factor whose range reaches the value; None if none up to FURTHEST does."""
@@ -175,7 +168,7 @@ class Tipping:
             low, end = high, there
         else:
             return None
-        while high > low * (1.0 + CLOSE):
+        while high > low * (1.0 + self.close):
             middle = math.sqrt(low * high)
             there = self.worst.end(middle, side, end)
             if side * there.value >= side * value:
@@ -188,7 +181,7 @@ class Tipping:
         yield from (gamma for gamma in self.gammas.tolist() if gamma > 1.0)
         gamma = float(self.gammas[-1])
         while gamma < FURTHEST:
-            gamma = min(gamma * STRIDE, FURTHEST)
+            gamma = min(gamma * self.stride, FURTHEST)
             yield gamma
 
 

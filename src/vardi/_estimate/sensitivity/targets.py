@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
+from vardi._rows.columns import Kept
 from vardi._types import Floats
 
 
-class Target(Protocol):
+class Estimand(Protocol):
     r"""A number that the probabilities of the rows determine.
 
     It returns the number and for each row :math:`g_i`, with :math:`\sum_i \pi_i g_i = 0`, such that a change of the
@@ -24,7 +25,7 @@ class Target(Protocol):
 class Mean:
     """The mean of a function, given in the language of the rows: g = f - mean."""
 
-    function: Any
+    function: Kept
 
     @property
     def values(self) -> Floats:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 
 from vardi._estimate.sensitivity.errors_of_biases import Errors
-from vardi._estimate.sensitivity.targets import Mean, Target
+from vardi._estimate.sensitivity.targets import Estimand, Mean
 from vardi._estimate.tangent import Influence, Tangent
 from vardi._machine.threads import single_threaded_blas
 from vardi._rows.columns import Block
@@ -18,12 +18,9 @@ from vardi._rows.dense import Dense
 from vardi._rows.measure import Measure, Values, weighed
 from vardi._solve.laplacian import Laplacian, SingularError
 from vardi._solve.newton import newton
-from vardi._types import Floats
+from vardi._types import Floats, Integers
 
 Method = Literal["sharp", "attained", "linear"]
-STEPS = 100  # most moves of one search
-HALVINGS = 8  # most halvings of a move that gains nothing
-STATIONARY = 1e-6  # gain, as a share of the first-order bound, that is not worth another refit
 
 
 @dataclass(frozen=True)
@@ -32,7 +29,7 @@ class End:
 
     value: float
     phi: Values
-    point: Any = None
+    point: Reached | None = None
 
 
 class Worst(Protocol):
@@ -80,12 +77,13 @@ class Reweighed:
         return float(self._pi @ np.abs(g))
 
     @cached_property
-    def _order(self) -> Any:
+    def _order(self) -> Integers:
         return np.argsort(self.target.values, kind="stable")
 
     @cached_property
     def _pi(self) -> Floats:
-        return self.influence.weights * self.influence.counts / self.influence.n
+        measure = self.influence.measure
+        return measure.weights * measure.counts / measure.n
 
     def end(self, gamma: float, side: int, before: End) -> End:
         """Return the exact end."""
@@ -96,7 +94,7 @@ class Reweighed:
         raised = int(np.argmax(side * upper)) + 1
         factors = np.empty(len(order))
         factors[order] = np.where(np.arange(len(order)) < raised, gamma, 1.0 / gamma)
-        r = self.influence.weights * factors
+        r = self.influence.measure.weights * factors
         r = r / float(np.sum(self._pi * factors))
         value, g = self.target(self._pi * factors / float(np.sum(self._pi * factors)))
         if side * value <= side * before.value:  # by rounding alone: ranges are nested
@@ -131,15 +129,13 @@ class Search:
 
     method: Method = "attained"
 
-    def __init__(self, influence: Tangent, target: Target, errors: Errors) -> None:
+    def __init__(self, influence: Tangent, target: Estimand, errors: Errors) -> None:
         self.target, self.errors, self._measure = target, errors, influence.measure
-        sampled, counts = influence.sampled, influence.counts
-        self._P = influence.measure.mix(np.eye(len(influence.u))[:, sampled])
-        self._weights = influence.weights
-        self._source = (np.cumsum(sampled) - 1)[influence.measure.source]
-        self._counts = counts
-        self._m = counts / influence.n
-        self._n = influence.n
+        measure, sampled = influence.measure, influence.hessian.sampled
+        self._P = measure.mix(np.eye(len(sampled))[:, sampled])
+        self._weights, self._counts = measure.weights, measure.counts
+        self._source = (np.cumsum(sampled) - 1)[measure.source]
+        self._m, self._n = measure.counts / measure.n, measure.n
 
     @cached_property
     def base(self) -> Reached:
@@ -154,11 +150,12 @@ class Search:
         with single_threaded_blas():  # many small products: threads would wait for one another
             return self._end(gamma, side, before)
 
-    def _end(self, gamma: float, side: int, before: End) -> End:
+    def _end(self, gamma: float, side: int, before: End, moves: int = 100, stationary: float = 1e-6) -> End:
+        """Move while the gain, as a share of the first-order bound, is worth another refit."""
         reach = math.log(gamma)
-        point: Reached = self.base if before.point is None else before.point
-        enough = STATIONARY * reach * float(np.abs(self.base.slopes).sum())
-        for _ in range(STEPS):
+        point = self.base if before.point is None else before.point
+        enough = stationary * reach * float(np.abs(self.base.slopes).sum())
+        for _ in range(moves):
             move = side * reach * np.sign(point.slopes) - point.errors
             if side * float(np.sum(point.slopes * move)) <= enough:
                 break
@@ -173,8 +170,8 @@ class Search:
             return End(before.value, before.phi, point)
         return End(point.value, point.phi, point)
 
-    def _better(self, point: Reached, move: Floats, side: int) -> Reached | None:
-        for halved in range(HALVINGS):
+    def _better(self, point: Reached, move: Floats, side: int, halvings: int = 8) -> Reached | None:
+        for halved in range(halvings):
             there = self._at(point.errors + move / 2**halved, point.v)
             if there is not None and side * there.value > side * point.value:
                 return there
