@@ -56,7 +56,7 @@ class Refits:
     ) -> None:
         self.solved, self.plan, self.statistics, self.kind, self.entropy = held, plan, statistics, kind, entropy
         rows, self.jobs = plan.rows, jobs
-        rows._scale(held.solution.u)  # once for all refits, which do not move u far
+        rows.anchor(held.solution.u)  # once for all refits, which do not move u far
         self.may_part = kind == "rows" and not _allow_all(rows)
         self.passes = None if self.may_part else held.shared_passes(self._functions)
         self.is_read = isinstance(rows, Blocks)

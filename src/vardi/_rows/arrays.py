@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +10,7 @@ import numpy as np
 
 from vardi._inputs.dependence import Dependence
 from vardi._machine.threads import Scratch, map_blocks, sum_blocks
-from vardi._rows.base import Rows
 from vardi._rows.columns import (
-    Block,
     ByKey,
     Columns,
     Extremes,
@@ -30,6 +28,7 @@ from vardi._rows.units import Units, entries_of
 from vardi._types import Floats, Integers, are_once
 
 if TYPE_CHECKING:
+    from vardi._rows.base import Rows
     from vardi._rows.point import RowsAt
 
 
@@ -69,7 +68,7 @@ class Arrays:
     def __len__(self) -> int:
         return len(self.source)
 
-    def total(self, question: Question[Result], width: int = 0, *, biases: bool = True) -> Result:
+    def total(self, question: Callable[[ArrayBlock], Result], width: int = 0, *, biases: bool = True) -> Result:
         """Return the sum of the answers of all blocks; ``width`` is how many columns it computes, besides biases."""
         scratch = Scratch()
 
@@ -81,7 +80,9 @@ class Arrays:
             return total
         return sum_blocks(lambda place: answer(place, None), len(self), self._width(width))
 
-    def each(self, question: Question[Result], width: int = 0, *, biases: bool = True) -> Iterator[Result]:
+    def each(
+        self, question: Callable[[ArrayBlock], Result], width: int = 0, *, biases: bool = True
+    ) -> Iterator[Result]:
         """Yield the answer of each block, in their order."""
         scratch = Scratch()
 
@@ -92,12 +93,11 @@ class Arrays:
             return self.rows.each_block(answer, width)
         return map_blocks(lambda place: answer(place, None), len(self), self._width(width))
 
-    def column(self, question: Question[Floats], m: int, *, biases: bool = True) -> Floats:
+    def column(self, question: Callable[[ArrayBlock], Floats], m: int, *, biases: bool = True) -> Floats:
         """Return columns of all rows, of shape (n, m)."""
         found = np.empty((m, len(self))).T  # columns in one piece
 
-        def fill(block: Block) -> None:
-            assert isinstance(block, ArrayBlock)
+        def fill(block: ArrayBlock) -> None:
             found[block.place] = question(block)
 
         for _ in self.each(fill, m, biases=biases):
@@ -111,18 +111,16 @@ class Arrays:
     def all_grouped(self, questions: Sequence[Question[ByKey]], width: int = 0) -> list[Grouped]:
         """Return the answers to several questions by keys of their own, from one pass over the rows."""
 
-        def of_block(block: Block) -> list[tuple[Floats, ...]]:
-            assert isinstance(block, ArrayBlock)
+        def of_block(block: ArrayBlock) -> list[tuple[Floats, ...]]:
             return [block.grouped(question) for question in questions]
 
         return [_together(parts) for parts in zip(*self.each(of_block, width), strict=True)]
 
-    def by_code(self, codes: Integers, size: int, question: Question[Floats], m: int) -> Floats:
+    def by_code(self, codes: Integers, size: int, question: Callable[[ArrayBlock], Floats], m: int) -> Floats:
         """Return counted sums of columns over the rows with each code below a size, of shape (size, m)."""
         sums = np.zeros((size, m))
 
-        def of_block(block: Block) -> tuple[Integers, Floats]:
-            assert isinstance(block, ArrayBlock)
+        def of_block(block: ArrayBlock) -> tuple[Integers, Floats]:
             found, place = np.unique(codes[block.place], return_inverse=True)
             return found, sums_by_code(place, block.counted(question(block)), len(found))
 
@@ -130,18 +128,18 @@ class Arrays:
             sums[found] += part
         return sums
 
-    def over_units(self, question: Question[Floats], m: int) -> tuple[Units, Floats]:
+    def over_units(self, question: Callable[[ArrayBlock], Floats], m: int) -> tuple[Units, Floats]:
         """Return the units of rows that depend on one another, and counted sums of columns over these, (E, m)."""
         entry, units = self.entries
         return units, self.by_code(entry, len(units.rows), question, m)
 
-    def over_clusters(self, question: Question[Floats], m: int) -> Floats:
+    def over_clusters(self, question: Callable[[ArrayBlock], Floats], m: int) -> Floats:
         """Return counted sums of columns over clusters, of shape (clusters, m)."""
         assert self.dependence.clusters is not None
         clusters, code = np.unique(self.dependence.clusters, return_inverse=True)
         return self.by_code(code, len(clusters), question, m)
 
-    def kinds_of(self, question: Question[Floats], most: int, *, biases: bool = True) -> int:
+    def kinds_of(self, question: Callable[[ArrayBlock], Floats], most: int, *, biases: bool = True) -> int:
         """Return how many different numbers a column has, counting no further than beyond ``most``."""
         column = self.column(question, 1, biases=biases)[:, 0]
         few = len(np.unique(column[: most + 1]))
@@ -193,12 +191,16 @@ class ArrayBlock:
     def log_omega(self) -> Floats:
         return self.rows.rows.log_omega_of(self._kinds, self._values)
 
+    def positive(self) -> Floats:
+        """Return 1 where a bias could have drawn a row, and 0 elsewhere."""
+        return self.rows.rows.positive_of(self._kinds, self._values)
+
     def normalised(self, u: Floats, added: Mapping[int, Floats]) -> Normalised:
         self._made += 1  # each has scratch memory of its own
-        name, scratch = f"A{self._made}", self._scratch
+        number, scratch = self._made, self._scratch
 
-        def space(shape: tuple[int, ...]) -> Floats:
-            return scratch(name, shape)
+        def space(name: str, shape: tuple[int, ...]) -> Floats:
+            return scratch(f"{name}{number}", shape)
 
         return self.rows.rows.normalised(u, self._kinds, self._values, added, space)
 

@@ -67,7 +67,7 @@ class Checks:
         """Check an n x K array, or refuse."""
         low, high, own = together(map_blocks(lambda rows: extremes(matrix[rows], source[rows]), *matrix.shape))
         if self.refuses(low, high):
-            self.columns(list(matrix.T))
+            self.columns(matrix.T)
         if not own > self.zero:
             self.own(matrix[np.arange(len(source)), source], source)
         return self.found(low, own, high)
@@ -99,7 +99,7 @@ class Checks:
         self.own(own, source)
         return {**self.found(self.zero, own.min(), high), "moderate": not self.log and self._moderate(own.min(), high)}
 
-    def columns(self, columns: Sequence[NDArray[Any]]) -> None:
+    def columns(self, columns: Iterable[NDArray[Any]]) -> None:
         """Refuse negative, NaN and infinite biases."""
         for k, column in enumerate(columns):
             self.values(np.asarray(column), k, None)

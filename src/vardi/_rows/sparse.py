@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from vardi._machine.threads import BLOCK, map_blocks, sum_blocks
-from vardi._rows.base import Rows, Scaled, Space
+from vardi._rows.base import MODERATE, InverseMasses, Rows, Space
 from vardi._rows.columns import Normalised
 from vardi._rows.contract import Gram, Sums
 from vardi._rows.dense import weighed_products
@@ -26,6 +27,21 @@ FILLED = 2.0  # entries of the gram, relative to those of the rows, up to which 
 FEW_COLUMNS = 8  # that are summed one after the other, in pairs; more, block by block
 DENSE_IS_FASTER = 30.0  # than a sparse product, by as much for each product of two numbers
 PROBE = 50  # samples from whose links the entries of the gram are estimated
+FAR = 100.0  # how far u may move from the point at which the rows were scaled
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """A matrix A and offsets a with A_ik = omega_ik e^{anchor_k - a_i}: from here on a step needs only K exps."""
+
+    matrix: sparse.csr_array
+    offset: Floats | None
+    anchor: Floats
+
+    @cached_property
+    def columns(self) -> sparse.csc_array:
+        """The matrix by columns."""
+        return self.matrix.tocsc()
 
 
 class Sparse(Rows):
@@ -34,8 +50,8 @@ class Sparse(Rows):
     So thousands of samples never need a dense K x K matrix.
     """
 
-    _by_column: tuple[Scaled, Any] | None = None
-    _reached: Any = None
+    _scaled: Scaled | None = None
+    _reached: sparse.csr_array | None = None
 
     def _recount(self) -> None:
         self._reached = None
@@ -77,15 +93,9 @@ class Sparse(Rows):
     def _counted(self, values: Floats) -> Floats:
         return values * self.counts
 
-    def _columns(self, scaled: Scaled) -> Any:
-        """Return the scaled matrix by columns, kept for the next pass."""
-        if self._by_column is None or self._by_column[0] is not scaled:
-            self._by_column = (scaled, scaled.matrix.tocsc())
-        return self._by_column[1]
-
     def _column_sums(self, scaled: Scaled, y: Floats) -> Floats:
         """Return A'y, summed in pairs: a product with a sparse array adds one by one, and loses digits as n grows."""
-        columns = self._columns(scaled)
+        columns = scaled.columns
         filled = np.flatnonzero(np.diff(columns.indptr))
         starts, ends = columns.indptr[filled], columns.indptr[filled + 1]
 
@@ -109,7 +119,7 @@ class Sparse(Rows):
 
     def _gram(self, scaled: Scaled, step: Floats, S: Floats) -> Gram:
         if not self._forms_gram:
-            transposed = self._columns(scaled).T
+            transposed = scaled.columns.T
             return lambda v: transposed @ (self._counted(scaled.matrix @ (v * step) / S) / S) * step
         root = np.sqrt(self.counts) / S
 
@@ -129,19 +139,13 @@ class Sparse(Rows):
         own = np.asarray(self._with(self._log_data())[np.arange(len(self)), self.source])
         return mean_log_start(membership(self.source, len(self.sizes), self.counts) @ own, self.sizes)
 
-    def row_mass(self, u: Floats) -> tuple[Floats, Floats | None]:
-        """Return S_i(u) for every row."""
+    def inverse_masses(self, u: Floats) -> InverseMasses:
+        """Return 1 / S_i(u) for every row, or its log."""
         scaled = self._scale(u)
-        return np.asarray(scaled.matrix @ np.exp(u - scaled.anchor)), scaled.offset
-
-    def log_means(self, u: Floats) -> Floats:
-        """Return log sum_i c_i omega_ik / S_i(u) for every k, wholly in the log domain."""
-        return self._log_totals(-self.log_row_mass(u))
-
-    def log_weighted_means(self, weights: Floats) -> Floats:
-        """Return the log of sum_i pi_i omega_ik for every k, for weights of mean 1."""
-        with np.errstate(divide="ignore"):  # a row that a draw does not contain
-            return self._log_totals(np.log(weights)) - np.log(self.sizes.sum())
+        S = np.asarray(scaled.matrix @ np.exp(u - scaled.anchor))
+        if scaled.offset is None:
+            return InverseMasses(u, 1.0 / S, are_logs=False)
+        return InverseMasses(u, -np.log(S) - scaled.offset, are_logs=True)
 
     def _log_totals(self, log_weight: Floats) -> Floats:
         """Return log sum_i c_i w_i omega_ik for every k, from log w."""
@@ -173,8 +177,13 @@ class Sparse(Rows):
 
     def log_omega_of(self, rows: slice | Integers, values: Any) -> Floats:
         """Return log omega of some rows, as a dense matrix."""
-        places = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
-        return self.subset(places).log_omega()
+        part = _part(self.matrix, rows) if isinstance(rows, slice) else self.matrix[rows]
+        dense = np.full(part.shape, -np.inf)
+        with np.errstate(divide="ignore"):
+            dense[np.repeat(np.arange(len(dense)), np.diff(part.indptr)), part.indices] = (
+                part.data if self.log else np.log(part.data)
+            )
+        return dense
 
     def reach(self) -> Any:
         """Return the K x K (sparse) counts of rows of sample l (columns) that bias k (rows) could have drawn."""
@@ -217,11 +226,29 @@ class Sparse(Rows):
         """Sum the function's results over all blocks of rows."""
         return sum_blocks(function, len(self), self.matrix.nnz // max(len(self), 1))
 
-    def log_omega(self) -> Floats:
-        """Return log omega as one dense matrix."""
-        dense = np.full(self.matrix.shape, -np.inf)
-        dense[self._spread(np.arange(len(self))), self.matrix.indices] = self._log_data()
-        return dense
+    @property
+    def exponents(self) -> float:
+        """The size of what scaling rounds."""
+        scaled = self._scaled
+        if scaled is None or scaled.offset is None:
+            return 0.0
+        return self._exponents(scaled.offset, float(np.abs(scaled.anchor).max()))
+
+    def anchor(self, u: Floats) -> None:
+        """Scale the rows once for all points near u."""
+        self._scale(u)
+
+    def _scale(self, u: Floats) -> Scaled:
+        sampled = self.sizes > 0
+        if self._scaled is None and self.moderate and np.abs(u[sampled]).max() < MODERATE:
+            return self._unscaled
+        if self._scaled is None or np.abs((u - self._scaled.anchor)[sampled]).max() > FAR:
+            self._scaled = self._anchored(u)
+        return self._scaled
+
+    @cached_property
+    def _unscaled(self) -> Scaled:
+        return Scaled(self.matrix, None, np.zeros(len(self.sizes)))
 
     def _anchored(self, u: Floats) -> Scaled:
         logs = self._log_data() + u[self.matrix.indices]

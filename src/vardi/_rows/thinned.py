@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from vardi._machine.threads import BLOCK, map_blocks
-from vardi._rows.base import MODERATE, Rows
+from vardi._rows.base import MODERATE, InverseMasses, Rows
 from vardi._rows.contract import Sums
 from vardi._rows.dense import Dense
 from vardi._rows.grouping import membership
@@ -82,15 +82,10 @@ class Thinned(Dense):
         sums = super().sums if few is None else few.sums
         return sums(u, gram=gram, objective=objective)
 
-    def row_mass(self, u: Floats) -> tuple[Floats, Floats | None]:
-        """Return S_i(u) for every row."""
+    def inverse_masses(self, u: Floats) -> InverseMasses:
+        """Return 1 / S_i(u) for every row, or its log."""
         few = self.counting(u)
-        return super().row_mass(u) if few is None else few.row_mass(u)
-
-    def weights(self, u: Floats) -> tuple[Floats, float]:
-        """Return the weights 1 / S_i, scaled to mean 1 over the counted rows, and the log of that scale."""
-        few = self.counting(u)
-        return super().weights(u) if few is None else few.weights(u)
+        return super().inverse_masses(u) if few is None else few.inverse_masses(u)
 
     def start(self) -> Floats:
         """Return a first u: from each sample alone if few entries count there, otherwise from pairs."""

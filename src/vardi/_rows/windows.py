@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from vardi._rows.base import Rows, Scaled, Space
+from vardi._rows.base import InverseMasses, Rows, Space
 from vardi._rows.checks import Checks
 from vardi._rows.columns import Normalised, Result
 from vardi._rows.contract import Gram, Sums
@@ -129,9 +129,9 @@ class Intervals(Rows):
 
     def _cell_mass(self, u: Floats) -> tuple[Floats, Floats, float]:
         """Return e^{u - top}, S e^{-top} of every cell, and top."""
-        scaled = self._anchored(u)
-        step = np.exp(u - scaled.anchor)
-        return step, self._over(step), float(scaled.anchor[0])
+        top = float(u[self.sizes > 0].max())  # rows need no scaling: only the largest e^u is set to 1
+        step = np.exp(u - top)
+        return step, self._over(step), top
 
     def _within(self, cells: Floats) -> Floats:
         """Return the sum over the cells of each window."""
@@ -156,23 +156,18 @@ class Intervals(Rows):
             else mean_log_start(np.zeros(len(self.sizes)), self.sizes)
         )
 
-    def row_mass(self, u: Floats) -> tuple[Floats, Floats | None]:
-        """Return S_i(u) for every row."""
-        _, S, top = self._cell_mass(u)
-        return S[self._cell], np.full(len(self), top)
-
-    def log_means(self, u: Floats) -> Floats:
-        """Return log sum_i c_i omega_ik / S_i(u) for every k."""
+    def inverse_masses(self, u: Floats) -> InverseMasses:
+        """Return log 1 / S_i(u) for every row; infinite for one that no window holds."""
         _, S, top = self._cell_mass(u)
         with np.errstate(divide="ignore"):
-            return np.log(self._within(self._counts / S)) - top
+            return InverseMasses(u, (-np.log(S) - top)[self._cell], are_logs=True)
 
-    def log_weighted_means(self, weights: Floats) -> Floats:
-        """Return the log of sum_i pi_i omega_ik for every k, for weights of mean 1."""
-        counted = weights * self.counts
-        mass = membership(self._cell, len(self._counts)) @ counted
+    def _log_totals(self, log_weight: Floats) -> Floats:
+        """Return log sum_i c_i w_i omega_ik for every k, from log w."""
+        top = log_weight.max()
+        mass = membership(self._cell, len(self._counts)) @ (np.exp(log_weight - top) * self.counts)
         with np.errstate(divide="ignore"):
-            return np.log(self._within(mass) / self.sizes.sum())
+            return np.log(self._within(mass)) + top
 
     def each_block(self, answer: Callable[[slice, Any], Result], width: int = 0) -> Iterator[Result]:
         """Apply a function to all rows at once: there are only as many cells as edges of windows."""
@@ -192,8 +187,8 @@ class Intervals(Rows):
         return Normalised(np.exp(-top) / mass, lambda: np.log(mass) + top, p)
 
     def log_omega_of(self, rows: slice | Integers, values: Any) -> Floats:
-        """Return log omega of all rows, as a dense matrix."""
-        return self.log_omega()
+        """Return log omega of some rows, as a dense matrix."""
+        return np.where(self.matrix[rows].toarray(), 0.0, -np.inf)
 
     def reach(self) -> Any:
         """Return the K x K (sparse) counts of rows of sample l (columns) that window k (rows) allows.
@@ -253,14 +248,6 @@ class Intervals(Rows):
         end = np.maximum(np.minimum(self._high[pairs.row], self._high[pairs.col]), start)
         shared = sparse.csr_array((before[end] - before[start], (pairs.row, pairs.col)), shape=pairs.shape)
         return shared.maximum(shared.T)
-
-    def log_omega(self) -> Floats:
-        """Return log omega as one dense matrix."""
-        return np.where(self.matrix.toarray(), 0.0, -np.inf)
-
-    def _anchored(self, u: Floats) -> Scaled:
-        top = float(u[self.sizes > 0].max())  # rows need no scaling: only the largest e^u is set to 1
-        return Scaled(self.matrix, None, np.full(len(u), top))
 
 
 def _nodes(low: Integers, high: Integers, size: int) -> Any:
