@@ -8,10 +8,8 @@ no n x K array is needed.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from vardi._estimate.tangent import Influence, Tangent
 from vardi._rows.columns import Block
@@ -37,8 +35,7 @@ class OwnStates:
 
     @cached_property
     def _gram(self) -> Floats:
-        gram: Any = self.tangent.sums.gram
-        return gram.toarray() if sparse.issparse(gram) else gram
+        return self.tangent.hessian.gram.array()
 
     @cached_property
     def _sums(self) -> tuple[Floats, Floats]:

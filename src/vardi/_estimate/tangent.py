@@ -27,9 +27,10 @@ from vardi._estimate.estimates import ROUNDING, Estimate, Estimates
 from vardi._estimate.intervals import REFUSED, Declared, Law, Share, Student
 from vardi._rows.columns import Kept
 from vardi._rows.contract import Evenness, Sums
+from vardi._rows.gram import Gram
 from vardi._rows.measure import Functions, Measure, Values, nothing
 from vardi._rows.variance import Spread
-from vardi._solve.laplacian import Laplacian, restricted
+from vardi._solve.laplacian import Laplacian
 from vardi._types import Floats, Integers
 
 LIGHT = 15.0  # kurtosis of influence values up to which no tail is heavy enough to matter
@@ -73,10 +74,17 @@ class Hessian:
         """Shares and gram at the solution."""
         return self.rows.sums(self.u)
 
+    @property
+    def gram(self) -> Gram:
+        """The gram at the solution."""
+        gram = self.sums.gram
+        assert gram is not None
+        return gram
+
     @cached_property
     def laplacian(self) -> Laplacian:
         """The Hessian in counts, n times H, of the sampled states."""
-        return Laplacian(self.sums.shares[self.sampled], restricted(self.sums.gram, self.sampled))
+        return Laplacian.of(self.sums, self.sampled)
 
     def solve(self, a: Floats) -> Floats:
         """Return H^+ a for a of shape (K, m), zero for states without rows, each group on its own."""
@@ -95,11 +103,7 @@ class Hessian:
         if self.groups is None or self.groups.max() == 0:
             return [(self.sampled, self.laplacian)]
         members = [self.groups == label for label in range(int(self.groups.max()) + 1)]
-        return [
-            (states, Laplacian(self.sums.shares[states], restricted(self.sums.gram, states)))
-            for states in members
-            if states.sum() > 1
-        ]
+        return [(states, Laplacian.of(self.sums, states)) for states in members if states.sum() > 1]
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from vardi._estimate.intervals import DOUBTED
 from vardi._estimate.reliability import Trust
 from vardi._facts.parts import Fit
 from vardi._inputs.pool import Name
-from vardi._rows.contract import Gram
+from vardi._rows.gram import Gram
 from vardi._solve.identify import Link, Verdict
 from vardi._types import Floats
 
@@ -116,24 +116,22 @@ def overlap_of(fit: Fit, verdict: Verdict, trust: Trust, most_links: int = 200, 
 
 
 def sampled_gram(fit: Fit) -> tuple[Floats, Gram]:
-    """Return the sizes of the samples that have rows, and sum_i p_ik p_il of every pair; None if they are too many."""
+    """Return the sizes of the samples that have rows, and the gram of their biases."""
     sizes = np.array(list(fit.sizes.values()), np.float64)
-    sampled = np.flatnonzero(sizes > 0)
-    gram = fit.parts.gram()
-    return sizes[sampled], None if gram is None else gram[sampled][:, sampled]
+    return sizes[sizes > 0], fit.parts.gram().among(sizes > 0)
 
 
-def strongest_links(verdict: Verdict, gram: Gram, most: int) -> tuple[list[LinkFacts], int]:
+def strongest_links(verdict: Verdict, gram: Gram | None, most: int) -> tuple[list[LinkFacts], int]:
     """Return the weakest link and then the strongest ones, and how many there are."""
     return _chosen(verdict, gram, most, -1.0)
 
 
-def weakest_links(verdict: Verdict, gram: Gram, most: int) -> tuple[list[LinkFacts], int]:
+def weakest_links(verdict: Verdict, gram: Gram | None, most: int) -> tuple[list[LinkFacts], int]:
     """Return the weakest link and then those that least rows join, and how many there are."""
     return _chosen(verdict, gram, most, 1.0)
 
 
-def _chosen(verdict: Verdict, gram: Gram, most: int, sign: float) -> tuple[list[LinkFacts], int]:
+def _chosen(verdict: Verdict, gram: Gram | None, most: int, sign: float) -> tuple[list[LinkFacts], int]:
     """Return the weakest link and others by their strength times a sign: of many samples these are few of all pairs."""
     reach = sparse.csr_array(verdict.reach)
     either = sparse.csr_array(sparse.triu(reach + reach.T, 1))
@@ -142,7 +140,7 @@ def _chosen(verdict: Verdict, gram: Gram, most: int, sign: float) -> tuple[list[
     if not len(k):
         return [], 0
     there, back = (np.asarray(reach[ends]).ravel() for ends in ((l, k), (k, l)))
-    bridging = np.full(len(k), math.nan) if gram is None else np.asarray(gram[k, l], np.float64).ravel()
+    bridging = np.full(len(k), math.nan) if gram is None else gram.pairs(k, l)
     strength = np.where(np.isnan(bridging), there + back, bridging)
     names, weakest = verdict.names, verdict.weakest
     is_weakest = np.zeros(len(k), bool)

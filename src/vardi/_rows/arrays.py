@@ -70,28 +70,31 @@ class Arrays:
 
     def total(self, question: Callable[[ArrayBlock], Result], width: int = 0, *, biases: bool = True) -> Result:
         """Return the sum of the answers of all blocks; ``width`` is how many columns it computes, besides biases."""
-        scratch = Scratch()
-
-        def answer(place: slice, values: Any) -> Any:
-            return addable(question(ArrayBlock(self, place, values, scratch)))
-
+        of_block = self._answering(lambda block: addable(question(block)))
         if self.inverse is None and biases:
-            total: Result = self.rows.total_of_blocks(answer, width)
-            return total
-        return sum_blocks(lambda place: answer(place, None), len(self), self._width(width))
+            return self.rows.total_of_blocks(of_block, width)
+        return sum_blocks(lambda place: of_block(place, None), len(self), self._width(width))
 
     def each(
         self, question: Callable[[ArrayBlock], Result], width: int = 0, *, biases: bool = True
     ) -> Iterator[Result]:
         """Yield the answer of each block, in their order."""
+        of_block = self._answering(question)
+        if self.inverse is None and biases:
+            return self.rows.each_block(of_block, width)
+        return map_blocks(lambda place: of_block(place, None), len(self), self._width(width))
+
+    def _answering(self, question: Callable[[ArrayBlock], Result]) -> Callable[[slice, Any], Result]:
+        """Return what answers a question from the place of a block, and from what was read of it."""
         scratch = Scratch()
 
         def answer(place: slice, values: Any) -> Result:
-            return question(ArrayBlock(self, place, values, scratch))
+            block = ArrayBlock(self, place, values, scratch)
+            found = question(block)
+            block.points.clear()  # these lead back to the block, which would keep its memory
+            return found
 
-        if self.inverse is None and biases:
-            return self.rows.each_block(answer, width)
-        return map_blocks(lambda place: answer(place, None), len(self), self._width(width))
+        return answer
 
     def column(self, question: Callable[[ArrayBlock], Floats], m: int, *, biases: bool = True) -> Floats:
         """Return columns of all rows, of shape (n, m)."""
@@ -141,9 +144,11 @@ class Arrays:
 
     def kinds_of(self, question: Callable[[ArrayBlock], Floats], most: int, *, biases: bool = True) -> int:
         """Return how many different numbers a column has, counting no further than beyond ``most``."""
-        column = self.column(question, 1, biases=biases)[:, 0]
-        few = len(np.unique(column[: most + 1]))
-        return few if few > most else len(np.unique(column))
+        if not biases:  # mostly the first rows tell
+            few = len(np.unique(self._answering(question)(slice(0, min(most + 1, len(self))), None)))
+            if few > most:
+                return few
+        return len(np.unique(self.column(question, 1, biases=biases)))
 
     @cached_property
     def entries(self) -> tuple[Integers, Units]:

@@ -67,6 +67,7 @@ class Rows(ABC):
     """
 
     reading_dominates = False  # whether reading the rows costs more than forming their gram
+    _last: InverseMasses | None = None  # of the last sums, if kept: the weights at a solution need no other pass
 
     def __init__(
         self,
@@ -92,9 +93,8 @@ class Rows(ABC):
         """How many numbers a sum over the rows adds one after the other: those of a block, and the blocks."""
         return additions(len(self), len(self.sizes))
 
-    @property
-    def exponents(self) -> float:
-        r"""The size of what scaling rounds: :math:`\sqrt{\sum_i c_i a_i^2}`, a the logs added for a row; 0 without it.
+    def exponents(self, u: Floats) -> float:
+        r"""Return the size of what scaling rounds: :math:`\sqrt{\sum_i c_i a_i^2}`, a the logs added for a row, or 0.
 
         Given logs are added to u once, in a sum that for the terms that matter is about the row's offset; logs that
         are taken here are themselves rounded, too.
@@ -122,7 +122,7 @@ class Rows(ABC):
 
     @abstractmethod
     def inverse_masses(self, u: Floats) -> InverseMasses:
-        """Return 1 / S_i(u) for every row, or its log; whoever asks may write into it."""
+        """Return 1 / S_i(u) for every row, or its log."""
 
     def log_row_mass(self, u: Floats) -> Floats:
         """Return log S_i(u) for every row."""
@@ -132,7 +132,7 @@ class Rows(ABC):
     def weights(self, u: Floats) -> tuple[Floats, float]:
         """Return the weights 1 / S_i, scaled to mean 1 over the counted rows, and the log of that scale."""
         found, top = self.inverse_masses(u), 0.0
-        weights = found.values
+        self._last, weights = None, found.values  # no one else has the array now
         if found.are_logs:
             top = float(weights.max())
             weights -= top

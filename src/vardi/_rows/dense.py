@@ -11,6 +11,7 @@ from vardi._rows.arrays import ArrayBlock
 from vardi._rows.base import MODERATE, InverseMasses, Rows, Space
 from vardi._rows.columns import Normalised
 from vardi._rows.contract import Sums
+from vardi._rows.gram import DenseGram
 from vardi._rows.grouping import sums_by_code
 from vardi._types import Floats, Integers
 
@@ -21,42 +22,42 @@ FEW = 8  # samples up to which the products of all pairs are formed for all weig
 class Dense(Rows):
     """An n x K array, read in blocks: beyond the array itself a pass needs a few blocks of memory and n numbers."""
 
-    _last: InverseMasses | None = None  # of the last sums: the weights at the solution need no pass of their own
-
     def _recount(self) -> None:
         self._last = None
 
-    @property
-    def exponents(self) -> float:
-        """The size of what scaling rounds, at the point of the last sums."""
-        last = self._last
-        if last is None or not last.are_logs:
+    def exponents(self, u: Floats) -> float:
+        """Return the size of what scaling rounds."""
+        if self._is_plain(u):
             return 0.0
-        offset = np.abs(last.values) + np.log(len(self.sizes))  # log S is at most so far above the largest of K terms
-        return self._exponents(offset, float(np.abs(last.u[self.sizes > 0]).max()))
+        # log S is at most so far above the largest of K terms
+        offset = np.abs(self.inverse_masses(u).values) + np.log(len(self.sizes))
+        return self._exponents(offset, float(np.abs(u[self.sizes > 0]).max()))
 
     def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums:
         """Return log_mass, shares and gram at u, in one pass over the rows."""
         last = self.__dict__.pop("_last", None)  # whoever takes the array has it alone
-        values, are_logs = np.empty(len(self)) if last is None else last.values, not self._is_plain(u)
+        values, are_logs = np.empty(0), not self._is_plain(u)
+        is_kept = not gram or self.reading_dominates  # the last step of a solve mostly needs no gram
+        if is_kept:
+            values = np.empty(len(self)) if last is None else last.values
 
-        def question(block: ArrayBlock) -> Sums:
+        def question(block: ArrayBlock) -> tuple[float, Floats, Floats | float]:
             at = block.normalised(u, {})
-            values[block.place] = -at.log_mass()[:, 0] if are_logs else at.weight[:, 0]
-            log_mass = float(block.sum(at.log_mass())[0]) if objective else None
-            return Sums(log_mass, block.sum(at.p), block.gram(at.p, at.p) if gram else None)
+            if is_kept:
+                values[block.place] = -at.log_mass()[:, 0] if are_logs else at.weight[:, 0]
+            log_mass = block.sum(at.log_mass())[0] if objective else 0.0
+            return log_mass, block.sum(at.p), block.gram(at.p, at.p) if gram else 0.0
 
-        sums = self.arrays.total(question)
-        self._last = InverseMasses(u, values, are_logs)
-        return sums
+        log_mass, shares, products = self.arrays.total(question)
+        self._last = InverseMasses(u, values, are_logs) if is_kept else None
+        return Sums(float(log_mass) if objective else None, shares, DenseGram(products) if gram else None)
 
     def inverse_masses(self, u: Floats) -> InverseMasses:
         """Return 1 / S_i(u) for every row, or its log; without a pass if u is the point of the last sums."""
         if self._last is None or not np.array_equal(self._last.u, u):
             self.sums(u, gram=False, objective=False)
-        found, self._last = self._last, None
-        assert found is not None
-        return found
+        assert self._last is not None
+        return self._last
 
     def normalised(
         self, u: Floats, rows: slice | Integers, values: Any, added: Mapping[int, Floats], space: Space

@@ -13,8 +13,9 @@ from scipy import sparse
 from vardi._machine.threads import BLOCK, map_blocks, sum_blocks
 from vardi._rows.base import MODERATE, InverseMasses, Rows, Space
 from vardi._rows.columns import Normalised
-from vardi._rows.contract import Gram, Sums
+from vardi._rows.contract import Sums
 from vardi._rows.dense import weighed_products
+from vardi._rows.gram import Gram, SparseGram, UnformedGram
 from vardi._rows.grouping import membership
 from vardi._rows.start import mean_log_start, widest_tree
 from vardi._types import Floats, Integers
@@ -86,12 +87,9 @@ class Sparse(Rows):
         scaled = self._scale(u)
         step = np.exp(u - scaled.anchor)
         S = np.asarray(scaled.matrix @ step)
-        shares = self._column_sums(scaled, self._counted(1.0 / S)) * step
-        log_mass = float(self._counted(self.log_row_mass(u)).sum()) if objective else None
+        shares = self._column_sums(scaled, self.counts / S) * step
+        log_mass = float((self.log_row_mass(u) * self.counts).sum()) if objective else None
         return Sums(log_mass, shares, self._gram(scaled, step, S) if gram else None)
-
-    def _counted(self, values: Floats) -> Floats:
-        return values * self.counts
 
     def _column_sums(self, scaled: Scaled, y: Floats) -> Floats:
         """Return A'y, summed in pairs: a product with a sparse array adds one by one, and loses digits as n grows."""
@@ -120,7 +118,8 @@ class Sparse(Rows):
     def _gram(self, scaled: Scaled, step: Floats, S: Floats) -> Gram:
         if not self._forms_gram:
             transposed = scaled.columns.T
-            return lambda v: transposed @ (self._counted(scaled.matrix @ (v * step) / S) / S) * step
+            counts = self.counts / S / S
+            return UnformedGram(len(step), lambda v: transposed @ (scaled.matrix @ (v * step) * counts) * step)
         root = np.sqrt(self.counts) / S
 
         def block(rows: slice) -> Any:
@@ -130,7 +129,7 @@ class Sparse(Rows):
 
         gram = self._total(block).tocsr()
         gram.data *= np.repeat(step, np.diff(gram.indptr)) * step[gram.indices]
-        return gram
+        return SparseGram(gram)
 
     def start(self) -> Floats:
         """Return a first u: from pairs if that fits in memory, otherwise from each sample alone."""
@@ -226,13 +225,10 @@ class Sparse(Rows):
         """Sum the function's results over all blocks of rows."""
         return sum_blocks(function, len(self), self.matrix.nnz // max(len(self), 1))
 
-    @property
-    def exponents(self) -> float:
-        """The size of what scaling rounds."""
-        scaled = self._scaled
-        if scaled is None or scaled.offset is None:
-            return 0.0
-        return self._exponents(scaled.offset, float(np.abs(scaled.anchor).max()))
+    def exponents(self, u: Floats) -> float:
+        """Return the size of what scaling rounds."""
+        scaled = self._scale(u)
+        return 0.0 if scaled.offset is None else self._exponents(scaled.offset, float(np.abs(scaled.anchor).max()))
 
     def anchor(self, u: Floats) -> None:
         """Scale the rows once for all points near u."""

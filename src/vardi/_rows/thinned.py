@@ -67,10 +67,10 @@ class Thinned(Dense):
         """How many numbers a sum over the rows adds one after the other; plus one for all that do not count."""
         return super().additions if self._last_counting is None else self._last_counting[1].additions + 1
 
-    @property
-    def exponents(self) -> float:
-        """The size of what scaling rounds."""
-        return super().exponents if self._last_counting is None else self._last_counting[1].exponents
+    def exponents(self, u: Floats) -> float:
+        """Return the size of what scaling rounds."""
+        few = self.counting(u)
+        return super().exponents(u) if few is None else few.exponents(u)
 
     def _recount(self) -> None:
         super()._recount()

@@ -18,8 +18,9 @@ from scipy import sparse
 from vardi._rows.base import InverseMasses, Rows, Space
 from vardi._rows.checks import Checks
 from vardi._rows.columns import Normalised, Result
-from vardi._rows.contract import Gram, Sums
+from vardi._rows.contract import Sums
 from vardi._rows.dense import weighed_products
+from vardi._rows.gram import DenseGram, Gram, UnformedGram
 from vardi._rows.grouping import membership
 from vardi._rows.start import mean_log_start
 from vardi._types import Floats, Integers
@@ -145,8 +146,8 @@ class Intervals(Rows):
         if len(step) <= MAX_DENSE_SAMPLES:
             cells = np.arange(len(S))[:, None]
             P = ((self._low <= cells) & (cells < self._high)) * (np.sqrt(self._counts) / S)[:, None] * step
-            return P.T @ P
-        return lambda v: step * self._within(self._counts * self._over(step * v) / S / S)
+            return DenseGram(P.T @ P)
+        return UnformedGram(len(step), lambda v: step * self._within(self._counts * self._over(step * v) / S / S))
 
     def start(self) -> Floats:
         """Return a first u: from pairs of samples if they are few, otherwise from each sample alone."""

@@ -17,12 +17,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vardi._machine.threads import single_threaded_blas
 from vardi._rows.contract import Sums
+from vardi._rows.gram import SingularError
 from vardi._solve.identify import connected
-from vardi._solve.laplacian import Laplacian, SingularError, restricted
+from vardi._solve.laplacian import Laplacian
 from vardi._types import Floats
 
 GAP = 1e-9  # spectral gap below which the samples cannot be distinguished from disconnected ones
@@ -52,9 +52,8 @@ class SolvableRows(Protocol):
     def reading_dominates(self) -> bool: ...
     @property
     def additions(self) -> int: ...
-    @property
-    def exponents(self) -> float: ...
     def __len__(self) -> int: ...
+    def exponents(self, u: Floats) -> float: ...
     def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums: ...
     def log_means(self, u: Floats) -> Floats: ...
     def start(self) -> Floats: ...
@@ -229,12 +228,12 @@ def _steps(rows: SolvableRows, start: _Start) -> Iterator[_Step]:
             sums = rows.sums(u, objective=False)
             continue
         if sums.gram is not None:
-            laplacian, age = _hessian(sums, sampled), 0.0
+            laplacian, age = Laplacian.of(sums, sampled), 0.0
         assert laplacian is not None
         step = _newton_step(u, sums, sizes, iterations, laplacian, age)
         if step.age and step.range > max(before / 4, ROUNDED):  # an old Hessian that misleads
             sums = rows.sums(u, objective=False)
-            laplacian = _hessian(sums, sampled)
+            laplacian = Laplacian.of(sums, sampled)
             step = _newton_step(u, sums, sizes, iterations, laplacian, 0.0)
         yield step
         if step.singular:
@@ -246,11 +245,6 @@ def _steps(rows: SolvableRows, start: _Start) -> Iterator[_Step]:
         iterations += 1
         u, sums = _advance(rows, step)
         age, before = step.age + step.range, step.range
-
-
-def _hessian(sums: Sums, sampled: NDArray[np.bool_]) -> Laplacian:
-    """Return the Hessian over the sampled states."""
-    return Laplacian(sums.shares[sampled], restricted(sums.gram, sampled))
 
 
 def _consistent(rows: SolvableRows, u: Floats, sums: Sums) -> Floats:
@@ -307,7 +301,7 @@ def _solution(rows: SolvableRows, step: _Step, *, solved: bool) -> Solution:
     rounding = (4 + rows.additions / 2) * np.finfo(float).eps * np.sqrt(rows.sizes.sum() / gap)
     # Errors e_i of exponents, none above d_i, move the gradient by sum_i c_i V_i e_i with V_i = diag(p_i) - p_i p_i'.
     # Since H = sum_i c_i V_i, the norm of that is at most the root of sum_i c_i e_i'V_i e_i, and so of sum_i c_i d_i^2.
-    rounding += np.finfo(float).eps / 2 * rows.exponents
+    rounding += np.finfo(float).eps / 2 * rows.exponents(step.u)
     resistance, decrement = step.laplacian.largest_resistance(gap), step.laplacian.largest_decrement(step.gradient)
     reach = np.exp(step.age) * np.sqrt(resistance) * (np.sqrt(max(decrement, 0.0)) + rounding)
     certificate = float(-np.log1p(-reach)) if reach < 1 else np.inf

@@ -82,9 +82,9 @@ class StateWeights:
     @cached_property
     def gram(self) -> Floats:
         """W'W, of shape (K, K), which for sampled states comes from the fit's own gram."""
-        shared = self.fit.solved.tangent.hessian.sums.gram
-        if isinstance(shared, np.ndarray) and self.N_k.all():
-            return np.asarray(shared / self.N_k / self.N_k[:, None])
+        shared = self.fit.solved.tangent.hessian.gram
+        if shared.is_formed and self.N_k.all():
+            return np.asarray(shared.array() / self.N_k / self.N_k[:, None])
         return self.W.T @ self.W
 
     @cached_property
