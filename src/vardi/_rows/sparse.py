@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from vardi._machine.threads import BLOCK, map_blocks, sum_blocks
+from vardi._machine.threads import map_blocks, sum_blocks
 from vardi._rows.base import MODERATE, InverseMasses, Rows, Space
 from vardi._rows.columns import Normalised
 from vardi._rows.contract import Sums
@@ -93,26 +93,9 @@ class Sparse(Rows):
 
     def _column_sums(self, scaled: Scaled, y: Floats) -> Floats:
         """Return A'y, summed in pairs: a product with a sparse array adds one by one, and loses digits as n grows."""
-        columns = scaled.columns
+        columns, sums = scaled.columns, np.zeros(len(self.sizes))
         filled = np.flatnonzero(np.diff(columns.indptr))
-        starts, ends = columns.indptr[filled], columns.indptr[filled + 1]
-
-        width = max(columns.nnz // len(filled), 1)
-        step = max(BLOCK // width, 1)
-
-        def block(part: slice) -> Floats:
-            lows = range(part.start, part.stop, step)
-            return np.concatenate([some(slice(low, min(low + step, part.stop))) for low in lows])
-
-        def some(part: slice) -> Floats:
-            first = starts[part.start]
-            entries = slice(first, ends[part.stop - 1])
-            return np.asarray(
-                np.add.reduceat(columns.data[entries] * y[columns.indices[entries]], starts[part] - first)
-            )
-
-        sums = np.zeros(len(self.sizes))
-        sums[filled] = np.concatenate(list(map_blocks(block, len(filled), width)))
+        sums[filled] = np.add.reduceat(columns.data * y[columns.indices], columns.indptr[filled])
         return sums
 
     def _gram(self, scaled: Scaled, step: Floats, S: Floats) -> Gram:

@@ -188,8 +188,6 @@ def judge(rows: JudgeableRows, names: Sequence[Name], mass: Floats | None = None
     sampled = np.flatnonzero(rows.sizes > 0)
     names = [names[k] for k in sampled.tolist()]
     overlap, reach = _of(rows.overlap(mass), sampled), _of(rows.reach(), sampled)
-    if isinstance(reach, np.ndarray) and len(names) > 1 and (reach > 0).all() and (reach == reach[0]).all():
-        return _without_limits(reach[0], names, _kappa(overlap))
     graph = sparse.csr_array(reach)
     graph.setdiag(0)
     graph.eliminate_zeros()
@@ -206,18 +204,6 @@ def judge(rows: JudgeableRows, names: Sequence[Name], mass: Floats | None = None
 def _of(table: Any, sampled: Integers) -> Any:
     """Return the part of a K x K table that is about some samples."""
     return table if len(sampled) == table.shape[0] else table[sampled][:, sampled]
-
-
-def _without_limits(sizes: Floats, names: Sequence[Name], kappa: float) -> Verdict:
-    """Judge samples of which each could have drawn every row, without a search: all links lead to all rows."""
-    K, fewest = len(sizes), float(sizes.min())
-    other = np.delete(np.arange(K * K), np.arange(K) * (K + 1)) % K  # for every sample all others
-    graph = sparse.csr_array((sizes[other], other, np.arange(K + 1) * (K - 1)), shape=(K, K))
-    small = np.flatnonzero(sizes[1:] == fewest)
-    k, l = 0, int(small[0]) + 1 if len(small) else 1
-    weakest = Link(names[k], names[l], float(sizes[k]), float(sizes[l]))
-    message = _agreement(names, weakest, fewest)
-    return Verdict(True, (tuple(names),), tuple(names), graph, weakest, fewest, kappa, message)
 
 
 def cut_verdict(before: Verdict, side: Floats, gap: float) -> Verdict:
