@@ -72,7 +72,7 @@ class Hessian:
     @cached_property
     def sums(self) -> Sums:
         """Shares and gram at the solution."""
-        return self.rows.sums(self.u)
+        return self.rows.settled(self.u).sums(self.u)
 
     @property
     def gram(self) -> Gram:

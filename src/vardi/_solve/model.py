@@ -312,7 +312,7 @@ def _solution(joint: Joint, walk: Walk, groups: Integers) -> Solution:
 
 def _gap(rows: Rows, u: Floats, groups: Integers) -> tuple[float, Floats]:
     """Return the smallest spectral gap of a group, and its vector, negative on the other groups."""
-    sums = rows.sums(u, objective=False)
+    sums = rows.settled(u).sums(u, objective=False)
     cut, smallest = np.full(len(u), -1.0), 1.0
     cut[rows.sizes == 0] = 0.0
     for label in range(int(groups.max()) + 1):

@@ -57,6 +57,7 @@ class SolvableRows(Protocol):
     def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums: ...
     def log_means(self, u: Floats) -> Floats: ...
     def start(self) -> Floats: ...
+    def settled(self, u: Floats) -> SolvableRows: ...
     def reach(self) -> Any: ...
     def subsample(self, fraction: float, *, least: int) -> SolvableRows: ...
 
@@ -121,10 +122,21 @@ def shifted(solution: Solution, by: float) -> Solution:
 def solve(
     rows: SolvableRows, *, tol: float = 1e-10, max_iterations: int = 100, start: Floats | None = None
 ) -> Solution:
-    """Solve Vardi's system for all rows, from a given start or warm-started from a subsample."""
+    """Solve Vardi's system for all rows, from a given start or warm-started from a subsample.
+
+    The rows are asked for in the form that is cheapest near the start, and again if the solution is so far from it that
+    they should have another.
+    """
     # Factors of a few hundred rows gain nothing from threads, which wait for one another on a busy machine.
     with single_threaded_blas() if MIN_SERIAL_SAMPLES < len(rows.sizes) < MAX_SERIAL_SAMPLES else nullcontext():
-        return _newton(rows, _warm_start(rows) if start is None else _Start(start), tol, max_iterations)
+        near = rows.settled(rows.start() if start is None else start)
+        solution = _newton(near, _warm_start(near) if start is None else _Start(start), tol, max_iterations)
+        for _ in range(PATIENCE):
+            again = rows.settled(solution.u)
+            if again is near:
+                break
+            near, solution = again, _newton(again, _Start(solution.u), tol, max_iterations)
+        return solution
 
 
 def newton(rows: SolvableRows, u: Floats, *, tol: float = 1e-10, max_iterations: int = 100) -> Solution:

@@ -77,7 +77,7 @@ class StateWeights:
         """Log of sum_l N_l e^{f_l - u_l} of each row: the distribution of all rows together."""
         rows, u = self.fit.solved.rows_in_memory, self.fit.solved.solution.u
         scale = np.log(self.N_k.sum()) + next(iter(self.fit.log_omegas.values()))  # e^{f_l} N_l is this times e^{u_l}
-        return np.asarray(rows.spread(rows.log_row_mass(u)) + scale)
+        return np.asarray(rows.spread(rows.settled(u).log_row_mass(u)) + scale)
 
     @cached_property
     def gram(self) -> Floats:

@@ -173,6 +173,10 @@ class LazyRows:
         """Return a first u, from a small part of the rows."""
         return self._start()
 
+    def settled(self, u: Floats) -> LazyRows:
+        """Return the rows themselves."""
+        return self
+
     def subsample(self, fraction: float, *, least: int) -> Any:
         """Return a small part of the rows, in memory."""
         return self._few
