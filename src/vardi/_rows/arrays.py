@@ -25,7 +25,7 @@ from vardi._rows.columns import (
 )
 from vardi._rows.grouping import extremes_by_code, sums_by_code, sums_by_sample
 from vardi._rows.units import Units, entries_of
-from vardi._types import Floats, Integers, are_once
+from vardi._types import Floats, Integers, Numbers, are_once
 
 if TYPE_CHECKING:
     from vardi._rows.base import Rows
@@ -84,11 +84,11 @@ class Arrays:
             return self.rows.each_block(of_block, width)
         return map_blocks(lambda place: of_block(place, None), len(self), self._width(width))
 
-    def _answering(self, question: Callable[[ArrayBlock], Result]) -> Callable[[slice, Any], Result]:
+    def _answering(self, question: Callable[[ArrayBlock], Result]) -> Callable[[slice, Numbers | None], Result]:
         """Return what answers a question from the place of a block, and from what was read of it."""
         scratch = Scratch()
 
-        def answer(place: slice, values: Any) -> Result:
+        def answer(place: slice, values: Numbers | None) -> Result:
             block = ArrayBlock(self, place, values, scratch)
             found = question(block)
             block.points.clear()  # these lead back to the block, which would keep its memory
@@ -166,7 +166,7 @@ class Arrays:
 class ArrayBlock:
     """Some rows of a pool in memory."""
 
-    def __init__(self, rows: Arrays, place: slice, values: Any, scratch: Scratch) -> None:
+    def __init__(self, rows: Arrays, place: slice, values: Numbers | None, scratch: Scratch) -> None:
         self.rows, self.place, self.K = rows, place, len(rows.sizes)
         self.counts = rows.counts[place]
         self._kinds: slice | Integers = place if rows.inverse is None else rows.inverse[place]

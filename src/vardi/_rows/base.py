@@ -10,7 +10,7 @@ from typing import Any, Self, TypeAlias
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
+from scipy import sparse
 
 from vardi._machine.threads import blocks, map_blocks, sum_blocks
 from vardi._rows.arrays import ArrayBlock, Arrays
@@ -18,7 +18,7 @@ from vardi._rows.columns import Normalised, Result
 from vardi._rows.contract import Coordinates, Sums
 from vardi._rows.grouping import mean_over_counts, sizes_of, stratified
 from vardi._rows.start import tree_start
-from vardi._types import Floats, Integers, once
+from vardi._types import Floats, Integers, Numbers, once
 
 MODERATE = 230.0  # |u| and |log omega| up to which no product of e^u and omega can leave the floating-point range
 MAX_START_NUMBERS = 200_000  # numbers that a start from pairs reads at most
@@ -78,7 +78,7 @@ class Rows(ABC):
         log: bool = False,
         moderate: bool = False,
         positive: bool = False,
-        inverse: NDArray[Any] | None = None,
+        inverse: Numbers | None = None,
     ) -> None:
         self.matrix, self.source, self.log = matrix, source, log
         self.counts = once(len(source)) if counts is None else counts
@@ -174,34 +174,34 @@ class Rows(ABC):
         """How many numbers a row has."""
         return len(self.sizes)
 
-    def each_block(self, answer: Callable[[slice, Any], Result], width: int = 0) -> Iterator[Result]:
+    def each_block(self, answer: Callable[[slice, Numbers | None], Result], width: int = 0) -> Iterator[Result]:
         """Apply a function to the place of each block, and what was read of it; None where nothing has to be read."""
         return map_blocks(lambda place: answer(place, None), len(self), self.width + width)
 
-    def total_of_blocks(self, answer: Callable[[slice, Any], Result], width: int = 0) -> Result:
+    def total_of_blocks(self, answer: Callable[[slice, Numbers | None], Result], width: int = 0) -> Result:
         """Return the sum of a function of the place of each block, and of what was read of it."""
         return sum_blocks(lambda place: answer(place, None), len(self), self.width + width)
 
     @abstractmethod
     def normalised(
-        self, u: Floats, rows: slice | Integers, values: Any, added: Mapping[int, Floats], space: Space
+        self, u: Floats, rows: slice | Integers, values: Numbers | None, added: Mapping[int, Floats], space: Space
     ) -> Normalised:
         """Return some rows at u, with biases multiplied by e^added; ``space`` is memory to work in."""
 
     @abstractmethod
-    def log_omega_of(self, rows: slice | Integers, values: Any) -> Floats:
+    def log_omega_of(self, rows: slice | Integers, values: Numbers | None) -> Floats:
         """Return log omega of some rows, as a dense matrix."""
 
-    def positive_of(self, rows: slice | Integers, values: Any) -> Floats:
+    def positive_of(self, rows: slice | Integers, values: Numbers | None) -> Floats:
         """Return 1 where a bias could have drawn some rows, and 0 elsewhere."""
         return (self.log_omega_of(rows, values) > -np.inf).astype(np.float64)
 
     @abstractmethod
-    def reach(self) -> Any:
+    def reach(self) -> Floats | sparse.csr_array:
         """Return the K x K counts of rows of sample l (columns) that bias k (rows) could have drawn."""
 
     @abstractmethod
-    def overlap(self, mass: Floats) -> Any:
+    def overlap(self, mass: Floats) -> Floats | sparse.csr_array:
         """Return the K x K masses of the rows that both biases could have drawn."""
 
     def log_omega(self) -> Floats:
@@ -213,7 +213,7 @@ class Rows(ABC):
         for rows in blocks(len(self), len(self.sizes)):
             yield rows, self.log_omega_of(rows, None)
 
-    def spread(self, values: NDArray[Any]) -> NDArray[Any]:
+    def spread(self, values: Numbers) -> Numbers:
         """Return values of rows for all rows of the pool."""
         inverse = self.inverse
         if inverse is None:
@@ -239,7 +239,7 @@ class Rows(ABC):
         """Return the share of the pool that each row stands for."""
         return self.counts / self.sizes.sum()
 
-    def subsample(self, fraction: float, *, least: int) -> Self:
+    def subsample(self, fraction: float, *, least: int) -> Rows:
         """Return evenly spaced rows of every sample, with counts that make them stand for all of it.
 
         They are the given fraction, but at least ``least`` rows of each.

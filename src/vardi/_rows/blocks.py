@@ -8,17 +8,16 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vardi._machine.threads import blocks, cores, executor, single_threaded_blas
 from vardi._rows.checks import Checks
 from vardi._rows.dense import Dense
 from vardi._rows.grouping import membership, sizes_of, stratified
 from vardi._rows.readers import Block, Reader
-from vardi._types import Floats, Integers
+from vardi._types import Floats, Integers, Numbers
 from vardi.errors import MismatchError, NeedsRowsError
 
 GATHERED = 2**26  # numbers kept from the first pass to start from: half a gigabyte
@@ -42,7 +41,7 @@ class Kept:
     """
 
     rows: Integers
-    matrix: NDArray[Any]
+    matrix: Numbers
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -54,7 +53,7 @@ class Kept:
         inside[inside] = rows[place[inside]] == self.rows[inside]
         return Kept(place[inside], self.matrix[inside])
 
-    def differs(self, place: slice, block: NDArray[Any]) -> int | None:
+    def differs(self, place: slice, block: Numbers) -> int | None:
         """Return the first kept row in a block whose values differ from those of the first pass."""
         i = int(np.searchsorted(self.rows, place.start))
         if i == len(self.rows) or self.rows[i] >= place.stop:
@@ -112,7 +111,7 @@ class Blocks(Dense):
         """Return a first u, from the rows that are in memory."""
         return self.subsample(FRACTION, least=LEAST).start()
 
-    def subsample(self, fraction: float, *, least: int) -> Any:
+    def subsample(self, fraction: float, *, least: int) -> Dense:
         """Return the rows that are in memory, whatever the fraction, with counts that make them stand for all."""
         kept = self._kept if len(self._kept) else gathered(self.matrix, self.source)
         counts = self.counts[kept.rows]
@@ -139,11 +138,11 @@ class Blocks(Dense):
         """Yield log omega block by block, with the place of each, in one pass."""
         return self.each_block(lambda rows, values: (rows, self.log_omega_of(rows, values)))
 
-    def each_block(self, answer: Callable[[slice, Any], Result], width: int = 0) -> Iterator[Result]:
+    def each_block(self, answer: Callable[[slice, Numbers | None], Result], width: int = 0) -> Iterator[Result]:
         """Apply a function to the place of each block and its values, as they are read."""
         return in_threads(answer, self._same_blocks(), len(self.sizes) + width)
 
-    def total_of_blocks(self, answer: Callable[[slice, Any], Result], width: int = 0) -> Result:
+    def total_of_blocks(self, answer: Callable[[slice, Numbers | None], Result], width: int = 0) -> Result:
         """Return the sum of a function of the place of each block and its values."""
         return functools.reduce(operator.add, self.each_block(answer, width))
 
@@ -167,9 +166,7 @@ class Blocks(Dense):
             )
 
 
-def in_threads(
-    function: Callable[[slice, NDArray[Any]], Result], read: Iterator[Block], width: int
-) -> Iterator[Result]:
+def in_threads(function: Callable[[slice, Numbers], Result], read: Iterator[Block], width: int) -> Iterator[Result]:
     """Apply the function to parts of all blocks in threads, with results in order, while this thread reads one ahead.
 
     Only this thread reads blocks, since a user's function or file may be bound to the thread that created it.
@@ -220,14 +217,14 @@ def read_rows(reader: Reader, source: Integers, counts: Floats, checks: Checks) 
     kept = Kept(places, np.empty((len(places), K), reader.dtype))
     own = np.empty(n)
 
-    def block(rows: slice, values: NDArray[Any]) -> _Seen:
+    def block(rows: slice, values: Numbers) -> _Seen:
         low, high = np.searchsorted(places, [rows.start, rows.stop])
         kept.matrix[low:high] = values[places[low:high] - rows.start]
         own[rows] = values[np.arange(len(values)), source[rows]]
         least, most = float(values.min()), float(values.max())
         return _Seen(least, most, reach(rows, values, least))
 
-    def reach(rows: slice, values: NDArray[Any], least: float) -> Floats:
+    def reach(rows: slice, values: Numbers, least: float) -> Floats:
         part = counts[rows]
         if least > checks.zero:
             return sizes_of(source[rows], K, part)

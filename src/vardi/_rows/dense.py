@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -13,10 +12,10 @@ from vardi._rows.columns import Normalised
 from vardi._rows.contract import Sums
 from vardi._rows.gram import DenseGram
 from vardi._rows.grouping import sums_by_code
-from vardi._types import Floats, Integers
+from vardi._types import Floats, Integers, Numbers
 
 LOWEST = -700.0  # logs are raised to it in sums, of whose rounding e^-700 is far below
-FEW = 8  # samples up to which the products of all pairs are formed for all weights at once
+FEW = 16  # samples up to which the products of all pairs are formed for all weights at once
 
 
 class Dense(Rows):
@@ -60,7 +59,7 @@ class Dense(Rows):
         return self._last
 
     def normalised(
-        self, u: Floats, rows: slice | Integers, values: Any, added: Mapping[int, Floats], space: Space
+        self, u: Floats, rows: slice | Integers, values: Numbers | None, added: Mapping[int, Floats], space: Space
     ) -> Normalised:
         """Return some rows at u: as they are if no product can leave the floating-point range, else in logs."""
         values, sampled = self._values(rows, values), self.sizes > 0
@@ -92,11 +91,11 @@ class Dense(Rows):
         """Return whether no product of e^u and omega can leave the floating-point range."""
         return self.moderate and bool(np.abs(u[self.sizes > 0]).max() < MODERATE)
 
-    def log_omega_of(self, rows: slice | Integers, values: Any) -> Floats:
+    def log_omega_of(self, rows: slice | Integers, values: Numbers | None) -> Floats:
         """Return log omega of some rows."""
         return self._log(self._values(rows, values))
 
-    def _values(self, rows: slice | Integers, values: Any) -> Floats:
+    def _values(self, rows: slice | Integers, values: Numbers | None) -> Floats:
         """Return what was read of some rows, or read it."""
         if values is None:
             values = self.matrix[rows] if isinstance(rows, slice) else self.matrix.take(rows, axis=0)
@@ -119,7 +118,7 @@ class Dense(Rows):
 
         return self.arrays.total(question)
 
-    def positive_of(self, rows: slice | Integers, values: Any) -> Floats:
+    def positive_of(self, rows: slice | Integers, values: Numbers | None) -> Floats:
         """Return 1 where a bias could have drawn some rows, and 0 elsewhere."""
         return (self._values(rows, values) > (-np.inf if self.log else 0.0)).astype(np.float64)
 
@@ -197,13 +196,18 @@ class DenseProbabilities:
 
     def products(self, weights: Floats) -> Floats:
         """Return P'(w P) for each of m weights, already counted, one below another."""
-        P, K = self._times(self.factor / self.S), len(self.step)
-        if K <= FEW:
+        K = len(self.step)
+        P = np.multiply(self.A.T, self.factor / self.S, out=self.space("P'", (K, len(self.A))))
+        weights = np.ascontiguousarray(weights.T)
+        if K <= FEW and 2 * np.count_nonzero(weights) > weights.size:
             first, second = np.triu_indices(K)
-            found = np.empty((weights.shape[1], K, K))
-            found[:, first, second] = found[:, second, first] = weights.T @ (P[:, first] * P[:, second])
+            pairs, starts = self.space("PP'", (len(first), len(self.A))), np.searchsorted(first, np.arange(K + 1))
+            for k in range(K):
+                np.multiply(P[k], P[k:], out=pairs[starts[k] : starts[k + 1]])
+            found = np.empty((len(weights), K, K))
+            found[:, first, second] = found[:, second, first] = weights @ pairs.T
         else:
-            found = np.stack([weighed_products(P, w) for w in weights.T])
+            found = np.stack([weighed_products(P, w) for w in weights])
         return (found * (self.step[:, None] * self.step)).reshape(-1, K)
 
     def array(self) -> Floats:
@@ -217,8 +221,11 @@ class DenseProbabilities:
 
 
 def weighed_products(P: Floats, w: Floats) -> Floats:
-    """Return P'(w P); of rows that mostly have no weight, such as those outside a cell, only the others are read."""
+    """Return P (w P)' for P of shape (K, rows): columns in one piece are multiplied faster than short rows.
+
+    If rows mostly have no weight, such as those outside a cell, only the others are read.
+    """
     inside = np.flatnonzero(w)
     if 2 * len(inside) < len(w):
-        P, w = P[inside], w[inside]
-    return np.asarray((P * w[:, None]).T @ P)
+        P, w = P.take(inside, axis=1), w[inside]
+    return np.asarray((P * w) @ P.T)

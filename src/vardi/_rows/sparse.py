@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -18,7 +17,7 @@ from vardi._rows.dense import weighed_products
 from vardi._rows.gram import Gram, SparseGram, UnformedGram
 from vardi._rows.grouping import membership
 from vardi._rows.start import mean_log_start, widest_tree
-from vardi._types import Floats, Integers
+from vardi._types import Floats, Integers, Numbers
 
 MAX_PAIRED_SAMPLES = 300  # samples up to which the start uses pairs, for which a subsample is made dense
 MAX_DENSE_SAMPLES = 2000  # samples up to which overlaps are summed in dense blocks
@@ -105,7 +104,7 @@ class Sparse(Rows):
             return UnformedGram(len(step), lambda v: transposed @ (scaled.matrix @ (v * step) * counts) * step)
         root = np.sqrt(self.counts) / S
 
-        def block(rows: slice) -> Any:
+        def block(rows: slice) -> sparse.csr_array:
             part = _part(scaled.matrix, rows)
             part.data = part.data * np.repeat(root[rows], self._lengths[rows])
             return part.T @ part
@@ -142,7 +141,7 @@ class Sparse(Rows):
         return totals
 
     def normalised(
-        self, u: Floats, rows: slice | Integers, values: Any, added: Mapping[int, Floats], space: Space
+        self, u: Floats, rows: slice | Integers, values: Numbers | None, added: Mapping[int, Floats], space: Space
     ) -> Normalised:
         """Return some rows at u."""
         part = _part(self.matrix, rows) if isinstance(rows, slice) else self.matrix[rows]
@@ -157,7 +156,7 @@ class Sparse(Rows):
         p = sparse.csr_array((terms / np.repeat(S, lengths), part.indices, part.indptr), shape=part.shape)
         return Normalised((np.exp(-offset) / S)[:, None], lambda: (np.log(S) + offset)[:, None], SparseProbabilities(p))
 
-    def log_omega_of(self, rows: slice | Integers, values: Any) -> Floats:
+    def log_omega_of(self, rows: slice | Integers, values: Numbers | None) -> Floats:
         """Return log omega of some rows, as a dense matrix."""
         part = _part(self.matrix, rows) if isinstance(rows, slice) else self.matrix[rows]
         dense = np.full(part.shape, -np.inf)
@@ -167,12 +166,12 @@ class Sparse(Rows):
             )
         return dense
 
-    def reach(self) -> Any:
+    def reach(self) -> sparse.csr_array:
         """Return the K x K (sparse) counts of rows of sample l (columns) that bias k (rows) could have drawn."""
         if self._reached is None:
             K, positive = len(self.sizes), self._positive()
 
-            def block(rows: slice) -> Any:
+            def block(rows: slice) -> sparse.sparray:
                 counts = self.counts[rows]
                 return membership(self.source[rows], K, counts) @ _part(positive, rows)
 
@@ -180,7 +179,7 @@ class Sparse(Rows):
             self._reached.eliminate_zeros()
         return self._reached
 
-    def overlap(self, mass: Floats) -> Any:
+    def overlap(self, mass: Floats) -> Floats | sparse.csr_array:
         """Return the K x K (sparse) masses of the rows that both biases could have drawn.
 
         If rows are long, only for the pairs in a tree of the samples that allow most of each other's rows.
@@ -191,7 +190,7 @@ class Sparse(Rows):
             return self._total(lambda rows: _part(weighted, rows).T @ _part(positive, rows)).tocsr()
         if K <= MAX_DENSE_SAMPLES:
 
-            def block(rows: slice) -> Any:
+            def block(rows: slice) -> Floats:
                 return _part(weighted, rows).toarray().T @ _part(positive, rows).toarray()
 
             return sum_blocks(block, len(self), K)
@@ -204,7 +203,7 @@ class Sparse(Rows):
         )
         return sparse.csr_array((np.concatenate(list(shared)), (tree.row, tree.col)), shape=reach.shape)
 
-    def _total(self, function: Callable[[slice], Any]) -> Any:
+    def _total(self, function: Callable[[slice], sparse.sparray]) -> sparse.sparray:
         """Sum the function's results over all blocks of rows."""
         return sum_blocks(function, len(self), self.matrix.nnz // max(len(self), 1))
 
@@ -235,7 +234,7 @@ class Sparse(Rows):
         logs -= self._spread(offset)
         return Scaled(self._with(np.exp(logs, out=logs)), offset, np.where(self.sizes > 0, u, 0.0))
 
-    def _spread(self, values: Any) -> Any:
+    def _spread(self, values: Numbers) -> Numbers:
         return np.repeat(values, self._lengths)
 
     def _log_data(self) -> Floats:
@@ -244,21 +243,21 @@ class Sparse(Rows):
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.matrix.data))
 
-    def _positive(self) -> Any:
+    def _positive(self) -> sparse.csr_array:
         return self._with((self.matrix.data > (-np.inf if self.log else 0)).astype(np.float64))
 
-    def _with(self, data: Floats) -> Any:
+    def _with(self, data: Floats) -> sparse.csr_array:
         return sparse.csr_array((data, self.matrix.indices, self.matrix.indptr), shape=self.matrix.shape)
 
 
-def _part(matrix: Any, rows: slice) -> Any:
+def _part(matrix: sparse.csr_array, rows: slice) -> sparse.csr_array:
     """Return successive rows of a CSR array, without a copy."""
     first, last = matrix.indptr[rows.start], matrix.indptr[rows.stop]
     entries = matrix.data[first:last], matrix.indices[first:last], matrix.indptr[rows.start : rows.stop + 1] - first
     return sparse.csr_array(entries, shape=(rows.stop - rows.start, matrix.shape[1]))
 
 
-def _shared(columns: Any, matrix: Any, first: Integers, second: Integers) -> Floats:
+def _shared(columns: sparse.csc_array, matrix: sparse.csr_array, first: Integers, second: Integers) -> Floats:
     """Return the inner products of pairs of columns, given as CSC and CSR arrays, through the shorter of the two."""
     lengths = np.diff(columns.indptr)
     swap = lengths[first] > lengths[second]
@@ -274,7 +273,7 @@ def _shared(columns: Any, matrix: Any, first: Integers, second: Integers) -> Flo
 class SparseProbabilities:
     """p as a CSR array."""
 
-    def __init__(self, p: Any) -> None:
+    def __init__(self, p: sparse.csr_array) -> None:
         self.p = p
 
     def __matmul__(self, b: Floats) -> Floats:
@@ -304,7 +303,7 @@ class SparseProbabilities:
         """Return P'(c P)."""
         return np.asarray((self.p.T @ (sparse.diags_array(counts) @ self.p)).toarray())
 
-    def products(self, weights: Floats) -> Any:
+    def products(self, weights: Floats) -> sparse.csr_array:
         """Return P'(w P) for each of m weights, already counted, one below another.
 
         Rows of one sample mostly reach the same few others: then they are dense products of a few dozen columns.
@@ -313,14 +312,14 @@ class SparseProbabilities:
         reached = np.unique(p.indices)
         if len(p.indptr) * len(reached) ** 2 > DENSE_IS_FASTER * (lengths @ lengths):
             return sparse.vstack([_weighed_products(p, w) for w in weights.T]).tocsr()
-        dense = p[:, reached].toarray()
+        dense = np.ascontiguousarray(p[:, reached].toarray().T)
         found = np.stack([weighed_products(dense, w) for w in weights.T])
         row = np.repeat(np.add.outer(np.arange(len(found)) * K, reached).ravel(), len(reached))
         column = np.tile(reached, len(row) // len(reached))
         return sparse.csr_array((found.ravel(), (row, column)), shape=(len(found) * K, K))
 
 
-def _weighed_products(p: Any, w: Floats) -> Any:
+def _weighed_products(p: sparse.csr_array, w: Floats) -> sparse.csr_array:
     """Return P'(w P), from the rows that have a weight."""
     inside = np.flatnonzero(w)
     rows = p[inside]

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from vardi._rows.base import InverseMasses, Rows, Space
@@ -23,7 +24,7 @@ from vardi._rows.dense import weighed_products
 from vardi._rows.gram import DenseGram, Gram, UnformedGram
 from vardi._rows.grouping import membership
 from vardi._rows.start import mean_log_start
-from vardi._types import Floats, Integers
+from vardi._types import Floats, Integers, Numbers
 from vardi.errors import MismatchError, MissingValuesError
 
 MAX_PAIRED_SAMPLES = 300  # samples up to which the start uses pairs
@@ -57,7 +58,7 @@ class Windows:
     ndim = 2
     dtype = np.dtype(bool)
 
-    def __init__(self, x: Any, low: Any, high: Any) -> None:
+    def __init__(self, x: ArrayLike, low: ArrayLike, high: ArrayLike) -> None:
         self.x, self.low, self.high = (np.asarray(values, np.float64) for values in (x, low, high))
         if self.x.ndim != 1 or self.low.ndim != 1 or self.low.shape != self.high.shape:
             raise MismatchError(
@@ -84,7 +85,7 @@ class Windows:
             return (self.low[key[1]] <= self.x[key[0]]) & (self.x[key[0]] <= self.high[key[1]])
         return Windows(self.x[key], self.low, self.high)
 
-    def toarray(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    def toarray(self) -> NDArray[np.bool_]:
         """Return the matrix; meant for few rows."""
         return (self.low <= self.x[:, None]) & (self.x[:, None] <= self.high)
 
@@ -170,16 +171,16 @@ class Intervals(Rows):
         with np.errstate(divide="ignore"):
             return np.log(self._within(mass)) + top
 
-    def each_block(self, answer: Callable[[slice, Any], Result], width: int = 0) -> Iterator[Result]:
+    def each_block(self, answer: Callable[[slice, Numbers | None], Result], width: int = 0) -> Iterator[Result]:
         """Apply a function to all rows at once: there are only as many cells as edges of windows."""
         yield answer(slice(0, len(self)), None)
 
-    def total_of_blocks(self, answer: Callable[[slice, Any], Result], width: int = 0) -> Result:
+    def total_of_blocks(self, answer: Callable[[slice, Numbers | None], Result], width: int = 0) -> Result:
         """Return a function of all rows at once."""
         return answer(slice(0, len(self)), None)
 
     def normalised(
-        self, u: Floats, rows: slice | Integers, values: Any, added: Mapping[int, Floats], space: Space
+        self, u: Floats, rows: slice | Integers, values: Numbers | None, added: Mapping[int, Floats], space: Space
     ) -> Normalised:
         """Return all rows at u."""
         step, S, top = self._cell_mass(u)
@@ -187,11 +188,11 @@ class Intervals(Rows):
         p = WindowProbabilities(self, step, S, np.ones(len(self)))
         return Normalised(np.exp(-top) / mass, lambda: np.log(mass) + top, p)
 
-    def log_omega_of(self, rows: slice | Integers, values: Any) -> Floats:
+    def log_omega_of(self, rows: slice | Integers, values: Numbers | None) -> Floats:
         """Return log omega of some rows, as a dense matrix."""
         return np.where(self.matrix[rows].toarray(), 0.0, -np.inf)
 
-    def reach(self) -> Any:
+    def reach(self) -> sparse.csr_array:
         """Return the K x K (sparse) counts of rows of sample l (columns) that window k (rows) allows.
 
         If there are very many such pairs, only as many of each window as show which samples are connected.
@@ -199,7 +200,7 @@ class Intervals(Rows):
         return self._links
 
     @cached_property
-    def _links(self) -> Any:
+    def _links(self) -> sparse.csr_array:
         order = np.argsort(self._cell, kind="stable")
         ends = np.searchsorted(self._cell[order], np.arange(len(self._counts) + 1))
         first, lengths = ends[self._low], ends[self._high] - ends[self._low]  # the rows of each window, in that order
@@ -216,7 +217,7 @@ class Intervals(Rows):
                 return self._shared_rows((pairs + pairs.T).tocoo())  # each pair both ways
             few *= 2
 
-    def _shared_rows(self, pairs: Any) -> Any:
+    def _shared_rows(self, pairs: sparse.coo_array) -> sparse.csr_array:
         """Return how many rows of sample l lie in window k, for some pairs."""
         cells = len(self._counts) + 1
         place = self.source * cells + self._cell
@@ -240,7 +241,7 @@ class Intervals(Rows):
         graph = sparse.csr_array((np.ones(len(tail)), (tail, head)), shape=(K + nodes, K + nodes))
         return len(np.unique(sparse.csgraph.connected_components(graph, connection="strong")[1][:K]))
 
-    def overlap(self, mass: Floats) -> Any:
+    def overlap(self, mass: Floats) -> sparse.csr_array:
         """Return the K x K (sparse) masses of the rows that both windows allow; if many, of pairs in ``reach``."""
         K = len(self.sizes)
         pairs = self.reach().tocoo() if K**2 > MAX_LINKS else sparse.coo_array(np.ones((K, K)))
@@ -251,7 +252,7 @@ class Intervals(Rows):
         return shared.maximum(shared.T)
 
 
-def _nodes(low: Integers, high: Integers, size: int) -> Any:
+def _nodes(low: Integers, high: Integers, size: int) -> sparse.csr_array:
     """Return the K x (2 size) matrix of the nodes that make up each window; below node j are 2j and 2j + 1."""
     window, nodes = [], []
     left, right = low + size, high + size
@@ -324,7 +325,7 @@ class WindowProbabilities:
 
     def products(self, weights: Floats) -> Floats:
         """Return P'(w P) for each of m weights, already counted, one below another."""
-        cells = self.rows._over(np.diag(self.step)) / self.S[:, None]
+        cells = (self.rows._over(np.diag(self.step)) / self.S[:, None]).T
         by_cell = membership(self.rows._cell, len(self.S)) @ (weights * (self.factor**2)[:, None])
         return np.vstack([weighed_products(cells, w) for w in by_cell.T])
 

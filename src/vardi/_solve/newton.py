@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from vardi._machine.threads import single_threaded_blas
 from vardi._rows.contract import Sums
 from vardi._rows.gram import SingularError
-from vardi._solve.identify import connected
+from vardi._solve.identify import Links, connected
 from vardi._solve.laplacian import Laplacian
 from vardi._types import Floats
 
@@ -58,7 +58,7 @@ class SolvableRows(Protocol):
     def log_means(self, u: Floats) -> Floats: ...
     def start(self) -> Floats: ...
     def settled(self, u: Floats) -> SolvableRows: ...
-    def reach(self) -> Any: ...
+    def reach(self) -> Links: ...
     def subsample(self, fraction: float, *, least: int) -> SolvableRows: ...
 
 
