@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
+Numbers: TypeAlias = NDArray[Any]
+"""Numbers of any type, as they were given."""
 
 
 def once(n: int) -> Floats:

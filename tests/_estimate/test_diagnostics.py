@@ -48,7 +48,7 @@ def test_overlap_rows_sum_to_one_and_give_the_hessian(fit):
     assert_allclose(O.sum(axis=1), 1.0)
     influence = fit.solved.tangent
     lam, n = influence.hessian.rows.sizes / influence.n, influence.n
-    H = (np.diag(influence.hessian.sums.shares) - influence.hessian.sums.gram) / n
+    H = (np.diag(influence.hessian.sums.shares) - influence.hessian.sums.gram.array()) / n
     assert_allclose(np.eye(3) - O, H / lam[:, None], atol=1e-12)
     values = np.sort(np.linalg.eigvals(O).real)
     assert_allclose(diagnostics.second_eigenvalue, values[-2])

@@ -89,7 +89,7 @@ def test_a_weak_link_to_the_largest_sample_keeps_its_digits(engine):
     frames = Queries([part], sizes, EngineDependence.none(K))
     sums = LazyRows(frames, np.ones((K, K)), Dense(rows, np.zeros(600, int)), lambda: np.zeros(K)).sums(np.zeros(K))
     p = rows / rows.sum(axis=1, keepdims=True)
-    assert_allclose(sums.gram, p.T @ p, rtol=1e-12)
+    assert_allclose(sums.gram.array(), p.T @ p, rtol=1e-12)
     assert_allclose(sums.shares, p.sum(axis=0), rtol=1e-12)
 
 

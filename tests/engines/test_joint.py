@@ -263,7 +263,7 @@ def test_biases_at_their_parameters_are_known_ones(engine):
     sums = fixed.sums(u)
     c = given.rows["count"]
     assert_allclose(sums.shares, c @ p, rtol=1e-9)
-    assert_allclose(sums.gram, (p * c[:, None]).T @ p, rtol=1e-9, atol=1e-9)
+    assert_allclose(sums.gram.array(), (p * c[:, None]).T @ p, rtol=1e-9, atol=1e-9)
     assert_allclose(sums.log_mass, c @ np.log(omega @ np.exp(u)), rtol=1e-10)
     assert_allclose(fixed.log_means(u), np.log((c / (omega @ np.exp(u))) @ omega), rtol=1e-9)
 

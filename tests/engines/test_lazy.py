@@ -391,7 +391,7 @@ def test_a_gram_is_formed_only_where_it_is_asked_for_or_small(engine, monkeypatc
     passes = len(asked)
     fresh = rows.sums(there)
     assert len(asked) == passes + 1
-    assert_allclose(fresh.gram.sum(axis=1), fresh.shares)
+    assert_allclose(fresh.gram.array().sum(axis=1), fresh.shares)
 
 
 class TestMemory:

@@ -27,7 +27,7 @@ def bridging(fit: vardi.DebiasedSample) -> float:
     if sampled.sum() == 1:
         return np.inf if sum(fit.sizes.values()) > 1 else 0.0
     side = (fit.solution.cut > 0) & sampled
-    inside = gram(side.astype(float)) if callable(gram) else gram @ side.astype(float)
+    inside = gram @ side.astype(float)
     return float(inside[sampled & ~side].sum())
 
 

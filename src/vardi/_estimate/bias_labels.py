@@ -19,7 +19,6 @@ from scipy import sparse
 
 from vardi._estimate.tangent import Tangent
 from vardi._rows.columns import Block, Extremes, Kept, Question
-from vardi._rows.contract import Gram
 from vardi._rows.engine.shares import SharesInEngine
 from vardi._rows.measure import Functions, Measure
 from vardi._rows.point import RowsAt
@@ -202,12 +201,12 @@ class Labels:
         """The sampled biases among all, of shape (all, K)."""
         return np.eye(len(self.measure.rows.sizes))[:, self.sampled]
 
-    def _information(self, products: Gram) -> Floats:
+    def _information(self, products: Floats | sparse.sparray) -> Floats:
         """Return sums of diag(p) - p p' of the sampled biases, (m, K, K), given those of p p' of all biases.
 
         Their rows sum to zero, so the diagonal is known without cancellation.
         """
-        whole = products.toarray() if sparse.issparse(products) else products
+        whole = products if isinstance(products, np.ndarray) else products.toarray()
         M = -whole.reshape(-1, whole.shape[1], whole.shape[1])[:, self.sampled[:, None], self.sampled]
         each = np.arange(self.K)
         M[:, each, each] = 0.0

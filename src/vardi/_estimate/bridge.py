@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from vardi._inputs.pool import Name
-from vardi._rows.contract import Gram
+from vardi._rows.gram import Gram
 from vardi._solve.identify import Verdict
 from vardi._types import Floats, Integers
 from vardi.errors._texts import count, show
@@ -72,7 +72,7 @@ def bridge_of(
     Parameters
     ----------
     gram : Gram
-        sum_i c_i p_i p_i' of all biases: an array, a sparse array, or a matrix-vector product if it is not formed.
+        sum_i c_i p_i p_i' of all biases.
     sampled : ndarray of bool
         Which biases have rows.
     groups : ndarray of int or None
@@ -93,21 +93,17 @@ def bridge_of(
 
 def _smallest(gram: Gram, members: Integers, eigenvector: Floats, names: Sequence[Name], most: int = 500) -> Bridge:
     """Return the smallest cut; among more than ``most`` samples, one by the signs of an eigenvector."""
-    approximate = callable(gram) or len(members) > most
+    approximate = not gram.is_formed or len(members) > most
     if approximate:
         side = eigenvector[members] > 0
         inside = np.zeros(len(eigenvector))
         inside[members[side]] = 1.0
-        rows = float((gram(inside) if callable(gram) else gram @ inside)[members[~side]].sum())
+        rows = float((gram @ inside)[members[~side]].sum())
     else:
-        part = gram if len(members) == gram.shape[0] else gram[members][:, members]
-        rows, side = smallest_cut(np.asarray(part.toarray() if sparse.issparse(part) else part))
-    first, second = sorted((members[side].tolist(), members[~side].tolist()))
-    link = None
-    if not callable(gram):
-        across = sparse.coo_array(gram[first][:, second])
-        most = int(across.data.argmax())
-        link = names[first[across.row[most]]], names[second[across.col[most]]]
+        rows, side = smallest_cut(gram.among(np.isin(np.arange(len(eigenvector)), members)).array())
+    first, second = sorted((members[side], members[~side]), key=lambda one: one.tolist())
+    pair = gram.strongest(first, second)
+    link = None if pair is None else (names[pair[0]], names[pair[1]])
     return Bridge(rows, (tuple(names[k] for k in first), tuple(names[k] for k in second)), link, approximate)
 
 

@@ -10,11 +10,9 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
-from scipy import sparse
 
 from vardi._estimate.tangent import Influence, Tangent
 from vardi._rows.columns import Block
-from vardi._rows.contract import Gram
 from vardi._rows.measure import Functions
 from vardi._rows.point import RowsAt
 from vardi._types import Floats
@@ -37,8 +35,7 @@ class OwnStates:
 
     @cached_property
     def _gram(self) -> Floats:
-        gram: Gram = self.tangent.hessian.sums.gram
-        return gram.toarray() if sparse.issparse(gram) else gram
+        return self.tangent.hessian.gram.array()
 
     @cached_property
     def _sums(self) -> tuple[Floats, Floats]:

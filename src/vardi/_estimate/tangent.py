@@ -18,7 +18,7 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +27,10 @@ from vardi._estimate.estimates import ROUNDING, Estimate, Estimates
 from vardi._estimate.intervals import REFUSED, FixedValue, Law, Share, Student
 from vardi._rows.columns import Kept
 from vardi._rows.contract import Evenness, Sums
+from vardi._rows.gram import Gram
 from vardi._rows.measure import Functions, Measure, Values, nothing
 from vardi._rows.variance import Spread
-from vardi._solve.laplacian import Laplacian, restricted
+from vardi._solve.laplacian import Laplacian
 from vardi._types import Floats, Integers
 
 
@@ -43,6 +44,9 @@ class SolvedRows(Protocol):
     """Rows of known biases, wherever they are."""
 
     sizes: Floats
+
+    def settled(self, u: Floats) -> Self:
+        """Return the rows in the form that suits a solution."""
 
     def sums(self, u: Floats) -> Sums:
         """Return the sums at u."""
@@ -76,12 +80,19 @@ class Hessian:
     @cached_property
     def sums(self) -> Sums:
         """Shares and gram at the solution."""
-        return self.rows.sums(self.u)
+        return self.rows.settled(self.u).sums(self.u)
+
+    @property
+    def gram(self) -> Gram:
+        """The gram at the solution."""
+        gram = self.sums.gram
+        assert gram is not None
+        return gram
 
     @cached_property
     def laplacian(self) -> Laplacian:
         """The Hessian in counts, n times H, of the sampled states."""
-        return Laplacian(self.sums.shares[self.sampled], restricted(self.sums.gram, self.sampled))
+        return Laplacian.of(self.sums, self.sampled)
 
     def solve(self, a: Floats) -> Floats:
         """Return H^+ a for a of shape (K, m), zero for states without rows, each group on its own."""
@@ -100,11 +111,7 @@ class Hessian:
         if self.groups is None or self.groups.max() == 0:
             return [(self.sampled, self.laplacian)]
         members = [self.groups == label for label in range(int(self.groups.max()) + 1)]
-        return [
-            (states, Laplacian(self.sums.shares[states], restricted(self.sums.gram, states)))
-            for states in members
-            if states.sum() > 1
-        ]
+        return [(states, Laplacian.of(self.sums, states)) for states in members if states.sum() > 1]
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import numpy as np
-from scipy import sparse
 
 from vardi._estimate.reliability import Trust
 from vardi._facts.account import SampleFacts, normalisers_of, samples_of, trust_of
@@ -189,22 +188,13 @@ def diagnose(fit: Fit, columns: Sequence[str]) -> Diagnostics:
         effective=sums.effective,
         samples=samples_of(fit, given, sums, normalisers),
         columns=described,
-        overlap=_overlap(sizes, gram),
+        overlap=gram.over(sizes),
         second_eigenvalue=1.0 - fit.solution.gap,
         largest=tuple((row, weight) for row, _, weight in parts.largest_weights(LISTED)),
         trust=trust_of(fit, {} if unknown else normalisers, described),
         verdict=verdict,
         disconnection=_disconnection(sizes, verdict),
     )
-
-
-def _overlap(sizes: Floats, gram: Any, most_dense: int = 3000) -> Any:
-    """Return the overlap of samples, as a sparse array if these are more than ``most_dense``."""
-    if gram is None:
-        return np.empty((0, 0))
-    if not isinstance(gram, np.ndarray):
-        gram = gram.toarray() if len(sizes) <= most_dense else gram
-    return gram / sizes[:, None] if isinstance(gram, np.ndarray) else sparse.diags_array(1.0 / sizes) @ gram
 
 
 def _disconnection(sizes: Floats, verdict: Verdict) -> float:

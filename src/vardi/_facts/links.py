@@ -14,7 +14,7 @@ from vardi._estimate.intervals import DOUBTED
 from vardi._estimate.reliability import Trust
 from vardi._facts.parts import Fit
 from vardi._inputs.pool import Name
-from vardi._rows.contract import Gram
+from vardi._rows.gram import Gram
 from vardi._solve.identify import Link, Verdict
 from vardi._types import Floats
 
@@ -117,15 +117,13 @@ def overlap_of(fit: Fit, verdict: Verdict, trust: Trust, most_links: int = 200, 
 
 
 def sampled_gram(fit: Fit) -> tuple[Floats, Gram]:
-    """Return the sizes of the samples that have rows, and sum_i p_ik p_il of every pair; None if they are too many."""
+    """Return the sizes of the samples that have rows, and the gram of their biases."""
     sizes = np.array(list(fit.sizes.values()), np.float64)
-    sampled = np.flatnonzero(sizes > 0)
-    gram = fit.parts.gram()
-    return sizes[sampled], None if gram is None else gram[sampled][:, sampled]
+    return sizes[sizes > 0], fit.parts.gram().among(sizes > 0)
 
 
 def links_of(
-    verdict: Verdict, gram: Gram, most: int, first: Literal["strongest", "weakest"]
+    verdict: Verdict, gram: Gram | None, most: int, first: Literal["strongest", "weakest"]
 ) -> tuple[list[LinkFacts], int]:
     """Return the weakest link, then the strongest or the weakest of the others, and how many links there are in all."""
     reach = sparse.csr_array(verdict.reach)
@@ -135,7 +133,7 @@ def links_of(
     if not len(k):
         return [], 0
     there, back = (np.asarray(reach[ends]).ravel() for ends in ((l, k), (k, l)))
-    bridging = np.full(len(k), math.nan) if gram is None else np.asarray(gram[k, l], np.float64).ravel()
+    bridging = np.full(len(k), math.nan) if gram is None else gram.pairs(k, l)
     strength = np.where(np.isnan(bridging), there + back, bridging)
     names, weakest = verdict.names, verdict.weakest
     is_weakest = np.zeros(len(k), bool)

@@ -19,7 +19,7 @@ from vardi._facts.columns import ColumnFacts, Variable
 from vardi._facts.fingerprint import Fingerprint
 from vardi._inputs.given import Function
 from vardi._inputs.pool import Name, Pool
-from vardi._rows.contract import Gram
+from vardi._rows.gram import Gram
 from vardi._rows.shares import Shares
 from vardi._rows.weights import WeightSums, WeightTable
 from vardi._solve.identify import Verdict
@@ -95,7 +95,7 @@ class Parts(Protocol):
         """Return the hash of the rows with some of their columns; an empty one if it cannot be computed."""
 
     def gram(self) -> Gram:
-        """Return sum_i c_i p_i p_i' of all biases: an array, a sparse array, or None if it is not formed."""
+        """Return sum_i c_i p_i p_i' of all biases."""
 
     def weight_sums(self) -> WeightSums:
         """Return sums of weights by bias."""

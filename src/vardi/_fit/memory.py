@@ -23,6 +23,7 @@ from vardi._inputs.pool import Pool
 from vardi._machine.memory import require_memory
 from vardi._rows.arrays import Arrays
 from vardi._rows.columns import Kept
+from vardi._rows.grouping import first_rows
 from vardi._rows.joint import Joint, JointRows
 from vardi._rows.measure import Measure, as_functions
 from vardi._rows.point import Point
@@ -237,7 +238,7 @@ class DataInMemory(Data):
             for k, piece in enumerate(pieces):
                 found[k] = piece is None or bool(_gaps(piece[:1]).all() and _gaps(piece).all())
         elif pieces[0] is not None and len(pieces[0]) == len(self):
-            labels, first = np.unique(self.pool.source, return_index=True)
+            labels, first = first_rows(self.pool.source)
             for k in labels[_gaps(pieces[0][first])].tolist():  # a sample that has its first value has recorded it
                 found[k] = _gaps(pieces[0][self.pool.source == k]).all()
         return found
@@ -371,7 +372,7 @@ class DataInMemory(Data):
     def _read(self) -> dict[str, _Read]:
         """What each column of the pool holds, each read once."""
         columns = self.pool.joined()
-        first = np.unique(self.pool.source, return_index=True)[1] if columns.exist else np.empty(0, np.int64)
+        first = first_rows(self.pool.source)[1] if columns.exist else np.empty(0, np.int64)
         return {name: _Read.of(columns, name, first) for name in columns.names}
 
     @cached_property

@@ -17,7 +17,7 @@ from vardi._facts.fingerprint import Fingerprint, fingerprint
 from vardi._facts.parts import Given, Item, Result
 from vardi._inputs.pool import Name, Pool
 from vardi._machine.threads import at_once
-from vardi._rows.contract import Gram
+from vardi._rows.gram import Gram
 from vardi._rows.shares import Shares, shares_of
 from vardi._rows.weights import WeightSums, WeightTable, weights_by_sample
 from vardi._types import Floats
@@ -74,8 +74,7 @@ class MemoryParts:
         return fingerprint(self._pool, columns) if self._pool.frames else Fingerprint()
 
     def gram(self) -> Gram:
-        gram = self._solved.tangent.hessian.sums.gram
-        return None if callable(gram) else gram
+        return self._solved.tangent.hessian.gram
 
     def weight_sums(self) -> WeightSums:
         return weights_by_sample(self._solved.tangent.measure)

@@ -64,7 +64,7 @@ def fit(opened: Opened, inputs: Any, options: Options, near: Mapping[Name, float
             return _fit_joint(opened, prepared, inputs, options, near)
         found = solve_plain(prepared.rows, opened.names, options.tol, options.max_iterations, near)
         if isinstance(found, Solution):
-            weights, shift = prepared.rows.weights(found.u)
+            weights, shift = prepared.rows.settled(found.u).weights(found.u)
             solved = JointFit(replace(shifted(found, shift), weights=weights))
             return DebiasedSample(opened.solved(prepared, solved), inputs)
         verdict = opened.explained(found)

@@ -162,7 +162,7 @@ class DebiasedSample(WeightedSample):
     def bridge(self) -> Bridge:
         """The weakest link between the samples: the smallest cut of their overlap."""
         hessian = self.solved.tangent.hessian
-        return bridge_of(hessian.sums.gram, hessian.sampled, self.solved.groups, self.solution.cut, self.names)
+        return bridge_of(hessian.gram, hessian.sampled, self.solved.groups, self.solution.cut, self.names)
 
     def identify(self) -> Verdict:
         """Return which rows connect the samples; kappa is measured with the debiased weights."""

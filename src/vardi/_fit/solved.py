@@ -291,7 +291,7 @@ class Solved:
     def _own_states(self) -> OwnStates | None:
         """The weights of rows under each state, if every state has a sample: its share of the row, already solved."""
         alone = self.data.in_memory and self.is_plain and self.is_whole and bool(self.rows.sizes.all())
-        return OwnStates(self.tangent) if alone and not callable(self.tangent.hessian.sums.gram) else None
+        return OwnStates(self.tangent) if alone and self.tangent.hessian.gram.is_formed else None
 
     def bias_functions(self) -> Functions:
         r"""Return the functions :math:`\omega_k / \Omega_k` at the estimated parameters: all have the mean 1."""

@@ -255,8 +255,8 @@ class SolvedByWindows(Solved):
         assert bias is not None
         x = np.asarray(frame.evaluate([ExpressionBias(bias.x)], called="value")[0], np.float64)
         new = Intervals(Windows(x, self.windows.low, self.windows.high), np.zeros(len(x), np.int64))
-        S, top = new.row_mass(self.inner_u)
-        outside = np.flatnonzero(~(S > 0))
+        logs = new.log_row_mass(self.inner_u)
+        outside = np.flatnonzero(np.isneginf(logs))
         if len(outside):
             raise ImpossibleRowError(
                 f"No window holds the value of {len(outside)} of the new rows (the first is row {outside[0]}, where "
@@ -265,8 +265,7 @@ class SolvedByWindows(Solved):
                 sample=None,
                 rows=outside[:LISTED],
             )
-        assert top is not None
-        return frame.series(np.exp(-np.log(S) - top), "weight")
+        return frame.series(np.exp(-logs), "weight")
 
 
 def _require_alone(pool: Pool, bias: WindowBias, known: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +10,7 @@ import numpy as np
 
 from vardi._inputs.dependence import Dependence
 from vardi._machine.threads import Scratch, map_blocks, sum_blocks
-from vardi._rows.base import Rows
 from vardi._rows.columns import (
-    Block,
     ByKey,
     Columns,
     Extremes,
@@ -27,9 +25,10 @@ from vardi._rows.columns import (
 )
 from vardi._rows.grouping import extremes_by_code, sums_by_code, sums_by_sample
 from vardi._rows.units import Units, entries_of
-from vardi._types import Floats, Integers, are_once
+from vardi._types import Floats, Integers, Numbers, are_once
 
 if TYPE_CHECKING:
+    from vardi._rows.base import Rows
     from vardi._rows.point import RowsAt
 
 
@@ -69,35 +68,39 @@ class Arrays:
     def __len__(self) -> int:
         return len(self.source)
 
-    def total(self, question: Question[Result], width: int = 0, *, biases: bool = True) -> Result:
+    def total(self, question: Callable[[ArrayBlock], Result], width: int = 0, *, biases: bool = True) -> Result:
         """Return the sum of the answers of all blocks; ``width`` is how many columns it computes, besides biases."""
-        scratch = Scratch()
-
-        def answer(place: slice, values: Any) -> Any:
-            return addable(question(ArrayBlock(self, place, values, scratch)))
-
+        of_block = self._answering(lambda block: addable(question(block)))
         if self.inverse is None and biases:
-            total: Result = self.rows.total_of_blocks(answer, width)
-            return total
-        return sum_blocks(lambda place: answer(place, None), len(self), self._width(width))
+            return self.rows.total_of_blocks(of_block, width)
+        return sum_blocks(lambda place: of_block(place, None), len(self), self._width(width))
 
-    def each(self, question: Question[Result], width: int = 0, *, biases: bool = True) -> Iterator[Result]:
+    def each(
+        self, question: Callable[[ArrayBlock], Result], width: int = 0, *, biases: bool = True
+    ) -> Iterator[Result]:
         """Yield the answer of each block, in their order."""
+        of_block = self._answering(question)
+        if self.inverse is None and biases:
+            return self.rows.each_block(of_block, width)
+        return map_blocks(lambda place: of_block(place, None), len(self), self._width(width))
+
+    def _answering(self, question: Callable[[ArrayBlock], Result]) -> Callable[[slice, Numbers | None], Result]:
+        """Return what answers a question from the place of a block, and from what was read of it."""
         scratch = Scratch()
 
-        def answer(place: slice, values: Any) -> Result:
-            return question(ArrayBlock(self, place, values, scratch))
+        def answer(place: slice, values: Numbers | None) -> Result:
+            block = ArrayBlock(self, place, values, scratch)
+            found = question(block)
+            block.points.clear()  # these lead back to the block, which would keep its memory
+            return found
 
-        if self.inverse is None and biases:
-            return self.rows.each_block(answer, width)
-        return map_blocks(lambda place: answer(place, None), len(self), self._width(width))
+        return answer
 
-    def column(self, question: Question[Floats], m: int, *, biases: bool = True) -> Floats:
+    def column(self, question: Callable[[ArrayBlock], Floats], m: int, *, biases: bool = True) -> Floats:
         """Return columns of all rows, of shape (n, m)."""
         found = np.empty((m, len(self))).T  # columns in one piece
 
-        def fill(block: Block) -> None:
-            assert isinstance(block, ArrayBlock)
+        def fill(block: ArrayBlock) -> None:
             found[block.place] = question(block)
 
         for _ in self.each(fill, m, biases=biases):
@@ -111,18 +114,16 @@ class Arrays:
     def all_grouped(self, questions: Sequence[Question[ByKey]], width: int = 0) -> list[Grouped]:
         """Return the answers to several questions by keys of their own, from one pass over the rows."""
 
-        def of_block(block: Block) -> list[tuple[Floats, ...]]:
-            assert isinstance(block, ArrayBlock)
+        def of_block(block: ArrayBlock) -> list[tuple[Floats, ...]]:
             return [block.grouped(question) for question in questions]
 
         return [_together(parts) for parts in zip(*self.each(of_block, width), strict=True)]
 
-    def by_code(self, codes: Integers, size: int, question: Question[Floats], m: int) -> Floats:
+    def by_code(self, codes: Integers, size: int, question: Callable[[ArrayBlock], Floats], m: int) -> Floats:
         """Return counted sums of columns over the rows with each code below a size, of shape (size, m)."""
         sums = np.zeros((size, m))
 
-        def of_block(block: Block) -> tuple[Integers, Floats]:
-            assert isinstance(block, ArrayBlock)
+        def of_block(block: ArrayBlock) -> tuple[Integers, Floats]:
             found, place = np.unique(codes[block.place], return_inverse=True)
             return found, sums_by_code(place, block.counted(question(block)), len(found))
 
@@ -130,22 +131,24 @@ class Arrays:
             sums[found] += part
         return sums
 
-    def over_units(self, question: Question[Floats], m: int) -> tuple[Units, Floats]:
+    def over_units(self, question: Callable[[ArrayBlock], Floats], m: int) -> tuple[Units, Floats]:
         """Return the units of rows that depend on one another, and counted sums of columns over these, (E, m)."""
         entry, units = self.entries
         return units, self.by_code(entry, len(units.rows), question, m)
 
-    def over_clusters(self, question: Question[Floats], m: int) -> Floats:
+    def over_clusters(self, question: Callable[[ArrayBlock], Floats], m: int) -> Floats:
         """Return counted sums of columns over clusters, of shape (clusters, m)."""
         assert self.dependence.clusters is not None
         clusters, code = np.unique(self.dependence.clusters, return_inverse=True)
         return self.by_code(code, len(clusters), question, m)
 
-    def kinds_of(self, question: Question[Floats], most: int, *, biases: bool = True) -> int:
+    def kinds_of(self, question: Callable[[ArrayBlock], Floats], most: int, *, biases: bool = True) -> int:
         """Return how many different numbers a column has, counting no further than beyond ``most``."""
-        column = self.column(question, 1, biases=biases)[:, 0]
-        few = len(np.unique(column[: most + 1]))
-        return few if few > most else len(np.unique(column))
+        if not biases:  # mostly the first rows tell
+            few = len(np.unique(self._answering(question)(slice(0, min(most + 1, len(self))), None)))
+            if few > most:
+                return few
+        return len(np.unique(self.column(question, 1, biases=biases)))
 
     @cached_property
     def entries(self) -> tuple[Integers, Units]:
@@ -163,7 +166,7 @@ class Arrays:
 class ArrayBlock:
     """Some rows of a pool in memory."""
 
-    def __init__(self, rows: Arrays, place: slice, values: Any, scratch: Scratch) -> None:
+    def __init__(self, rows: Arrays, place: slice, values: Numbers | None, scratch: Scratch) -> None:
         self.rows, self.place, self.K = rows, place, len(rows.sizes)
         self.counts = rows.counts[place]
         self._kinds: slice | Integers = place if rows.inverse is None else rows.inverse[place]
@@ -193,12 +196,16 @@ class ArrayBlock:
     def log_omega(self) -> Floats:
         return self.rows.rows.log_omega_of(self._kinds, self._values)
 
+    def positive(self) -> Floats:
+        """Return 1 where a bias could have drawn a row, and 0 elsewhere."""
+        return self.rows.rows.positive_of(self._kinds, self._values)
+
     def normalised(self, u: Floats, added: Mapping[int, Floats]) -> Normalised:
         self._made += 1  # each has scratch memory of its own
-        name, scratch = f"A{self._made}", self._scratch
+        number, scratch = self._made, self._scratch
 
-        def space(shape: tuple[int, ...]) -> Floats:
-            return scratch(name, shape)
+        def space(name: str, shape: tuple[int, ...]) -> Floats:
+            return scratch(f"{name}{number}", shape)
 
         return self.rows.rows.normalised(u, self._kinds, self._values, added, space)
 

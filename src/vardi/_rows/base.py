@@ -10,34 +10,31 @@ from typing import Any, Self, TypeAlias
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
+from scipy import sparse
 
 from vardi._machine.threads import blocks, map_blocks, sum_blocks
+from vardi._rows.arrays import ArrayBlock, Arrays
 from vardi._rows.columns import Normalised, Result
 from vardi._rows.contract import Coordinates, Sums
 from vardi._rows.grouping import mean_over_counts, sizes_of, stratified
 from vardi._rows.start import tree_start
-from vardi._types import Floats, Integers, once
+from vardi._types import Floats, Integers, Numbers, once
 
 MODERATE = 230.0  # |u| and |log omega| up to which no product of e^u and omega can leave the floating-point range
 MAX_START_NUMBERS = 200_000  # numbers that a start from pairs reads at most
-FAR = 100.0  # how far u may move from the point at which the rows were scaled
 
 
-#: Memory of a shape to work in, with arbitrary contents.
-Space: TypeAlias = Callable[[tuple[int, ...]], Floats]
+#: Memory of a name and a shape to work in, with arbitrary contents.
+Space: TypeAlias = Callable[[str, tuple[int, ...]], Floats]
 
 
 @dataclass(frozen=True)
-class Scaled:
-    """A matrix A and offsets a with A_ik = omega_ik e^{anchor_k - a_i}: from here on a step needs only K exps.
+class InverseMasses:
+    """1 / S_i(u) of all rows, where S_i = sum_l e^{u_l} omega_l(z_i); or their logs, which do not overflow."""
 
-    Without a matrix, A is made from the rows as they were given, block by block in each pass.
-    """
-
-    matrix: Any
-    offset: Floats | None
-    anchor: Floats
+    u: Floats
+    values: Floats
+    are_logs: bool
 
 
 def additions(n: int, K: int) -> int:
@@ -70,6 +67,7 @@ class Rows(ABC):
     """
 
     reading_dominates = False  # whether reading the rows costs more than forming their gram
+    _last: InverseMasses | None = None  # of the last sums, if kept: the weights at a solution need no other pass
 
     def __init__(
         self,
@@ -80,14 +78,12 @@ class Rows(ABC):
         log: bool = False,
         moderate: bool = False,
         positive: bool = False,
-        inverse: NDArray[Any] | None = None,
+        inverse: Numbers | None = None,
     ) -> None:
         self.matrix, self.source, self.log = matrix, source, log
         self.counts = once(len(source)) if counts is None else counts
         self.moderate, self.positive, self.inverse = moderate, positive, inverse
         self.sizes = sizes_of(source, matrix.shape[1], self.counts)
-        self._scaled: Scaled | None = None
-        self._unscaled = Scaled(self._plain, None, np.zeros(matrix.shape[1]))
 
     def __len__(self) -> int:
         return len(self.source)
@@ -97,18 +93,23 @@ class Rows(ABC):
         """How many numbers a sum over the rows adds one after the other: those of a block, and the blocks."""
         return additions(len(self), len(self.sizes))
 
-    @property
-    def exponents(self) -> float:
-        r"""The size of what scaling rounds: :math:`\sqrt{\sum_i c_i a_i^2}`, a the logs added for a row; 0 without it.
+    def exponents(self, u: Floats) -> float:
+        r"""Return the size of what scaling rounds: :math:`\sqrt{\sum_i c_i a_i^2}`, a the logs added for a row, or 0.
 
         Given logs are added to u once, in a sum that for the terms that matter is about the row's offset; logs that
         are taken here are themselves rounded, too.
         """
-        scaled = self._scaled
-        if scaled is None or scaled.offset is None:
-            return 0.0
-        added = np.abs(scaled.offset) if self.log else 2.0 * np.abs(scaled.offset) + np.abs(scaled.anchor).max()
+        return 0.0
+
+    def _exponents(self, offset: Floats, largest: float) -> float:
+        """Return the size of what is rounded, from the offsets of rows and the largest of u."""
+        added = np.abs(offset) if self.log else 2.0 * np.abs(offset) + largest
         return float(np.sqrt(added @ (added * self.counts)))
+
+    @property
+    def arrays(self) -> Arrays:
+        """The rows, as questions see them."""
+        return Arrays.as_solved(self)
 
     @property
     def coordinates(self) -> Coordinates:
@@ -120,19 +121,49 @@ class Rows(ABC):
         """Return shares and, if asked for, gram and log_mass at u."""
 
     @abstractmethod
-    def row_mass(self, u: Floats) -> tuple[Floats, Floats | None]:
-        """Return S_i(u) = sum_l e^{u_l} omega_l(z_i) for every row, as S e^offset."""
+    def inverse_masses(self, u: Floats) -> InverseMasses:
+        """Return 1 / S_i(u) for every row, or its log."""
 
-    @abstractmethod
+    def log_row_mass(self, u: Floats) -> Floats:
+        """Return log S_i(u) for every row."""
+        found = self.inverse_masses(u)
+        return np.negative(found.values if found.are_logs else np.log(found.values))
+
+    def weights(self, u: Floats) -> tuple[Floats, float]:
+        """Return the weights 1 / S_i, scaled to mean 1 over the counted rows, and the log of that scale."""
+        found, top = self.inverse_masses(u), 0.0
+        self._last, weights = None, found.values  # no one else has the array now
+        if found.are_logs:
+            top = float(weights.max())
+            weights -= top
+            np.exp(weights, out=weights)
+        mean = mean_over_counts(weights, self.counts)
+        weights *= 1.0 / mean
+        return weights, top + np.log(mean)
+
     def log_means(self, u: Floats) -> Floats:
         """Return log sum_i c_i omega_ik / S_i(u) for every k, wholly in the log domain."""
+        return self._log_totals(-self.log_row_mass(u))
 
     def log_weighted_means(self, weights: Floats) -> Floats:
         r"""Return :math:`\log\sum_i \pi_i\omega_k(z_i)` for every k, for weights of mean 1."""
         with np.errstate(divide="ignore"):  # a row that a draw does not contain
-            log_mass = np.log(weights * self.counts)[:, None]
-        sums = [scipy.special.logsumexp(log_omega + log_mass[place], axis=0) for place, log_omega in self.log_blocks()]
-        return np.asarray(scipy.special.logsumexp(sums, axis=0) - np.log(self.sizes.sum()))
+            return self._log_totals(np.log(weights)) - np.log(self.sizes.sum())
+
+    def _log_totals(self, log_weight: Floats) -> Floats:
+        """Return log sum_i c_i w_i omega_ik for every k, from log w."""
+
+        def of_block(block: ArrayBlock) -> Floats:
+            logs = block.log_omega() + log_weight[block.place, None]
+            top = logs.max(axis=0)
+            top[np.isneginf(top)] = 0.0  # a bias that covers no row
+            with np.errstate(divide="ignore"):
+                return np.log(block.sum(np.exp(np.subtract(logs, top, out=logs), out=logs))) + top
+
+        return np.asarray(scipy.special.logsumexp(list(self.arrays.each(of_block)), axis=0))
+
+    def anchor(self, u: Floats) -> None:  # noqa: B027 (most holders scale rows in each pass)
+        """Scale the rows once for all points near u, if what is scaled is kept."""
 
     def settled(self, u: Floats) -> Rows:
         """Return the rows in the form that is cheapest near a point: these."""
@@ -143,55 +174,46 @@ class Rows(ABC):
         """How many numbers a row has."""
         return len(self.sizes)
 
-    def each_block(self, answer: Callable[[slice, Any], Result], width: int = 0) -> Iterator[Result]:
+    def each_block(self, answer: Callable[[slice, Numbers | None], Result], width: int = 0) -> Iterator[Result]:
         """Apply a function to the place of each block, and what was read of it; None where nothing has to be read."""
         return map_blocks(lambda place: answer(place, None), len(self), self.width + width)
 
-    def total_of_blocks(self, answer: Callable[[slice, Any], Result], width: int = 0) -> Result:
+    def total_of_blocks(self, answer: Callable[[slice, Numbers | None], Result], width: int = 0) -> Result:
         """Return the sum of a function of the place of each block, and of what was read of it."""
         return sum_blocks(lambda place: answer(place, None), len(self), self.width + width)
 
     @abstractmethod
     def normalised(
-        self, u: Floats, rows: slice | Integers, values: Any, added: Mapping[int, Floats], space: Space
+        self, u: Floats, rows: slice | Integers, values: Numbers | None, added: Mapping[int, Floats], space: Space
     ) -> Normalised:
         """Return some rows at u, with biases multiplied by e^added; ``space`` is memory to work in."""
 
     @abstractmethod
-    def log_omega_of(self, rows: slice | Integers, values: Any) -> Floats:
+    def log_omega_of(self, rows: slice | Integers, values: Numbers | None) -> Floats:
         """Return log omega of some rows, as a dense matrix."""
 
+    def positive_of(self, rows: slice | Integers, values: Numbers | None) -> Floats:
+        """Return 1 where a bias could have drawn some rows, and 0 elsewhere."""
+        return (self.log_omega_of(rows, values) > -np.inf).astype(np.float64)
+
     @abstractmethod
-    def reach(self) -> Any:
+    def reach(self) -> Floats | sparse.csr_array:
         """Return the K x K counts of rows of sample l (columns) that bias k (rows) could have drawn."""
 
     @abstractmethod
-    def overlap(self, mass: Floats) -> Any:
+    def overlap(self, mass: Floats) -> Floats | sparse.csr_array:
         """Return the K x K masses of the rows that both biases could have drawn."""
 
-    @abstractmethod
     def log_omega(self) -> Floats:
         """Return log omega as one dense matrix: a copy, meant for small pools."""
+        return self.log_omega_of(slice(0, len(self)), None)
 
     def log_blocks(self) -> Iterator[tuple[slice, Floats]]:
         """Yield log omega block by block, with the place of each."""
         for rows in blocks(len(self), len(self.sizes)):
-            yield rows, self.subset(np.arange(rows.start, rows.stop)).log_omega()
+            yield rows, self.log_omega_of(rows, None)
 
-    @abstractmethod
-    def _anchored(self, u: Floats) -> Scaled:
-        """Return the rows scaled so that the largest e^{u_k} omega_ik of each is 1."""
-
-    def weights(self, u: Floats) -> tuple[Floats, float]:
-        """Return the weights 1 / S_i, scaled to mean 1 over the counted rows, and the log of that scale."""
-        S, offset = self.row_mass(u)
-        top = 0.0 if offset is None else -float((np.log(S) + offset).min())
-        weights = 1.0 / S if offset is None else np.exp(-offset - top) / S
-        mean = mean_over_counts(weights, self.counts)
-        weights /= mean
-        return weights, top + np.log(mean)
-
-    def spread(self, values: NDArray[Any]) -> NDArray[Any]:
+    def spread(self, values: Numbers) -> Numbers:
         """Return values of rows for all rows of the pool."""
         inverse = self.inverse
         if inverse is None:
@@ -205,11 +227,6 @@ class Rows(ABC):
             pass
         return all_rows
 
-    def log_row_mass(self, u: Floats) -> Floats:
-        """Return log S_i(u) for every row."""
-        S, offset = self.row_mass(u)
-        return np.log(S) if offset is None else np.log(S) + offset
-
     def start(self) -> Floats:
         """Return a first u, from pairs of samples in a small subsample."""
         K = len(self.sizes)
@@ -222,7 +239,7 @@ class Rows(ABC):
         """Return the share of the pool that each row stands for."""
         return self.counts / self.sizes.sum()
 
-    def subsample(self, fraction: float, *, least: int) -> Self:
+    def subsample(self, fraction: float, *, least: int) -> Rows:
         """Return evenly spaced rows of every sample, with counts that make them stand for all of it.
 
         They are the given fraction, but at least ``least`` rows of each.
@@ -256,19 +273,6 @@ class Rows(ABC):
 
     def _recount(self) -> None:  # noqa: B027 (most holders have nothing to forget)
         """Forget what depends on counts."""
-
-    @property
-    def _plain(self) -> Any:
-        """The matrix of a scaling that changes nothing."""
-        return self.matrix
-
-    def _scale(self, u: Floats) -> Scaled:
-        sampled = u[self.sizes > 0]
-        if self._scaled is None and self.moderate and np.abs(sampled).max() < MODERATE:
-            return self._unscaled
-        if self._scaled is None or np.abs(sampled - self._scaled.anchor[self.sizes > 0]).max() > FAR:
-            self._scaled = self._anchored(u)
-        return self._scaled
 
 
 def _taken(matrix: Any, rows: Integers) -> Any:

@@ -8,19 +8,16 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
-import scipy
-from numpy.typing import NDArray
 
-from vardi._machine.threads import Scratch, blocks, cores, executor, single_threaded_blas
-from vardi._rows.base import Scaled
+from vardi._machine.threads import blocks, cores, executor, single_threaded_blas
 from vardi._rows.checks import Checks
 from vardi._rows.dense import Dense
 from vardi._rows.grouping import membership, sizes_of, stratified
 from vardi._rows.readers import Block, Reader
-from vardi._types import Floats, Integers
+from vardi._types import Floats, Integers, Numbers
 from vardi.errors import MismatchError, NeedsRowsError
 
 GATHERED = 2**26  # numbers kept from the first pass to start from: half a gigabyte
@@ -44,7 +41,7 @@ class Kept:
     """
 
     rows: Integers
-    matrix: NDArray[Any]
+    matrix: Numbers
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -56,7 +53,7 @@ class Kept:
         inside[inside] = rows[place[inside]] == self.rows[inside]
         return Kept(place[inside], self.matrix[inside])
 
-    def differs(self, place: slice, block: NDArray[Any]) -> int | None:
+    def differs(self, place: slice, block: Numbers) -> int | None:
         """Return the first kept row in a block whose values differ from those of the first pass."""
         i = int(np.searchsorted(self.rows, place.start))
         if i == len(self.rows) or self.rows[i] >= place.stop:
@@ -114,7 +111,7 @@ class Blocks(Dense):
         """Return a first u, from the rows that are in memory."""
         return self.subsample(FRACTION, least=LEAST).start()
 
-    def subsample(self, fraction: float, *, least: int) -> Any:
+    def subsample(self, fraction: float, *, least: int) -> Dense:
         """Return the rows that are in memory, whatever the fraction, with counts that make them stand for all."""
         kept = self._kept if len(self._kept) else gathered(self.matrix, self.source)
         counts = self.counts[kept.rows]
@@ -132,52 +129,20 @@ class Blocks(Dense):
             part._kept = kept
         return part
 
-    def log_means(self, u: Floats) -> Floats:
-        """Return log sum_i c_i omega_ik / S_i(u) for every k, wholly in the log domain and in one pass."""
-        sampled = self.sizes > 0
-
-        def block(rows: slice, values: NDArray[Any]) -> Floats:
-            logs = self._log(values)
-            logs = logs - scipy.special.logsumexp(logs[:, sampled] + u[sampled], axis=1, keepdims=True)
-            counts = self.counts[rows, None]
-            return np.asarray(scipy.special.logsumexp(logs, axis=0, b=counts))
-
-        return np.asarray(scipy.special.logsumexp(list(self._each(block)), axis=0))
-
     def log_omega(self) -> Floats:
         """Return log omega as one matrix, if that is not large."""
         self._require_room(len(self.sizes))
-        with np.errstate(divide="ignore"):
-            whole = np.asarray(self.matrix.whole(), np.float64)
-            return whole if self.log else np.log(whole)
+        return self._log(np.asarray(self.matrix.whole(), np.float64))
 
     def log_blocks(self) -> Iterator[tuple[slice, Floats]]:
         """Yield log omega block by block, with the place of each, in one pass."""
-        return self._each(lambda rows, values: (rows, self._log(values)))
+        return self.each_block(lambda rows, values: (rows, self.log_omega_of(rows, values)))
 
-    def _anchored(self, u: Floats) -> Scaled:
-        # The first pass at u finds the largest term of each row itself, so no separate pass is needed.
-        return Scaled(None, np.full(len(self), np.nan), np.where(self.sizes > 0, u, 0.0))
-
-    def _block(self, scaled: Scaled, rows: slice, values: NDArray[Any], scratch: Scratch) -> Floats:
-        """Return a block of the scaled matrix."""
-        if scaled.offset is not None and np.isnan(scaled.offset[rows]).any():
-            anchor = np.where(self.sizes > 0, scaled.anchor, -np.inf)
-            logs = np.add(self._log(values), anchor, out=scratch("A", values.shape))
-            scaled.offset[rows] = logs.max(axis=1)
-        return super()._block(scaled, rows, values, scratch)
-
-    def _each(self, function: Callable[[slice, NDArray[Any]], Result]) -> Iterator[Result]:
-        return in_threads(function, self._same_blocks(), len(self.sizes))
-
-    def _total(self, function: Callable[[slice, NDArray[Any]], Result]) -> Result:
-        return functools.reduce(operator.add, self._each(function))
-
-    def each_block(self, answer: Callable[[slice, Any], Result], width: int = 0) -> Iterator[Result]:
+    def each_block(self, answer: Callable[[slice, Numbers | None], Result], width: int = 0) -> Iterator[Result]:
         """Apply a function to the place of each block and its values, as they are read."""
         return in_threads(answer, self._same_blocks(), len(self.sizes) + width)
 
-    def total_of_blocks(self, answer: Callable[[slice, Any], Result], width: int = 0) -> Result:
+    def total_of_blocks(self, answer: Callable[[slice, Numbers | None], Result], width: int = 0) -> Result:
         """Return the sum of a function of the place of each block and its values."""
         return functools.reduce(operator.add, self.each_block(answer, width))
 
@@ -201,9 +166,7 @@ class Blocks(Dense):
             )
 
 
-def in_threads(
-    function: Callable[[slice, NDArray[Any]], Result], read: Iterator[Block], width: int
-) -> Iterator[Result]:
+def in_threads(function: Callable[[slice, Numbers], Result], read: Iterator[Block], width: int) -> Iterator[Result]:
     """Apply the function to parts of all blocks in threads, with results in order, while this thread reads one ahead.
 
     Only this thread reads blocks, since a user's function or file may be bound to the thread that created it.
@@ -241,28 +204,10 @@ class _Seen:
     low: float
     high: float
     reach: Floats  # K x K, or one row of it if all are alike
-    bad: _Bad | None
 
     def __add__(self, other: _Seen) -> _Seen:
         low, high = float(np.minimum(self.low, other.low)), float(np.maximum(self.high, other.high))  # keep NaN
-        return _Seen(low, high, self.reach + other.reach, _first(self.bad, other.bad))
-
-
-@dataclass(frozen=True)
-class _Bad:
-    """Invalid values of the first bias that has any: their places, and the values."""
-
-    k: int
-    rows: Integers
-    values: NDArray[Any]
-
-
-def _first(one: _Bad | None, other: _Bad | None) -> _Bad | None:
-    if one is None or other is None:
-        return other if one is None else one
-    if one.k != other.k:
-        return min(one, other, key=lambda bad: bad.k)
-    return _Bad(one.k, np.concatenate([one.rows, other.rows]), np.concatenate([one.values, other.values]))
+        return _Seen(low, high, self.reach + other.reach)
 
 
 def read_rows(reader: Reader, source: Integers, counts: Floats, checks: Checks) -> Blocks:
@@ -272,30 +217,22 @@ def read_rows(reader: Reader, source: Integers, counts: Floats, checks: Checks) 
     kept = Kept(places, np.empty((len(places), K), reader.dtype))
     own = np.empty(n)
 
-    def block(rows: slice, values: NDArray[Any]) -> _Seen:
+    def block(rows: slice, values: Numbers) -> _Seen:
         low, high = np.searchsorted(places, [rows.start, rows.stop])
         kept.matrix[low:high] = values[places[low:high] - rows.start]
         own[rows] = values[np.arange(len(values)), source[rows]]
         least, most = float(values.min()), float(values.max())
-        return _Seen(least, most, reach(rows, values, least), bad(rows, values, least, most))
+        return _Seen(least, most, reach(rows, values, least))
 
-    def reach(rows: slice, values: NDArray[Any], least: float) -> Floats:
+    def reach(rows: slice, values: Numbers, least: float) -> Floats:
         part = counts[rows]
         if least > checks.zero:
             return sizes_of(source[rows], K, part)
         return np.asarray(membership(source[rows], K, part) @ (values > checks.zero).astype(np.float64)).T
 
-    def bad(rows: slice, values: NDArray[Any], least: float, most: float) -> _Bad | None:
-        if not checks.refuses(least, most):
-            return None
-        good = values < np.inf if checks.log else (values >= 0) & (values < np.inf)
-        k = int(good.all(axis=0).argmin())
-        where = np.flatnonzero(~good[:, k])
-        return _Bad(k, rows.start + where, values[where, k])
-
     seen = functools.reduce(operator.add, in_threads(block, reader.blocks(), K))
-    if seen.bad is not None:
-        checks.values(seen.bad.values, seen.bad.k, seen.bad.rows)
+    if checks.refuses(seen.low, seen.high):
+        checks.columns(reader[:, k] for k in range(K))
     checks.own(own, source)
     found = checks.found(seen.low, float(own.min()), seen.high)
     return Blocks(reader, source, counts, **found, kept=kept, reach=np.broadcast_to(seen.reach, (K, K)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, Protocol, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,29 @@ from vardi.errors._texts import LISTED
 
 MODERATE = (1e-100, 1e100)  # omega of rows under their own bias, and the largest omega, used without scaling
 LOG_MODERATE = (np.log(MODERATE[0]), np.log(MODERATE[1]))
+
+
+class Biases(Protocol):
+    """K biases of n rows: an array of shape (n, K), or columns that read like one."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    @property
+    def T(self) -> Iterable[NDArray[Any]]: ...  # noqa: N802 the name that arrays have
+    def __getitem__(self, rows: Any, /) -> NDArray[Any]: ...
+
+
+class BiasColumns:
+    """Columns of n rows, some of which are read as if they were one matrix: it is never made as a whole."""
+
+    def __init__(self, columns: Sequence[NDArray[Any]]) -> None:
+        self.T, self.dtype = columns, np.result_type(*columns)
+        self.shape = (len(columns[0]), len(columns))
+
+    def __getitem__(self, rows: slice | Integers) -> NDArray[Any]:
+        return np.column_stack([column[rows] for column in self.T])
 
 
 class FoundValues(TypedDict):
@@ -63,26 +86,15 @@ class Checks:
         """The value that stands for omega = 0."""
         return -np.inf if self.log else 0.0
 
-    def array(self, matrix: NDArray[Any], source: Integers) -> FoundValues:
-        """Check an n x K array, or refuse."""
-        low, high, own = together(map_blocks(lambda rows: extremes(matrix[rows], source[rows]), *matrix.shape))
+    def array(self, matrix: Biases, source: Integers) -> FoundValues:
+        """Check n x K values, or refuse."""
+        n, K = matrix.shape
+        low, high, own = together(map_blocks(lambda rows: extremes(matrix[rows], source[rows]), n, K))
         if self.refuses(low, high):
-            self.columns(list(matrix.T))
+            self.columns(matrix.T)
         if not own > self.zero:
-            self.own(matrix[np.arange(len(source)), source], source)
+            self.own(np.concatenate(list(map_blocks(lambda rows: own_of(matrix[rows], source[rows]), n, K))), source)
         return self.found(low, own, high)
-
-    def lists(self, columns: Sequence[NDArray[Any]], source: Integers) -> FoundValues:
-        """Check K columns of length n, or refuse."""
-        low, high = np.min([column.min() for column in columns]), np.max([column.max() for column in columns])
-        if self.refuses(low, high):
-            self.columns(columns)
-        own = np.empty(len(source))
-        for k, column in enumerate(columns):
-            mine = source == k
-            own[mine] = column[mine]
-        self.own(own, source)
-        return self.found(low, own.min(), high)
 
     def sparse(self, matrix: Any, source: Integers) -> FoundValues:
         """Check a CSR array, or refuse."""
@@ -99,7 +111,7 @@ class Checks:
         self.own(own, source)
         return {**self.found(self.zero, own.min(), high), "moderate": not self.log and self._moderate(own.min(), high)}
 
-    def columns(self, columns: Sequence[NDArray[Any]]) -> None:
+    def columns(self, columns: Iterable[NDArray[Any]]) -> None:
         """Refuse negative, NaN and infinite biases."""
         for k, column in enumerate(columns):
             self.values(np.asarray(column), k, None)
@@ -143,13 +155,16 @@ class Checks:
         raise invalid_bias(self.names[k], values[bad[order[0]]], where, log=self.log, rows=places[:LISTED])
 
 
+def own_of(part: NDArray[Any], source: Integers) -> NDArray[Any]:
+    """Return the value of each row under the bias of its own sample."""
+    if source[0] == source[-1] and (source == source[0]).all():  # the usual case: samples one after the other
+        return part[:, source[0]]
+    return part[np.arange(len(part)), source]
+
+
 def extremes(part: NDArray[Any], source: Integers) -> Range:
     """Return the extremes of some rows; NaN if there is one."""
-    if source[0] == source[-1] and (source == source[0]).all():  # the usual case: samples one after the other
-        own = part[:, source[0]]
-    else:
-        own = part[np.arange(len(part)), source]
-    return Range(float(part.min()), float(part.max()), float(own.min()))
+    return Range(float(part.min()), float(part.max()), float(own_of(part, source).min()))
 
 
 def together(parts: Iterable[Range]) -> Range:

@@ -11,7 +11,7 @@ from scipy import sparse
 
 from vardi._rows.base import Rows
 from vardi._rows.blocks import read_rows
-from vardi._rows.checks import Checks, FoundValues
+from vardi._rows.checks import BiasColumns, Biases, Checks
 from vardi._rows.dense import Dense
 from vardi._rows.distinct import distinct, distinct_sparse
 from vardi._rows.readers import Reader
@@ -65,22 +65,24 @@ def as_rows(
         return window_rows(biases, source, counts, checks)
     if isinstance(biases, Reader):
         return read_rows(biases, source, counts, checks)
-    n, K = len(source), len(biases) if isinstance(biases, list) else biases.shape[1]
-    compared = biases if not also else [*_columns(biases), *_as_biases(also, checks.zero)]
+    is_in_columns = isinstance(biases, list)
+    held: Biases = BiasColumns(biases) if is_in_columns else biases
+    n, K = held.shape
+    compared = BiasColumns([*held.T, *_as_biases(also, checks.zero)]) if also else held
     if n * K > MAX_UNCOLLAPSED_NUMBERS and (kinds := distinct(source, compared, checks.zero)) is not None:
-        labels, matrix = source[kinds.first], _matrix(_rows_of(biases, kinds.first))
+        labels, matrix = source[kinds.first], np.asarray(held[kinds.first], np.float64)
         try:
             found = checks.array(matrix, labels)  # every row is equal to one of these
         except VardiError:
-            found = _checked(checks, biases, source)  # its message has the place in the pool
+            found = checks.array(held, source)  # its message has the place in the pool
         return _dense(K)(matrix, labels, kinds.counts(counts), inverse=kinds.inverse, **found)
-    found = _checked(checks, biases, source)
-    if isinstance(biases, list):
-        columns = biases
-        if K >= MIN_SPARSE_SAMPLES and not log and sum(np.count_nonzero(column) for column in columns) < 0.1 * n * K:
-            return Sparse(_sparse_columns(columns), source, counts, **found)
-        biases = _matrix(columns)
-    return _dense(K)(biases, source, counts, **found)
+    found = checks.array(held, source)
+    if not is_in_columns:
+        return _dense(K)(biases, source, counts, **found)
+    if K >= MIN_SPARSE_SAMPLES and not log and sum(np.count_nonzero(column) for column in biases) < 0.1 * n * K:
+        return Sparse(_sparse_columns(biases), source, counts, **found)
+    matrix = np.column_stack([np.asarray(column, np.float64) for column in biases])
+    return _dense(K)(matrix, source, counts, **found)
 
 
 def _dense(K: int) -> type[Dense]:
@@ -88,30 +90,12 @@ def _dense(K: int) -> type[Dense]:
     return Thinned if K >= MIN_SAMPLES else Dense
 
 
-def _checked(checks: Checks, biases: Any, source: Integers) -> FoundValues:
-    return checks.lists(biases, source) if isinstance(biases, list) else checks.array(biases, source)
-
-
-def _rows_of(biases: Any, rows: Integers) -> Any:
-    return [column[rows] for column in biases] if isinstance(biases, list) else biases[rows]
-
-
-def _matrix(biases: Any) -> Floats:
-    if isinstance(biases, list):
-        return np.column_stack([np.asarray(column, np.float64) for column in biases])
-    return np.asarray(biases, np.float64)
-
-
-def _columns(biases: Any) -> list[NDArray[Any]]:
-    return biases if isinstance(biases, list) else list(biases.T)
-
-
 def _as_biases(columns: Sequence[NDArray[Any]], zero: float) -> list[NDArray[Any]]:
     """Return columns in which an omega of zero is written as in the biases."""
     return list(columns) if zero == 0.0 else [np.where(column == 0.0, zero, column) for column in columns]
 
 
-def _sparse_rows(matrix: Any, source: Integers, counts: Floats, checks: Checks, *, collapse: bool) -> Rows:
+def _sparse_rows(matrix: sparse.sparray, source: Integers, counts: Floats, checks: Checks, *, collapse: bool) -> Rows:
     matrix = sparse.csr_array(matrix, dtype=np.float64)
     if not matrix.has_canonical_format:
         matrix = matrix.copy()  # do not sort the user's arrays
@@ -122,7 +106,7 @@ def _sparse_rows(matrix: Any, source: Integers, counts: Floats, checks: Checks, 
     return Sparse(matrix, source, counts, **found)
 
 
-def _sparse_columns(columns: Sequence[NDArray[Any]]) -> Any:
+def _sparse_columns(columns: Sequence[NDArray[Any]]) -> sparse.csr_array:
     rows = [np.flatnonzero(column) for column in columns]
     data = np.concatenate([np.asarray(column[where], np.float64) for column, where in zip(columns, rows, strict=True)])
     indptr = np.concatenate([[0], np.cumsum([len(where) for where in rows])])

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from vardi._types import Floats
 
-#: ``sum_i c_i p_i p_i'``: a dense array, a SciPy sparse array, or (large K) the function v -> gram @ v.
-Gram: TypeAlias = Any
+if TYPE_CHECKING:
+    from vardi._rows.gram import Gram
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,7 @@ class Sums:
 
     log_mass: float | None
     shares: Floats
-    gram: Gram
-
-    def __add__(self, other: Sums) -> Sums:
-        gram = None if self.gram is None else self.gram + other.gram
-        log_mass = None if self.log_mass is None or other.log_mass is None else self.log_mass + other.log_mass
-        return Sums(log_mass, self.shares + other.shares, gram)
+    gram: Gram | None
 
 
 @dataclass(frozen=True)

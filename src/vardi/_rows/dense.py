@@ -2,231 +2,131 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
-from typing import Any, TypeVar
+from collections.abc import Mapping
 
 import numpy as np
-import scipy
-from numpy.typing import NDArray
 
-from vardi._machine.threads import Scratch, blocks, map_blocks, sum_blocks
-from vardi._rows.base import MODERATE, Rows, Scaled, Space
+from vardi._rows.arrays import ArrayBlock
+from vardi._rows.base import MODERATE, InverseMasses, Rows, Space
 from vardi._rows.columns import Normalised
 from vardi._rows.contract import Sums
-from vardi._rows.grouping import mean_over_counts, membership, sums_by_code
-from vardi._types import Floats, Integers
-
-Result = TypeVar("Result")
+from vardi._rows.gram import DenseGram
+from vardi._rows.grouping import sums_by_code
+from vardi._types import Floats, Integers, Numbers
 
 LOWEST = -700.0  # logs are raised to it in sums, of whose rounding e^-700 is far below
-FEW = 8  # samples up to which the products of all pairs are formed for all weights at once
+FEW = 16  # samples up to which the products of all pairs are formed for all weights at once
 
 
 class Dense(Rows):
     """An n x K array, read in blocks: beyond the array itself a pass needs a few blocks of memory and n numbers."""
 
-    _reciprocals: tuple[Scaled, Floats, Floats] | None = None
-
     def _recount(self) -> None:
-        self._reciprocals = None
+        self._last = None
+
+    def exponents(self, u: Floats) -> float:
+        """Return the size of what scaling rounds."""
+        if self._is_plain(u):
+            return 0.0
+        # log S is at most so far above the largest of K terms
+        offset = np.abs(self.inverse_masses(u).values) + np.log(len(self.sizes))
+        return self._exponents(offset, float(np.abs(u[self.sizes > 0]).max()))
 
     def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums:
         """Return log_mass, shares and gram at u, in one pass over the rows."""
-        scaled = self._scale(u)
-        step = np.exp(u - scaled.anchor)  # the only exps where omega is scaled already: K of them
-        last = self.__dict__.pop("_reciprocals", None)  # whoever takes the array has it alone
-        reciprocals, scratch = np.empty(len(self)) if last is None else last[2], Scratch()
+        last = self.__dict__.pop("_last", None)  # whoever takes the array has it alone
+        values, are_logs = np.empty(0), not self._is_plain(u)
+        is_kept = not gram or self.reading_dominates  # the last step of a solve mostly needs no gram
+        if is_kept:
+            values = np.empty(len(self)) if last is None else last.values
 
-        def block(rows: slice, values: NDArray[Any]) -> Sums:
-            A = self._block(scaled, rows, values, scratch)
-            r = np.divide(1.0, A @ step, out=reciprocals[rows])
-            counts = self.counts[rows]
-            log_mass = _log_mass(r, scaled.offset, rows, counts) if objective else None
-            shares = (r * counts) @ A
-            if not gram:
-                return Sums(log_mass, shares, None)
-            scale = r * np.sqrt(counts)
-            P = np.multiply(A, scale[:, None], out=scratch("A", A.shape))  # in place where A is ours already
-            return Sums(log_mass, shares, P.T @ P)
+        def question(block: ArrayBlock) -> tuple[float, Floats, Floats | float]:
+            at = block.normalised(u, {})
+            if is_kept:
+                values[block.place] = -at.log_mass()[:, 0] if are_logs else at.weight[:, 0]
+            log_mass = block.sum(at.log_mass())[0] if objective else 0.0
+            return log_mass, block.sum(at.p), block.gram(at.p, at.p) if gram else 0.0
 
-        sums = self._total(block)
-        self._reciprocals = (scaled, u, reciprocals)  # the weights at the solution are these: no need for another pass
-        at_u = sums.gram * (step[:, None] * step) if gram else None
-        return replace(sums, shares=sums.shares * step, gram=at_u)
+        log_mass, shares, products = self.arrays.total(question)
+        self._last = InverseMasses(u, values, are_logs) if is_kept else None
+        return Sums(float(log_mass) if objective else None, shares, DenseGram(products) if gram else None)
+
+    def inverse_masses(self, u: Floats) -> InverseMasses:
+        """Return 1 / S_i(u) for every row, or its log; without a pass if u is the point of the last sums."""
+        if self._last is None or not np.array_equal(self._last.u, u):
+            self.sums(u, gram=False, objective=False)
+        assert self._last is not None
+        return self._last
 
     def normalised(
-        self, u: Floats, rows: slice | Integers, values: Any, added: Mapping[int, Floats], space: Space
+        self, u: Floats, rows: slice | Integers, values: Numbers | None, added: Mapping[int, Floats], space: Space
     ) -> Normalised:
         """Return some rows at u: as they are if no product can leave the floating-point range, else in logs."""
         values, sampled = self._values(rows, values), self.sizes > 0
-        most = max([float(np.abs(u[sampled]).max()), *(float(np.abs(x).max(initial=0.0)) for x in added.values())])
-        if self.moderate and most < MODERATE:
-            A = _exp(values, space(values.shape)) if self.log else np.asarray(values, np.float64)
+        if self._is_plain(u) and all(np.abs(x).max(initial=0.0) < MODERATE for x in added.values()):
+            A = _exp(values, space("A", values.shape)) if self.log else values
             if added and not self.log:
-                A = space(values.shape)
+                A = space("A", values.shape)
                 A[:] = values
             for k, x in added.items():
                 A[:, k] *= np.exp(x[:, 0])
             step, offset = np.exp(u), None
         else:
-            logs = np.add(self._log(values), np.where(sampled, u, -np.inf), out=space(values.shape))
+            logs = np.add(self._log(values), np.where(sampled, u, -np.inf), out=space("A", values.shape))
             for k, x in added.items():
                 logs[:, k] += x[:, 0]
             offset = _row_maximum(logs)
             logs -= offset[:, None]
             A, step = _exp(logs, logs), sampled.astype(np.float64)
         S = A @ step
-        weight = 1.0 / S if offset is None else np.exp(-offset) / S
+        with np.errstate(over="ignore"):  # where weights are beyond e^709, the solver takes their logs
+            weight = 1.0 / S if offset is None else np.exp(-offset) / S
 
         def log_mass() -> Floats:
             return (np.log(S) if offset is None else np.log(S) + offset)[:, None]
 
-        return Normalised(weight[:, None], log_mass, DenseProbabilities(A, step, S))
+        return Normalised(weight[:, None], log_mass, DenseProbabilities(A, step, S, 1.0, space))
 
-    def log_omega_of(self, rows: slice | Integers, values: Any) -> Floats:
+    def _is_plain(self, u: Floats) -> bool:
+        """Return whether no product of e^u and omega can leave the floating-point range."""
+        return self.moderate and bool(np.abs(u[self.sizes > 0]).max() < MODERATE)
+
+    def log_omega_of(self, rows: slice | Integers, values: Numbers | None) -> Floats:
         """Return log omega of some rows."""
         return self._log(self._values(rows, values))
 
-    def _values(self, rows: slice | Integers, values: Any) -> NDArray[Any]:
+    def _values(self, rows: slice | Integers, values: Numbers | None) -> Floats:
         """Return what was read of some rows, or read it."""
-        if values is not None:
-            return values
-        return self.matrix[rows] if isinstance(rows, slice) else self.matrix.take(rows, axis=0)
-
-    def row_mass(self, u: Floats) -> tuple[Floats, Floats | None]:
-        """Return S_i(u) for every row."""
-        reciprocals, offset = self._reciprocal_mass(u)
-        return 1.0 / reciprocals, offset
-
-    def weights(self, u: Floats) -> tuple[Floats, float]:
-        """Return the weights 1 / S_i, scaled to mean 1 over the counted rows, and the log of that scale."""
-        weights, offset = self._reciprocal_mass(u)
-        self._reciprocals = None  # they become the weights, in place
-        return _scaled_to_one(weights, offset, self.counts)
-
-    def log_means(self, u: Floats) -> Floats:
-        """Return log sum_i c_i omega_ik / S_i(u) for every k, wholly in the log domain."""
-        log_weight = -self.log_row_mass(u)[:, None]
-        scratch = Scratch()
-
-        def block(rows: slice, values: NDArray[Any]) -> Floats:
-            logs = np.add(self._log(values), log_weight[rows], out=scratch("A", values.shape))
-            top = logs.max(axis=0)
-            top[np.isneginf(top)] = 0.0  # a bias that covers no row
-            np.exp(np.subtract(logs, top, out=logs), out=logs)
-            logs *= self.counts[rows, None]
-            with np.errstate(divide="ignore"):
-                return np.asarray(np.log(logs.sum(axis=0)) + top)
-
-        return np.asarray(scipy.special.logsumexp(list(self._each(block)), axis=0))
+        if values is None:
+            values = self.matrix[rows] if isinstance(rows, slice) else self.matrix.take(rows, axis=0)
+        return np.asarray(values, np.float64)
 
     def reach(self) -> Floats:
         """Return the K x K counts of rows of sample l (columns) that bias k (rows) could have drawn."""
-        K = len(self.sizes)
         if self.positive:  # the usual case with densities
-            return np.tile(self.sizes, (K, 1))
-
-        def block(rows: slice, values: NDArray[Any]) -> Floats:
-            counts = self.counts[rows]
-            return np.asarray(membership(self.source[rows], K, counts) @ self._positive(values))
-
-        return np.asarray(self._total(block)).T
+            return np.tile(self.sizes, (len(self.sizes), 1))
+        return self.arrays.total(lambda block: block.by_sample(block.positive())).T
 
     def overlap(self, mass: Floats) -> Floats:
         """Return the K x K masses of the rows that both biases could have drawn."""
         if self.positive:
             return np.full((len(self.sizes), len(self.sizes)), mass.sum())
 
-        def block(rows: slice, values: NDArray[Any]) -> Floats:
-            positive = self._positive(values)
-            return np.asarray((positive * mass[rows, None]).T @ positive)
+        def question(block: ArrayBlock) -> Floats:
+            positive = block.positive()
+            return np.asarray((positive * mass[block.place, None]).T @ positive)
 
-        return np.asarray(self._total(block))
+        return self.arrays.total(question)
 
-    def log_omega(self) -> Floats:
-        """Return log omega as one matrix."""
-        return self._log(self.matrix)
+    def positive_of(self, rows: slice | Integers, values: Numbers | None) -> Floats:
+        """Return 1 where a bias could have drawn some rows, and 0 elsewhere."""
+        return (self._values(rows, values) > (-np.inf if self.log else 0.0)).astype(np.float64)
 
-    def log_blocks(self) -> Iterator[tuple[slice, Floats]]:
-        """Yield log omega block by block, with the place of each."""
-        for rows in blocks(len(self), len(self.sizes)):
-            yield rows, self._log(self.matrix[rows])
-
-    def _each(self, function: Callable[[slice, NDArray[Any]], Result]) -> Iterator[Result]:
-        """Apply the function to every block: the place of its rows, and their values as they were given.
-
-        Blocks are worked on in threads when that pays; the results come in order.
-        """
-        return map_blocks(lambda rows: function(rows, self.matrix[rows]), len(self), len(self.sizes))
-
-    def _total(self, function: Callable[[slice, NDArray[Any]], Result]) -> Result:
-        """Sum the function's results over all blocks."""
-        return sum_blocks(lambda rows: function(rows, self.matrix[rows]), len(self), len(self.sizes))
-
-    def _reciprocal_mass(self, u: Floats) -> tuple[Floats, Floats | None]:
-        """Return 1 / S_i(u) for every row, as 1 / (S e^offset); without a pass if u is the point of the last sums."""
-        scaled = self._scale(u)
-        if self._reciprocals is not None and self._reciprocals[0] is scaled and np.array_equal(self._reciprocals[1], u):
-            return self._reciprocals[2], scaled.offset
-        step = np.exp(u - scaled.anchor)
-        reciprocals, scratch = np.empty(len(self)), Scratch()
-
-        def block(rows: slice, values: NDArray[Any]) -> None:
-            np.divide(1.0, self._block(scaled, rows, values, scratch) @ step, out=reciprocals[rows])
-
-        for _ in self._each(block):
-            pass
-        return reciprocals, scaled.offset
-
-    def _block(self, scaled: Scaled, rows: slice, values: NDArray[Any], scratch: Scratch) -> Floats:
-        """Return a block of the scaled matrix."""
-        if scaled.offset is None:
-            plain = np.asarray(values, np.float64)
-            return _exp(plain, scratch("A", values.shape)) if self.log else plain
-        anchor = np.where(self.sizes > 0, scaled.anchor, -np.inf)
-        logs = np.add(self._log(values), anchor, out=scratch("A", values.shape))
-        logs -= scaled.offset[rows, None]
-        return _exp(logs, logs)
-
-    @property
-    def _plain(self) -> None:
-        return None
-
-    def _anchored(self, u: Floats) -> Scaled:
-        offset, scratch = np.empty(len(self)), Scratch()
-
-        def block(rows: slice, values: NDArray[Any]) -> None:
-            logs = np.add(self._log(values), u, out=scratch("A", values.shape))
-            offset[rows] = _row_maximum(logs)
-
-        for _ in self._each(block):
-            pass
-        return Scaled(None, offset, np.where(self.sizes > 0, u, 0.0))
-
-    def _log(self, values: NDArray[Any]) -> Floats:
-        values = np.asarray(values, np.float64)
+    def _log(self, values: Floats) -> Floats:
         if self.log:
             return values
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(values))
-
-    def _positive(self, values: NDArray[Any]) -> Floats:
-        return (values > (-np.inf if self.log else 0)).astype(np.float64)
-
-
-def _scaled_to_one(weights: Floats, offset: Floats | None, counts: Floats) -> tuple[Floats, float]:
-    """Return weights e^-offset, scaled in place to mean 1 over the counted rows, and the log of that scale."""
-    top = 0.0
-    if offset is not None:
-        np.log(weights, out=weights)
-        weights -= offset
-        top = float(weights.max())
-        weights -= top
-        np.exp(weights, out=weights)
-    mean = mean_over_counts(weights, counts)
-    weights *= 1.0 / mean
-    return weights, top + np.log(mean)
 
 
 def _exp(logs: Floats, out: Floats) -> Floats:
@@ -234,11 +134,6 @@ def _exp(logs: Floats, out: Floats) -> Floats:
     if logs.min() < LOWEST:
         logs = np.maximum(logs, LOWEST, out=out)
     return np.exp(logs, out=out)
-
-
-def _log_mass(reciprocals: Floats, offset: Floats | None, rows: slice, counts: Floats) -> float:
-    log_mass = -np.log(reciprocals) if offset is None else offset[rows] - np.log(reciprocals)
-    return float((counts * log_mass).sum())
 
 
 def _row_maximum(block: Floats) -> Floats:
@@ -263,17 +158,19 @@ class DenseProbabilities:
         A s: a number is divided by it rather than multiplied by its inverse, so that p of a single bias is 1.
     factor : ndarray of shape (rows,), or 1
         f.
+    space : callable
+        Memory to work in.
     """
 
-    def __init__(self, A: Floats, step: Floats, S: Floats, factor: Floats | float = 1.0) -> None:
-        self.A, self.step, self.S, self.factor = A, step, S, factor
+    def __init__(self, A: Floats, step: Floats, S: Floats, factor: Floats | float, space: Space) -> None:
+        self.A, self.step, self.S, self.factor, self.space = A, step, S, factor, space
 
     def __matmul__(self, b: Floats) -> Floats:
         # the product is transposed, so that columns are in one piece: to divide short rows is slow
         return np.asarray(((b * self.step[:, None]).T @ self.A.T) / self.S * self.factor).T
 
     def __mul__(self, column: Floats) -> DenseProbabilities:
-        return DenseProbabilities(self.A, self.step, self.S, self.factor * column[:, 0])
+        return DenseProbabilities(self.A, self.step, self.S, self.factor * column[:, 0], self.space)
 
     def column(self, k: int | Integers) -> Floats:
         """Return p_k, of a bias for all rows or for each."""
@@ -294,24 +191,41 @@ class DenseProbabilities:
 
     def gram(self, counts: Floats) -> Floats:
         """Return P'(c P)."""
-        scaled = self.A * (np.sqrt(counts) * self.factor / self.S)[:, None]
+        scaled = self._times(np.sqrt(counts) * self.factor / self.S)
         return np.asarray(scaled.T @ scaled) * (self.step[:, None] * self.step)
 
     def products(self, weights: Floats) -> Floats:
         """Return P'(w P) for each of m weights, already counted, one below another."""
-        P, K = self.A * (self.factor / self.S)[:, None], len(self.step)
-        if K <= FEW:
+        K = len(self.step)
+        P = np.multiply(self.A.T, self.factor / self.S, out=self.space("P'", (K, len(self.A))))
+        weights = np.ascontiguousarray(weights.T)
+        if K <= FEW and 2 * np.count_nonzero(weights) > weights.size:
             first, second = np.triu_indices(K)
-            found = np.empty((weights.shape[1], K, K))
-            found[:, first, second] = found[:, second, first] = weights.T @ (P[:, first] * P[:, second])
+            pairs, starts = self.space("PP'", (len(first), len(self.A))), np.searchsorted(first, np.arange(K + 1))
+            for k in range(K):
+                np.multiply(P[k], P[k:], out=pairs[starts[k] : starts[k + 1]])
+            found = np.empty((len(weights), K, K))
+            found[:, first, second] = found[:, second, first] = weights @ pairs.T
         else:
-            found = np.stack([weighed_products(P, w) for w in weights.T])
+            found = np.stack([weighed_products(P, w) for w in weights])
         return (found * (self.step[:, None] * self.step)).reshape(-1, K)
+
+    def array(self) -> Floats:
+        """Return p itself, in memory that the next block reuses."""
+        P = self._times(self.factor / self.S)
+        P *= self.step
+        return P
+
+    def _times(self, column: Floats) -> Floats:
+        return np.multiply(self.A, column[:, None], out=self.space("P", self.A.shape))
 
 
 def weighed_products(P: Floats, w: Floats) -> Floats:
-    """Return P'(w P); of rows that mostly have no weight, such as those outside a cell, only the others are read."""
+    """Return P (w P)' for P of shape (K, rows): columns in one piece are multiplied faster than short rows.
+
+    If rows mostly have no weight, such as those outside a cell, only the others are read.
+    """
     inside = np.flatnonzero(w)
     if 2 * len(inside) < len(w):
-        P, w = P[inside], w[inside]
-    return np.asarray((P * w[:, None]).T @ P)
+        P, w = P.take(inside, axis=1), w[inside]
+    return np.asarray((P * w) @ P.T)

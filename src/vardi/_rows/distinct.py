@@ -7,15 +7,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from vardi._machine.threads import blocks, map_blocks
+from vardi._rows.checks import Biases
 from vardi._types import Floats, Integers, are_once
 
 PROBE = 2048  # rows looked at before all are
 LONGER = 16  # times as many are looked at if biases may be indicators
 WORTHWHILE = 4  # rows for each distinct one above which collapsing pays
 RARE = 16  # one row in this many may be of a kind that the probe missed
-WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}  # the type of a machine word of this many bytes
+MOST_INDICATORS = 8  # whose pattern is one byte
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,8 @@ class Distinct:
         return np.bincount(self.inverse, counts, minlength=len(self.first)).astype(np.float64)
 
 
-def distinct(source: Integers, biases: Any, zero: float = 0.0) -> Distinct | None:
-    """Find the distinct rows of labels and biases (a matrix or a list of columns); None if it does not pay.
+def distinct(source: Integers, biases: Biases, zero: float = 0.0) -> Distinct | None:
+    """Find the distinct rows of labels and biases; None if it does not pay.
 
     A probe shows which kinds occur. A few indicators are distinguished by their pattern. Otherwise each row goes to
     the kind with the nearest random projection. It is compared with its kind, so the answer is exact; the few rows that
@@ -54,23 +56,23 @@ def distinct(source: Integers, biases: Any, zero: float = 0.0) -> Distinct | Non
     if (found := indicator_kinds(source, indicators)) is not None:
         return found
     first = probe[shown]
-    keys, order = np.unique(_project(source[first], _take(biases, first)), return_index=True)  # 0.0 and -0.0: one kind
+    keys, order = np.unique(_project(source[first], biases[first]), return_index=True)  # 0.0 and -0.0: one kind
     first, between = first[order], (keys[1:] + keys[:-1]) / 2.0
-    kinds, labels = _take(biases, first), source[first]
+    kinds, labels = biases[first], source[first]
     inverse = np.empty(n, np.int64)
 
     def block(rows: slice) -> Integers:
-        part = _take(biases, rows)
+        part = biases[rows]
         inverse[rows] = kind = np.searchsorted(between, _project(source[rows], part))
-        return rows.start + _unlike(source[rows], part, labels[kind], _take(kinds, kind))
+        return rows.start + _unlike(source[rows], part, labels[kind], kinds.take(kind, axis=0))
 
-    strangers = np.concatenate(list(map_blocks(block, n, _width(biases))))
+    strangers = np.concatenate(list(map_blocks(block, n, biases.shape[1])))
     if len(strangers) * RARE > n:
         return None
     if len(strangers):
-        _, rare, number = np.unique(_hashes(source, biases, strangers), return_index=True, return_inverse=True)
-        like = strangers[rare][number]
-        if len(_unlike(source[strangers], _take(biases, strangers), source[like], _take(biases, like))):
+        labels, others = source[strangers], biases[strangers]
+        _, rare, number = np.unique(_hashes(labels, others), return_index=True, return_inverse=True)
+        if len(_unlike(labels, others, labels[rare][number], others[rare][number])):
             return None
         inverse[strangers] = len(first) + number
         first = np.concatenate([first, strangers[rare]])
@@ -79,41 +81,27 @@ def distinct(source: Integers, biases: Any, zero: float = 0.0) -> Distinct | Non
     return Distinct(first, inverse) if len(first) * WORTHWHILE <= n else None
 
 
-def _probe(source: Integers, biases: Any, rows: int) -> tuple[Integers, Integers]:
+def _probe(source: Integers, biases: Biases, rows: int) -> tuple[Integers, Integers]:
     """Return evenly spaced rows, about as many as asked for, and where among them each kind is first."""
     probe = np.arange(0, len(source), max(len(source) // rows, 1))
-    return probe, np.unique(_hashes(source, biases, probe), return_index=True)[1]
+    return probe, np.unique(_hashes(source[probe], biases[probe]), return_index=True)[1]
 
 
-def _take(biases: Any, rows: Any) -> Any:
-    if isinstance(biases, list):
-        return [column[rows] for column in biases]
-    return biases[rows] if isinstance(rows, slice) else biases.take(rows, axis=0)
-
-
-def _width(biases: Any) -> int:
-    return len(biases) if isinstance(biases, list) else int(biases.shape[1])
-
-
-def _project(source: Integers, biases: Any) -> Floats:
+def _project(source: Integers, biases: NDArray[Any]) -> Floats:
     """Return the rows' product with random numbers, the same for equal rows up to rounding."""
-    weights = np.random.default_rng(85).uniform(0.5, 1.0, _width(biases) + 1)
-    if not isinstance(biases, list):
-        return np.asarray(biases @ weights[1:] + source * weights[0])
-    return np.asarray(sum((c * w for c, w in zip(biases, weights[1:], strict=True)), start=source * weights[0]))
+    weights = np.random.default_rng(85).uniform(0.5, 1.0, biases.shape[1] + 1)
+    return np.asarray(biases @ weights[1:] + source * weights[0])
 
 
-def _unlike(source: Integers, biases: Any, labels: Integers, kinds: Any) -> Integers:
+def _unlike(source: Integers, biases: NDArray[Any], labels: Integers, kinds: NDArray[Any]) -> Integers:
     """Return where rows differ from their kinds; usually nowhere, so that is checked first."""
-    pairs = zip(biases, kinds, strict=True) if isinstance(biases, list) else [(biases, kinds)]
-    differences = [source != labels, *(a != b for a, b in pairs)]
-    if not any(difference.any() for difference in differences):
+    is_other, differs = source != labels, biases != kinds
+    if not (is_other.any() or differs.any()):
         return np.empty(0, np.int64)
-    columns = [difference.reshape(len(source), -1).any(axis=1) for difference in differences]
-    return np.flatnonzero(np.logical_or.reduce(columns))
+    return np.flatnonzero(is_other | differs.any(axis=1))
 
 
-def distinct_sparse(matrix: Any, source: Integers) -> Distinct | None:
+def distinct_sparse(matrix: sparse.csr_array, source: Integers) -> Distinct | None:
     """Find the distinct rows of a CSR array in canonical format, each with its label, as ``distinct`` does."""
     lengths = np.diff(matrix.indptr)
     multipliers = _multipliers(matrix.shape[1] + 2)
@@ -141,14 +129,9 @@ def _multipliers(count: int) -> NDArray[np.uint64]:
     return np.random.default_rng(85).integers(2**63, 2**64, count, dtype=np.uint64) | np.uint64(1)
 
 
-def _hashes(source: Integers, biases: Any, rows: Integers) -> NDArray[np.uint64]:
-    """Return the hashes of some rows."""
-    return _hash(source[rows], _take(biases, rows))
-
-
-def _hash(source: Integers, biases: Any) -> NDArray[np.uint64]:
+def _hashes(source: Integers, biases: NDArray[Any]) -> NDArray[np.uint64]:
     """Return sum_k m_k bits(column_k) modulo 2^64 of labels and biases, with odd multipliers m_k."""
-    columns = [source, *(biases if isinstance(biases, list) else biases.T)]
+    columns = [source, *biases.T]
     terms = (_bits(column) * m for column, m in zip(columns, _multipliers(len(columns)), strict=True))
     return np.asarray(sum(terms, start=np.uint64(0)))
 
@@ -168,7 +151,7 @@ class Indicators:
 
     Parameters
     ----------
-    biases : list of K arrays of length n, or array of shape (n, K)
+    biases : Biases
         The biases, zero where a row cannot be drawn.
     probe : ndarray of int
         Rows to take the constants from.
@@ -176,22 +159,17 @@ class Indicators:
         How zero is written: 0, or -inf for logs.
     """
 
-    def __init__(self, biases: Any, probe: Integers, zero: float) -> None:
-        self.biases, self.zero = biases, zero
-        self.K = len(biases) if isinstance(biases, list) else int(biases.shape[1])
-        dtype = biases[0].dtype if isinstance(biases, list) else biases.dtype
-        self.width = max(self.K * dtype.itemsize // 8, 1)  # of a row, in numbers of eight bytes
-        self.constants = _constants(biases, probe, zero)
+    def __init__(self, biases: Biases, probe: Integers, zero: float) -> None:
+        self.biases, self.zero, self.K = biases, zero, biases.shape[1]
+        self.width = max(self.K * biases.dtype.itemsize // 8, 1)  # of a row, in numbers of eight bytes
+        self.constants = _constants(biases[probe].astype(np.float64), zero)
         self.plausible = bool(np.isfinite(self.constants).all()) and self.positive(probe) is not None
 
     def positive(self, rows: slice | Integers) -> NDArray[np.bool_] | None:
         """Return 1{omega_ik > 0} of some rows; None if another value occurs."""
-        if isinstance(self.biases, list):
-            part: Any = np.column_stack([column[rows] for column in self.biases])
-        else:
-            part = self.biases[rows]
+        part = self.biases[rows]
         if part.dtype == np.bool_:
-            return np.ascontiguousarray(part)
+            return part
         # A comparison with a row goes through the array in steps of K numbers; with a scalar, all at once.
         same = self.constants[0] if (self.constants == self.constants[0]).all() else self.constants
         positive = np.equal(part, same)
@@ -201,12 +179,12 @@ class Indicators:
 def indicator_kinds(source: Integers, indicators: Indicators) -> Distinct | None:
     """Find the distinct rows of labels and indicators of at most eight biases; None for more, or for other values.
 
-    Row i has the code s_i 2^K + sum_k 2^k 1{omega_ik > 0}, computed from the row's bytes, one machine word, by a
-    multiplication and a shift.
+    Row i has the code s_i 2^K + sum_k 2^k 1{omega_ik > 0}.
     """
     K, n = indicators.K, len(source)
-    if max(WORDS) < K or not indicators.plausible:
+    if K > MOST_INDICATORS or not indicators.plausible:
         return None
+    powers = np.left_shift(np.uint8(1), np.arange(K, dtype=np.uint8))
     codes: NDArray[Any] = np.empty(n, np.uint8 if K << K <= 256 else np.uint16)
 
     def block(rows: slice) -> Integers | None:
@@ -216,7 +194,7 @@ def indicator_kinds(source: Integers, indicators: Indicators) -> Distinct | None
         own = codes[rows]
         own[:] = source[rows]
         own *= own.dtype.type(1 << K)  # faster than a shift
-        own |= _patterns(positive)
+        own |= positive.view(np.uint8) @ powers
         return _tallied(own, K << K)
 
     counts = []
@@ -238,29 +216,9 @@ def _tallied(codes: NDArray[Any], kinds: int) -> Integers:
     return pairs.sum(axis=0) + pairs.sum(axis=1) + np.bincount(codes[even:], minlength=2**8)
 
 
-def _patterns(positive: NDArray[np.bool_]) -> NDArray[np.uint8]:
-    """Return sum_k 2^k b_k of at most eight booleans a row.
-
-    A row's bytes are one machine word. The multiplier moves each byte to its own bit of the highest byte; no other
-    products coincide, so nothing carries.
-    """
-    n, K = positive.shape
-    width = min(w for w in WORDS if w >= K)
-    if width > K or not positive.flags.c_contiguous:
-        whole = np.zeros((n, width), np.bool_)
-        whole[:, :K] = positive
-        positive = whole
-    word = WORDS[width]
-    top = 8 * (width - 1)
-    multiplier = sum(1 << (top - 7 * k) for k in range(width))
-    return np.asarray((positive.view(word)[:, 0] * word(multiplier)) >> word(top), np.uint8)
-
-
-def _constants(biases: Any, probe: Integers, zero: float) -> Floats:
-    """Return the value of each bias where it is not zero in the probe; 1 if it is zero everywhere."""
-    columns = biases if isinstance(biases, list) else biases.T
-    shown = [column[probe].astype(np.float64) for column in columns]
-    return np.array([column[column != zero][0] if (column != zero).any() else 1.0 for column in shown])
+def _constants(shown: Floats, zero: float) -> Floats:
+    """Return the value of each bias where it is not zero on some rows; 1 if it is zero on all."""
+    return np.array([column[column != zero][0] if (column != zero).any() else 1.0 for column in shown.T])
 
 
 def _first_rows(codes: NDArray[Any], counts: Integers, places: list[slice]) -> Integers:

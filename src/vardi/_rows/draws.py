@@ -8,13 +8,13 @@ matrix product, and the sums over rows are another.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vardi._machine.threads import Scratch, sum_blocks
-from vardi._rows.dense import Dense
+from vardi._rows.arrays import ArrayBlock
+from vardi._rows.dense import Dense, DenseProbabilities
 from vardi._types import Floats
 
 Result = TypeVar("Result")
@@ -69,7 +69,7 @@ class SharedPasses:
                 r = np.divide(r, masses, out=masses)
             return np.hstack([r @ P, r @ self._weighted(here)])
 
-        total = self._total(part, len(counts), scratch)
+        total = self._total(part, len(counts))
         K = len(self.u)
         return total[:, :K] * moved, total[:, K:]
 
@@ -86,40 +86,36 @@ class SharedPasses:
             np.divide(self.weights[here], moved @ P.T, out=found[:, here])
             return 0
 
-        self._total(part, len(us), Scratch())
+        self._total(part, len(us))
         return found
 
-    def _total(self, function: Callable[[slice, Floats], Result], draws: int, scratch: Scratch) -> Result:
+    def _total(self, function: Callable[[slice, Floats], Result], draws: int) -> Result:
         """Sum the results over all blocks of a function of the place of the rows and their p at the fit.
 
         What that many draws write for the rows of a block stays in the cache.
         """
         gathered = self._p_at_fit
-        if gathered is not None:
-            return sum_blocks(lambda place: function(place, gathered[place]), len(gathered), max(draws, len(self.u)))
-        return self.rows._total(lambda place, values: function(place, self._p(place, values, scratch)))
+        if gathered is None:
+            return self.rows.arrays.total(lambda block: function(block.place, self._p(block)))
+        return sum_blocks(lambda place: function(place, gathered[place]), len(gathered), max(draws, len(self.u)))
 
-    def _p(self, place: slice, values: NDArray[Any], scratch: Scratch) -> Floats:
+    def _p(self, block: ArrayBlock) -> Floats:
         """Return p at the fit of a block of rows."""
-        scaled = self.rows._scale(self.u)
-        step = np.exp(self.u - scaled.anchor)
-        A = self.rows._block(scaled, place, values, scratch)
-        r = 1.0 / (A @ step)
-        P = np.multiply(A, r[:, None], out=scratch("A", A.shape))  # in place if A is already scratch memory
-        P *= step
-        return P
+        p = block.normalised(self.u, {}).p
+        assert isinstance(p, DenseProbabilities)
+        return p.array()
 
     def _gathered(self) -> Floats | None:
         """Return p at the fit of all rows, if that is not large: then no pass takes exps or rereads rows."""
-        rows, scratch = self.rows, Scratch()
-        if len(rows) * len(self.u) > KEPT_NUMBERS:
+        K = len(self.u)
+        if len(self.rows) * K > KEPT_NUMBERS:
             return None
-        found = np.empty((len(rows), len(self.u)))
+        found = np.empty((len(self.rows), K))
 
-        def block(place: slice, values: NDArray[Any]) -> None:
-            found[place] = self._p(place, values, scratch)
+        def fill(block: ArrayBlock) -> None:
+            found[block.place] = self._p(block)
 
-        for _ in rows._each(block):
+        for _ in self.rows.arrays.each(fill):
             pass
         return found
 

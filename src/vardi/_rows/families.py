@@ -7,9 +7,10 @@ differ by a constant in log omega, which the normaliser absorbs.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from vardi._inputs.frames import Frame
 from vardi._rows.cells import dummies, require_seen
 from vardi._rows.columns import Block, Kept
-from vardi._types import Floats
+from vardi._types import Floats, Integers
 from vardi.biases import ExpressionBias, FunctionFamily, ParametricBias
 from vardi.biases._expressions.cells import Cells
 from vardi.biases._expressions.families import Family
@@ -46,65 +47,80 @@ class FamilyAt(NamedTuple):
     bend: Callable[[Floats], Floats]
 
 
-class BiasFamily(Protocol):
-    """One family of biases on the rows of a pool.
+class BiasFamily(ABC):
+    """One family of biases on the rows of a pool; by default theta is on the user's scale.
 
     Attributes
     ----------
     names : tuple of str
         Names of the parameters.
-    scale : ndarray of shape (p, p)
-        The matrix that turns theta into the user's parameters.
     scaled : bool
         Whether theta belongs to columns with standard deviation 1.
     """
 
+    names: tuple[str, ...]
+    scaled = False
+
     @property
-    def names(self) -> tuple[str, ...]: ...
-    @property
-    def scale(self) -> Floats: ...
-    @property
-    def scaled(self) -> bool: ...
+    def scale(self) -> Floats:
+        """The matrix that turns theta into the user's parameters, of shape (p, p)."""
+        return np.eye(len(self.names))
+
     @property
     def tilt(self) -> BiasFamily:
         """The exponential tilt that the family resembles where it is nearly constant; itself if it is one."""
+        return self
 
+    @abstractmethod
     def starts(self) -> Sequence[Floats]:
         """Return where to start from, all theta."""
 
-    def prepare(self, theta: Floats) -> None:
+    def prepare(self, theta: Floats) -> None:  # noqa: B027 (most families take each row on its own)
         """Compute what takes all rows at once."""
 
+    @abstractmethod
     def at(self, block: Block, theta: Floats) -> FamilyAt:
         """Return the family on the rows of a block, after ``prepare``."""
 
+    @abstractmethod
     def log_omega(self, theta: Floats) -> Floats:
         """Return log omega of all rows in memory, of shape (n,)."""
 
     def offset(self, theta: Floats) -> float:
         """Return what to add to get log omega on the user's scale."""
+        return 0.0
 
     def offset_gradient(self, theta: Floats) -> Floats:
         """Return the derivatives of the offset in theta."""
+        return np.zeros(len(theta))
 
-    def subset(self, rows: Any) -> BiasFamily:
+    @abstractmethod
+    def subset(self, rows: Integers) -> Self:
         """Return the same on some rows in memory."""
 
 
 @dataclass(frozen=True)
-class Linear:
-    """A tilt, a power, steps or cells: log omega = theta'z."""
+class OfColumns(BiasFamily):
+    """A family that reads columns z, which have mean 0 and standard deviation 1."""
 
     names: tuple[str, ...]
     z: Kept
     mean: Floats
     deviation: Floats
-    scaled: bool = True
+    scaled = True
 
-    @property
-    def tilt(self) -> Linear:
-        """The family itself."""
-        return self
+    def on(self, features: Floats) -> Self:
+        """Return the family on rows in memory, whose features are in the units of the user's columns."""
+        return replace(self, z=(features - self.mean) / self.deviation)
+
+    def subset(self, rows: Integers) -> Self:
+        """Return the same on some rows."""
+        return replace(self, z=self.z[rows])
+
+
+@dataclass(frozen=True)
+class Linear(OfColumns):
+    """A tilt, a power, steps or cells: log omega = theta'z."""
 
     @property
     def scale(self) -> Floats:
@@ -115,9 +131,6 @@ class Linear:
         """Return zero: the likelihood is concave."""
         return [np.zeros(len(self.names))]
 
-    def prepare(self, theta: Floats) -> None:
-        """Compute nothing: each row is taken on its own."""
-
     def at(self, block: Block, theta: Floats) -> FamilyAt:
         """Return theta'z, z, and no second derivatives."""
         z = block.solved(self.z)
@@ -127,10 +140,6 @@ class Linear:
         """Return theta'z."""
         return np.asarray(self.z @ theta)
 
-    def on(self, features: Floats) -> Linear:
-        """Return the family on rows in memory, whose features are in the units of the user's columns."""
-        return replace(self, z=(features - self.mean) / self.deviation)
-
     def offset(self, theta: Floats) -> float:
         """Return the contribution of the means of the columns."""
         return float(theta @ (self.mean / self.deviation))
@@ -139,20 +148,10 @@ class Linear:
         """Return the means of the columns, in standard deviations."""
         return self.mean / self.deviation
 
-    def subset(self, rows: Any) -> Linear:
-        """Return the same on some rows."""
-        return replace(self, z=self.z[rows])
-
 
 @dataclass(frozen=True)
-class Logistic:
-    """Logistic selection: log omega = -log(1 + e^{-a - b'z})."""
-
-    names: tuple[str, ...]
-    z: Kept
-    mean: Floats
-    deviation: Floats
-    scaled: bool = True
+class Logistic(OfColumns):
+    """Logistic selection: log omega = -log(1 + e^{-a - b'z}); the curve is the same on either scale."""
 
     @property
     def scale(self) -> Floats:
@@ -174,9 +173,6 @@ class Logistic:
         """Return curves with the slope of a tilt at the means of the columns."""
         return [np.append(a, np.clip(tilt / scipy.special.expit(-a), -5.0, 5.0)) for a in INTERCEPTS]
 
-    def prepare(self, theta: Floats) -> None:
-        """Compute nothing: each row is taken on its own."""
-
     def at(self, block: Block, theta: Floats) -> FamilyAt:
         """Return -log(1 + e^{-a - b'z}), (1 - omega) (1, z), and the sum of -omega (1 - omega) (1, z) (1, z)'."""
         z = block.solved(self.z)
@@ -195,48 +191,20 @@ class Logistic:
         """Return -log(1 + e^{-a - b'z})."""
         return -np.logaddexp(0.0, -(theta[0] + self.z @ theta[1:]))
 
-    def on(self, features: Floats) -> Logistic:
-        """Return the family on rows in memory, whose features are in the units of the user's columns."""
-        return replace(self, z=(features - self.mean) / self.deviation)
-
-    def offset(self, theta: Floats) -> float:
-        """Return zero: the curve is the same on either scale."""
-        return 0.0
-
-    def offset_gradient(self, theta: Floats) -> Floats:
-        """Return zeros."""
-        return np.zeros(len(theta))
-
-    def subset(self, rows: Any) -> Logistic:
-        """Return the same on some rows."""
-        return replace(self, z=self.z[rows])
-
 
 @dataclass(frozen=True)
-class Function:
+class Function(BiasFamily):
     """Any function of rows and parameters, which receives the rows as they were given."""
 
     family: FunctionFamily
     frames: tuple[Frame, ...]
     sample: str
     rows: Any
-    scaled: bool = False
+    names: tuple[str, ...] = field(init=False)
     _made: dict[bytes, tuple[Floats, Floats, Floats]] = field(default_factory=dict, repr=False, compare=False)
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the parameters."""
-        return self.family.names
-
-    @property
-    def tilt(self) -> Function:
-        """The family itself: it is unknown where it is constant."""
-        return self
-
-    @property
-    def scale(self) -> Floats:
-        """One: theta is on the user's scale."""
-        return np.eye(len(self.names))
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", self.family.names)
 
     def starts(self) -> Sequence[Floats]:
         """Return the user's starts."""
@@ -301,15 +269,7 @@ class Function:
         bent = [moved(a + b) - moved(a - b) - moved(b - a) + moved(-a - b) for a in steps for b in steps]
         return np.column_stack(bent) / (4.0 * np.outer(np.diag(steps), np.diag(steps))).ravel()
 
-    def offset(self, theta: Floats) -> float:
-        """Return zero."""
-        return 0.0
-
-    def offset_gradient(self, theta: Floats) -> Floats:
-        """Return zeros."""
-        return np.zeros(len(theta))
-
-    def subset(self, rows: Any) -> Function:
+    def subset(self, rows: Integers) -> Self:
         """Return the same on some rows."""
         own = np.arange(sum(len(frame) for frame in self.frames))[self.rows][rows]
         return replace(self, rows=own, _made={})

@@ -9,18 +9,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vardi._rows.arrays import Arrays
 from vardi._rows.base import Rows
-from vardi._rows.columns import Question
 from vardi._rows.contract import Coordinates, JointSums
 from vardi._rows.dense import Dense
 from vardi._rows.families import BiasFamily
 from vardi._rows.grouping import mean_over_counts
 from vardi._rows.likelihood import likelihood
-from vardi._rows.point import KnownMoments, Model, Point
-from vardi._types import Floats, Integers
+from vardi._rows.point import KnownMoments, Model, Point, RowsAt
+from vardi._types import Floats, Integers, Numbers
 
 if TYPE_CHECKING:
     from vardi._rows.measure import Holder
@@ -180,11 +178,10 @@ class Joint(JointRows):
             last = self._last = v.tobytes(), objective, sums.checked
         return last[2]
 
-    def columns(self, v: Floats, question: Any, m: int) -> Floats:
+    def columns(self, v: Floats, question: Callable[[RowsAt], Floats], m: int) -> Floats:
         """Return columns that are made of the rows at a point, of shape (n, m)."""
         point = Point(self.model, v)
-        asked: Question[Floats] = lambda block: question(point.at(block))  # noqa: E731
-        return self.holder.column(asked, m)
+        return self.holder.column(lambda block: question(point.at(block)), m)
 
     def weights(self, v: Floats) -> tuple[Floats, float]:
         """Return the weights 1 / S_i, scaled to mean 1 over the counted rows, and the log of that scale."""
@@ -194,7 +191,7 @@ class Joint(JointRows):
         mean = mean_over_counts(weights, self.counts)
         return weights / mean, top + float(np.log(mean))
 
-    def spread(self, values: NDArray[Any]) -> NDArray[Any]:
+    def spread(self, values: Numbers) -> Numbers:
         """Return values of rows for all rows of the pool."""
         return self.base.spread(values)
 

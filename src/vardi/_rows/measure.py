@@ -304,8 +304,12 @@ class Measure:
 
     def _reads_biases(self, functions: Functions | None = None) -> bool:
         """Return whether functions and weights take biases, or only what is kept of each row."""
-        is_known = isinstance(self.point, Point) and self.point.weights is not None
-        return not is_known or (functions is not None and functions.make is not None)
+        return self._known_weights is None or (functions is not None and functions.make is not None)
+
+    @property
+    def _known_weights(self) -> Kept:
+        """The weights of rows as they were solved, if they are kept."""
+        return self.point.weights if isinstance(self.point, Point) else None
 
     # means
 
@@ -582,8 +586,10 @@ class Measure:
     @property
     def weights(self) -> Floats:
         """Weight r_i of each row of the pool."""
-        rows = self.arrays
-        return rows.column(lambda block: self.point.at(block).weight, 1, biases=self._reads_biases())[:, 0]
+        rows, known = self.arrays, self._known_weights
+        if known is not None and rows.inverse is None:
+            return np.asarray(known)
+        return rows.column(lambda block: self.point.at(block).weight, 1, biases=known is None)[:, 0]
 
     @property
     def solved(self) -> Holder:

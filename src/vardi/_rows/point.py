@@ -68,7 +68,7 @@ class KnownMoments:
         """Return the same functions with other means."""
         return replace(self, means=means)
 
-    def subset(self, rows: Any) -> KnownMoments:
+    def subset(self, rows: Integers) -> KnownMoments:
         """Return the same on some rows in memory."""
         return self if self.by_sample is not None or not len(self.means) else replace(self, values=self.values[rows])
 

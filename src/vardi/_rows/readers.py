@@ -7,10 +7,10 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, NoReturn, Self, TypeAlias, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike
 
 from vardi._machine.threads import BLOCK
-from vardi._types import Integers
+from vardi._types import Integers, Numbers
 from vardi.errors import MismatchError
 
 MAX_IN_MEMORY = 2**22  # numbers up to which a matrix is read as a whole: at most one block
@@ -18,7 +18,7 @@ READ = 2**25  # bytes of a block: long enough for a disk, while a few of them ta
 BAND = 8  # blocks that the rows of one chunk may fill before it is read in parts
 SEGMENT = 2**14  # bytes of a column read together, at least, if columns are stored one after the other
 
-Block: TypeAlias = tuple[slice, NDArray[Any]]
+Block: TypeAlias = tuple[slice, Numbers]
 Result = TypeVar("Result")
 
 
@@ -37,7 +37,7 @@ class Reader(ABC):
 
     ndim = 2
 
-    def __init__(self, length: int, width: int, dtype: Any, rows: Integers | None = None) -> None:
+    def __init__(self, length: int, width: int, dtype: DTypeLike, rows: Integers | None = None) -> None:
         self.length, self.dtype, self.rows = length, np.dtype(dtype), rows
         self.shape = (length if rows is None else len(rows), width)
 
@@ -65,7 +65,7 @@ class Reader(ABC):
             elif (mine := self._among(place)).start < mine.stop:
                 yield mine, block[self.rows[mine] - place.start]
 
-    def whole(self) -> NDArray[Any]:
+    def whole(self) -> Numbers:
         """Return all wanted rows as one array."""
         return np.concatenate([np.empty((0, self.shape[1]), self.dtype), *(block for _, block in self.blocks())])
 
@@ -95,7 +95,7 @@ class Stored(Reader):
             if (mine := self._among(place)).start < mine.stop:
                 yield place, _noted(self._values, place)
 
-    def _values(self, place: slice) -> NDArray[Any]:
+    def _values(self, place: slice) -> Numbers:
         part = self.array[place]
         if isinstance(part, np.memmap):  # copied here, in file order, so that only this step waits for a disk
             return np.array(part, order="K", subok=False)
@@ -142,7 +142,7 @@ class Yielded(Reader):
 
     def _read(self) -> Iterator[Block]:
         """Join small blocks into what a thread takes at once, which costs less than handing each over."""
-        parts: list[NDArray[Any]] = []
+        parts: list[Numbers] = []
         start = 0
         for place, block in self._blocks():
             if block.shape[1] != self.shape[1]:
@@ -194,7 +194,7 @@ class Yielded(Reader):
 _END = object()
 
 
-def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
+def _joined(parts: list[Numbers]) -> Numbers:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from functools import cached_property
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from vardi._machine.threads import map_blocks
+from vardi._machine.threads import map_blocks, sum_blocks
 from vardi._rows.grouping import are_whole, sums_by_value
 from vardi._types import Floats, Integers
 
@@ -167,15 +167,24 @@ class SharesByCell(Shares):
     def __init__(self, values: Floats, masses: Sequence[Floats], totals: Floats, start: float, scale: float) -> None:
         self._values, self._masses, self._totals, self._start, self._scale = values, masses, totals, start, scale
         self._cell = np.empty(len(values), np.uint16)
+        self._found: dict[int, Integers] = {}  # the rows of cells that were asked for
 
         def block(part: slice) -> None:
             self._cell[part] = self._cells_of(values[part])
 
         for _ in map_blocks(block, len(values), 1):
             pass
-        self._rows = np.bincount(self._cell, minlength=CELLS)
-        sums = np.stack([np.bincount(self._cell, mass, minlength=CELLS) for mass in masses], axis=1)
+        self._rows = self._by_cell(None)
+        sums = np.stack([self._by_cell(mass) for mass in masses], axis=1)
         self._below = np.vstack([np.zeros(len(masses)), np.cumsum(sums, axis=0)])  # before each cell, and after all
+
+    def _by_cell(self, mass: Floats | None) -> NDArray[Any]:
+        """Return how many rows each cell has, or their mass; in blocks, since only these are converted."""
+
+        def block(part: slice) -> NDArray[Any]:
+            return np.bincount(self._cell[part], None if mass is None else mass[part], minlength=CELLS)
+
+        return sum_blocks(block, len(self._cell), 1, CELLS)
 
     @classmethod
     def of(cls, values: Floats, masses: Sequence[Floats], totals: Floats) -> SharesByCell | None:
@@ -197,23 +206,21 @@ class SharesByCell(Shares):
     def _cells_of(self, x: Floats) -> Integers:
         return _cells(x, self._start, self._scale)
 
-    @cached_property
-    def _order(self) -> Integers:
-        """The rows cell by cell."""
-        return np.argsort(self._cell, kind="stable")  # 16 bits sort by radix
-
-    @cached_property
-    def _ends(self) -> Integers:
-        """How many rows there are before each cell, and in all."""
-        return np.append(0, np.cumsum(self._rows))
-
-    def _rows_from(self, first: int, last: int) -> Integers:
-        """Return the rows of the cells from the first to the last."""
-        return self._order[self._ends[first] : self._ends[last + 1]]
+    def _rows_in(self, cells: Integers) -> Integers:
+        """Return the rows of some cells, found in one pass unless they were asked for before."""
+        asked, new = np.unique(cells).tolist(), np.zeros(CELLS, bool)
+        for cell in asked:
+            new[cell] = cell not in self._found
+        if new.any():
+            every = map_blocks(lambda part: part.start + np.flatnonzero(new[self._cell[part]]), len(self._cell), 1)
+            rows, places = np.concatenate(list(every)), np.flatnonzero(new)
+            rows = rows[np.argsort(self._cell[rows], kind="stable")]
+            self._found.update(zip(places.tolist(), np.split(rows, np.cumsum(self._rows[places])[:-1]), strict=True))
+        return np.concatenate([self._found[cell] for cell in asked])
 
     def _sorted(self, cells: Integers) -> tuple[Floats, Floats, Integers]:
         """Return the distinct values in some cells, the masses up to each, and the cell of each."""
-        rows = np.concatenate([self._rows_from(cell, cell) for cell in np.unique(cells).tolist()])
+        rows = self._rows_in(cells)
         x, sums = sums_by_value(self._values[rows], [mass[rows] for mass in self._masses])
         own = self._cells_of(x)
         within = np.cumsum(np.stack(sums, axis=1), axis=0)
@@ -230,9 +237,8 @@ class SharesByCell(Shares):
 
     @property
     def ends(self) -> tuple[float, float]:
-        first, last = np.flatnonzero(self._rows)[[0, -1]]
-        low, high = (self._values[self._rows_from(cell, cell)] for cell in (first, last))
-        return float(low.min()), float(high.max())
+        outer = self._values[self._rows_in(np.flatnonzero(self._rows)[[0, -1]])]
+        return float(outer.min()), float(outer.max())
 
     def reaching(self, weights: Floats, targets: Floats, *, beyond: bool = False) -> tuple[Floats, Floats]:
         side: Literal["left", "right"] = "right" if beyond else "left"
@@ -258,15 +264,28 @@ class SharesByCell(Shares):
         own = int(self._cells_of(np.array([x]))[0])
         there = np.flatnonzero(self._rows)
         beside = there[there < own][-1:] if step < 0 else there[there > own][:1]
-        near = self._sorted(np.append(beside, own))[0]
-        return float(near[np.searchsorted(near, x, "left") - 1 if step < 0 else np.searchsorted(near, x, "right")])
+        for cells in (np.array([own]), np.append(beside, own)):  # mostly it is in the same cell
+            near = np.sort(self._values[self._rows_in(cells)])
+            place = np.searchsorted(near, x, "left") - 1 if step < 0 else np.searchsorted(near, x, "right")
+            if 0 <= place < len(near):
+                break
+        return float(near[place])
 
     def between(self, low: float, high: float) -> Floats:
         first, last = self._cells_of(np.array([low, high])).tolist()
-        x = self._values.take(self._rows_from(first, last), mode="clip")  # a bounds check would cost more
-        x.sort(kind="stable")  # merges: cells are in order already
-        x = x[np.searchsorted(x, low, "left") : np.searchsorted(x, high, "right")]
-        return x[np.append(True, x[1:] != x[:-1])[: len(x)]]
+        x, end = np.empty(self._rows[first : last + 1].sum()), 0
+
+        def inside(part: slice) -> Floats:
+            own = self._values[part]
+            return own[(own >= low) & (own <= high)]
+
+        for own in map_blocks(inside, len(self._values), 1):
+            x[end : end + len(own)] = own
+            end += len(own)
+        x = x[:end]
+        x.sort()
+        is_new = np.append(True, x[1:] != x[:-1])[: len(x)]
+        return x if is_new.all() else x[is_new]
 
     def are_whole(self, low: float, high: float) -> bool:
         def some(part: slice) -> bool:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from vardi._machine.threads import BLOCK, map_blocks, sum_blocks
-from vardi._rows.base import Rows, Scaled, Space
+from vardi._machine.threads import map_blocks, sum_blocks
+from vardi._rows.base import MODERATE, InverseMasses, Rows, Space
 from vardi._rows.columns import Normalised
-from vardi._rows.contract import Gram, Sums
+from vardi._rows.contract import Sums
 from vardi._rows.dense import weighed_products
+from vardi._rows.gram import Gram, SparseGram, UnformedGram
 from vardi._rows.grouping import membership
 from vardi._rows.start import mean_log_start, widest_tree
-from vardi._types import Floats, Integers
+from vardi._types import Floats, Integers, Numbers
 
 MAX_PAIRED_SAMPLES = 300  # samples up to which the start uses pairs, for which a subsample is made dense
 MAX_DENSE_SAMPLES = 2000  # samples up to which overlaps are summed in dense blocks
@@ -26,6 +27,21 @@ FILLED = 2.0  # entries of the gram, relative to those of the rows, up to which 
 FEW_COLUMNS = 8  # that are summed one after the other, in pairs; more, block by block
 DENSE_IS_FASTER = 30.0  # than a sparse product, by as much for each product of two numbers
 PROBE = 50  # samples from whose links the entries of the gram are estimated
+FAR = 100.0  # how far u may move from the point at which the rows were scaled
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """A matrix A and offsets a with A_ik = omega_ik e^{anchor_k - a_i}: from here on a step needs only K exps."""
+
+    matrix: sparse.csr_array
+    offset: Floats | None
+    anchor: Floats
+
+    @cached_property
+    def columns(self) -> sparse.csc_array:
+        """The matrix by columns."""
+        return self.matrix.tocsc()
 
 
 class Sparse(Rows):
@@ -34,8 +50,8 @@ class Sparse(Rows):
     So thousands of samples never need a dense K x K matrix.
     """
 
-    _by_column: tuple[Scaled, Any] | None = None
-    _reached: Any = None
+    _scaled: Scaled | None = None
+    _reached: sparse.csr_array | None = None
 
     def _recount(self) -> None:
         self._reached = None
@@ -70,57 +86,32 @@ class Sparse(Rows):
         scaled = self._scale(u)
         step = np.exp(u - scaled.anchor)
         S = np.asarray(scaled.matrix @ step)
-        shares = self._column_sums(scaled, self._counted(1.0 / S)) * step
-        log_mass = float(self._counted(self.log_row_mass(u)).sum()) if objective else None
+        shares = self._column_sums(scaled, self.counts / S) * step
+        log_mass = float((self.log_row_mass(u) * self.counts).sum()) if objective else None
         return Sums(log_mass, shares, self._gram(scaled, step, S) if gram else None)
-
-    def _counted(self, values: Floats) -> Floats:
-        return values * self.counts
-
-    def _columns(self, scaled: Scaled) -> Any:
-        """Return the scaled matrix by columns, kept for the next pass."""
-        if self._by_column is None or self._by_column[0] is not scaled:
-            self._by_column = (scaled, scaled.matrix.tocsc())
-        return self._by_column[1]
 
     def _column_sums(self, scaled: Scaled, y: Floats) -> Floats:
         """Return A'y, summed in pairs: a product with a sparse array adds one by one, and loses digits as n grows."""
-        columns = self._columns(scaled)
+        columns, sums = scaled.columns, np.zeros(len(self.sizes))
         filled = np.flatnonzero(np.diff(columns.indptr))
-        starts, ends = columns.indptr[filled], columns.indptr[filled + 1]
-
-        width = max(columns.nnz // len(filled), 1)
-        step = max(BLOCK // width, 1)
-
-        def block(part: slice) -> Floats:
-            lows = range(part.start, part.stop, step)
-            return np.concatenate([some(slice(low, min(low + step, part.stop))) for low in lows])
-
-        def some(part: slice) -> Floats:
-            first = starts[part.start]
-            entries = slice(first, ends[part.stop - 1])
-            return np.asarray(
-                np.add.reduceat(columns.data[entries] * y[columns.indices[entries]], starts[part] - first)
-            )
-
-        sums = np.zeros(len(self.sizes))
-        sums[filled] = np.concatenate(list(map_blocks(block, len(filled), width)))
+        sums[filled] = np.add.reduceat(columns.data * y[columns.indices], columns.indptr[filled])
         return sums
 
     def _gram(self, scaled: Scaled, step: Floats, S: Floats) -> Gram:
         if not self._forms_gram:
-            transposed = self._columns(scaled).T
-            return lambda v: transposed @ (self._counted(scaled.matrix @ (v * step) / S) / S) * step
+            transposed = scaled.columns.T
+            counts = self.counts / S / S
+            return UnformedGram(len(step), lambda v: transposed @ (scaled.matrix @ (v * step) * counts) * step)
         root = np.sqrt(self.counts) / S
 
-        def block(rows: slice) -> Any:
+        def block(rows: slice) -> sparse.csr_array:
             part = _part(scaled.matrix, rows)
             part.data = part.data * np.repeat(root[rows], self._lengths[rows])
             return part.T @ part
 
         gram = self._total(block).tocsr()
         gram.data *= np.repeat(step, np.diff(gram.indptr)) * step[gram.indices]
-        return gram
+        return SparseGram(gram)
 
     def start(self) -> Floats:
         """Return a first u: from pairs if that fits in memory, otherwise from each sample alone."""
@@ -129,19 +120,13 @@ class Sparse(Rows):
         own = np.asarray(self._with(self._log_data())[np.arange(len(self)), self.source])
         return mean_log_start(membership(self.source, len(self.sizes), self.counts) @ own, self.sizes)
 
-    def row_mass(self, u: Floats) -> tuple[Floats, Floats | None]:
-        """Return S_i(u) for every row."""
+    def inverse_masses(self, u: Floats) -> InverseMasses:
+        """Return 1 / S_i(u) for every row, or its log."""
         scaled = self._scale(u)
-        return np.asarray(scaled.matrix @ np.exp(u - scaled.anchor)), scaled.offset
-
-    def log_means(self, u: Floats) -> Floats:
-        """Return log sum_i c_i omega_ik / S_i(u) for every k, wholly in the log domain."""
-        return self._log_totals(-self.log_row_mass(u))
-
-    def log_weighted_means(self, weights: Floats) -> Floats:
-        """Return the log of sum_i pi_i omega_ik for every k, for weights of mean 1."""
-        with np.errstate(divide="ignore"):  # a row that a draw does not contain
-            return self._log_totals(np.log(weights)) - np.log(self.sizes.sum())
+        S = np.asarray(scaled.matrix @ np.exp(u - scaled.anchor))
+        if scaled.offset is None:
+            return InverseMasses(u, 1.0 / S, are_logs=False)
+        return InverseMasses(u, -np.log(S) - scaled.offset, are_logs=True)
 
     def _log_totals(self, log_weight: Floats) -> Floats:
         """Return log sum_i c_i w_i omega_ik for every k, from log w."""
@@ -156,7 +141,7 @@ class Sparse(Rows):
         return totals
 
     def normalised(
-        self, u: Floats, rows: slice | Integers, values: Any, added: Mapping[int, Floats], space: Space
+        self, u: Floats, rows: slice | Integers, values: Numbers | None, added: Mapping[int, Floats], space: Space
     ) -> Normalised:
         """Return some rows at u."""
         part = _part(self.matrix, rows) if isinstance(rows, slice) else self.matrix[rows]
@@ -171,17 +156,22 @@ class Sparse(Rows):
         p = sparse.csr_array((terms / np.repeat(S, lengths), part.indices, part.indptr), shape=part.shape)
         return Normalised((np.exp(-offset) / S)[:, None], lambda: (np.log(S) + offset)[:, None], SparseProbabilities(p))
 
-    def log_omega_of(self, rows: slice | Integers, values: Any) -> Floats:
+    def log_omega_of(self, rows: slice | Integers, values: Numbers | None) -> Floats:
         """Return log omega of some rows, as a dense matrix."""
-        places = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
-        return self.subset(places).log_omega()
+        part = _part(self.matrix, rows) if isinstance(rows, slice) else self.matrix[rows]
+        dense = np.full(part.shape, -np.inf)
+        with np.errstate(divide="ignore"):
+            dense[np.repeat(np.arange(len(dense)), np.diff(part.indptr)), part.indices] = (
+                part.data if self.log else np.log(part.data)
+            )
+        return dense
 
-    def reach(self) -> Any:
+    def reach(self) -> sparse.csr_array:
         """Return the K x K (sparse) counts of rows of sample l (columns) that bias k (rows) could have drawn."""
         if self._reached is None:
             K, positive = len(self.sizes), self._positive()
 
-            def block(rows: slice) -> Any:
+            def block(rows: slice) -> sparse.sparray:
                 counts = self.counts[rows]
                 return membership(self.source[rows], K, counts) @ _part(positive, rows)
 
@@ -189,7 +179,7 @@ class Sparse(Rows):
             self._reached.eliminate_zeros()
         return self._reached
 
-    def overlap(self, mass: Floats) -> Any:
+    def overlap(self, mass: Floats) -> Floats | sparse.csr_array:
         """Return the K x K (sparse) masses of the rows that both biases could have drawn.
 
         If rows are long, only for the pairs in a tree of the samples that allow most of each other's rows.
@@ -200,7 +190,7 @@ class Sparse(Rows):
             return self._total(lambda rows: _part(weighted, rows).T @ _part(positive, rows)).tocsr()
         if K <= MAX_DENSE_SAMPLES:
 
-            def block(rows: slice) -> Any:
+            def block(rows: slice) -> Floats:
                 return _part(weighted, rows).toarray().T @ _part(positive, rows).toarray()
 
             return sum_blocks(block, len(self), K)
@@ -213,15 +203,30 @@ class Sparse(Rows):
         )
         return sparse.csr_array((np.concatenate(list(shared)), (tree.row, tree.col)), shape=reach.shape)
 
-    def _total(self, function: Callable[[slice], Any]) -> Any:
+    def _total(self, function: Callable[[slice], sparse.sparray]) -> sparse.sparray:
         """Sum the function's results over all blocks of rows."""
         return sum_blocks(function, len(self), self.matrix.nnz // max(len(self), 1))
 
-    def log_omega(self) -> Floats:
-        """Return log omega as one dense matrix."""
-        dense = np.full(self.matrix.shape, -np.inf)
-        dense[self._spread(np.arange(len(self))), self.matrix.indices] = self._log_data()
-        return dense
+    def exponents(self, u: Floats) -> float:
+        """Return the size of what scaling rounds."""
+        scaled = self._scale(u)
+        return 0.0 if scaled.offset is None else self._exponents(scaled.offset, float(np.abs(scaled.anchor).max()))
+
+    def anchor(self, u: Floats) -> None:
+        """Scale the rows once for all points near u."""
+        self._scale(u)
+
+    def _scale(self, u: Floats) -> Scaled:
+        sampled = self.sizes > 0
+        if self._scaled is None and self.moderate and np.abs(u[sampled]).max() < MODERATE:
+            return self._unscaled
+        if self._scaled is None or np.abs((u - self._scaled.anchor)[sampled]).max() > FAR:
+            self._scaled = self._anchored(u)
+        return self._scaled
+
+    @cached_property
+    def _unscaled(self) -> Scaled:
+        return Scaled(self.matrix, None, np.zeros(len(self.sizes)))
 
     def _anchored(self, u: Floats) -> Scaled:
         logs = self._log_data() + u[self.matrix.indices]
@@ -229,7 +234,7 @@ class Sparse(Rows):
         logs -= self._spread(offset)
         return Scaled(self._with(np.exp(logs, out=logs)), offset, np.where(self.sizes > 0, u, 0.0))
 
-    def _spread(self, values: Any) -> Any:
+    def _spread(self, values: Numbers) -> Numbers:
         return np.repeat(values, self._lengths)
 
     def _log_data(self) -> Floats:
@@ -238,21 +243,21 @@ class Sparse(Rows):
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.matrix.data))
 
-    def _positive(self) -> Any:
+    def _positive(self) -> sparse.csr_array:
         return self._with((self.matrix.data > (-np.inf if self.log else 0)).astype(np.float64))
 
-    def _with(self, data: Floats) -> Any:
+    def _with(self, data: Floats) -> sparse.csr_array:
         return sparse.csr_array((data, self.matrix.indices, self.matrix.indptr), shape=self.matrix.shape)
 
 
-def _part(matrix: Any, rows: slice) -> Any:
+def _part(matrix: sparse.csr_array, rows: slice) -> sparse.csr_array:
     """Return successive rows of a CSR array, without a copy."""
     first, last = matrix.indptr[rows.start], matrix.indptr[rows.stop]
     entries = matrix.data[first:last], matrix.indices[first:last], matrix.indptr[rows.start : rows.stop + 1] - first
     return sparse.csr_array(entries, shape=(rows.stop - rows.start, matrix.shape[1]))
 
 
-def _shared(columns: Any, matrix: Any, first: Integers, second: Integers) -> Floats:
+def _shared(columns: sparse.csc_array, matrix: sparse.csr_array, first: Integers, second: Integers) -> Floats:
     """Return the inner products of pairs of columns, given as CSC and CSR arrays, through the shorter of the two."""
     lengths = np.diff(columns.indptr)
     swap = lengths[first] > lengths[second]
@@ -268,7 +273,7 @@ def _shared(columns: Any, matrix: Any, first: Integers, second: Integers) -> Flo
 class SparseProbabilities:
     """p as a CSR array."""
 
-    def __init__(self, p: Any) -> None:
+    def __init__(self, p: sparse.csr_array) -> None:
         self.p = p
 
     def __matmul__(self, b: Floats) -> Floats:
@@ -298,7 +303,7 @@ class SparseProbabilities:
         """Return P'(c P)."""
         return np.asarray((self.p.T @ (sparse.diags_array(counts) @ self.p)).toarray())
 
-    def products(self, weights: Floats) -> Any:
+    def products(self, weights: Floats) -> sparse.csr_array:
         """Return P'(w P) for each of m weights, already counted, one below another.
 
         Rows of one sample mostly reach the same few others: then they are dense products of a few dozen columns.
@@ -307,14 +312,14 @@ class SparseProbabilities:
         reached = np.unique(p.indices)
         if len(p.indptr) * len(reached) ** 2 > DENSE_IS_FASTER * (lengths @ lengths):
             return sparse.vstack([_weighed_products(p, w) for w in weights.T]).tocsr()
-        dense = p[:, reached].toarray()
+        dense = np.ascontiguousarray(p[:, reached].toarray().T)
         found = np.stack([weighed_products(dense, w) for w in weights.T])
         row = np.repeat(np.add.outer(np.arange(len(found)) * K, reached).ravel(), len(reached))
         column = np.tile(reached, len(row) // len(reached))
         return sparse.csr_array((found.ravel(), (row, column)), shape=(len(found) * K, K))
 
 
-def _weighed_products(p: Any, w: Floats) -> Any:
+def _weighed_products(p: sparse.csr_array, w: Floats) -> sparse.csr_array:
     """Return P'(w P), from the rows that have a weight."""
     inside = np.flatnonzero(w)
     rows = p[inside]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from scipy import sparse
 
@@ -80,7 +78,7 @@ def _ratio(d: Floats, counts: Floats, target: float) -> float:
     return t
 
 
-def widest_tree(weight: Any) -> Any:
+def widest_tree(weight: sparse.sparray) -> sparse.coo_array:
     """Return the maximum spanning forest of a sparse graph, as a COO array of the weights of its edges."""
     graph = sparse.csr_array(-weight)
     for name in ("indices", "indptr"):  # SciPy before 1.17.1 accepts no others

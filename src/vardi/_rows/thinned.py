@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from vardi._machine.threads import BLOCK, map_blocks
-from vardi._rows.base import MODERATE, Rows
-from vardi._rows.contract import Sums
+from vardi._rows.base import Rows
 from vardi._rows.dense import Dense
 from vardi._rows.grouping import membership
 from vardi._rows.sparse import Sparse
@@ -40,84 +39,47 @@ class Counting(Sparse):
 
 
 class Thinned(Dense):
-    """A dense matrix with its entries that count held separately: while they are few, sums run over them."""
+    """A dense matrix of many samples: near a point the entries that count there stand for it, if they are few."""
 
     _last_counting: tuple[Floats, Counting] | None = None  # u, and the entries that count there, if they are few
-
-    def counting(self, u: Floats) -> Counting | None:
-        """Return the entries that count at u; None if these are many, or leave some samples without a link."""
-        sampled = self.sizes > 0
-        if self._last_counting is not None and np.ptp(u[sampled] - self._last_counting[0][sampled]) <= SLACK:
-            return self._last_counting[1]
-        self._last_counting = None
-        few = np.unique(np.linspace(0, len(self) - 1, PROBED).astype(np.intp))
-        if np.mean(self._counts(u, few, self.matrix[few])) <= MAX_SHARE:
-            found = self._thinned(u)
-            links = found.reach()[sampled][:, sampled]
-            if sparse.csgraph.connected_components(links, directed=False, return_labels=False) == 1:
-                self._last_counting = u.copy(), found
-        return None if self._last_counting is None else self._last_counting[1]
-
-    def settled(self, u: Floats) -> Rows:
-        """Return the entries that count at u, if they are few."""
-        return self.counting(u) or self
-
-    @property
-    def additions(self) -> int:
-        """How many numbers a sum over the rows adds one after the other; plus one for all that do not count."""
-        return super().additions if self._last_counting is None else self._last_counting[1].additions + 1
-
-    @property
-    def exponents(self) -> float:
-        """The size of what scaling rounds."""
-        return super().exponents if self._last_counting is None else self._last_counting[1].exponents
 
     def _recount(self) -> None:
         super()._recount()
         self._last_counting = None
 
-    def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums:
-        """Return log_mass, shares and gram at u."""
-        few = self.counting(u)
-        sums = super().sums if few is None else few.sums
-        return sums(u, gram=gram, objective=objective)
-
-    def row_mass(self, u: Floats) -> tuple[Floats, Floats | None]:
-        """Return S_i(u) for every row."""
-        few = self.counting(u)
-        return super().row_mass(u) if few is None else few.row_mass(u)
-
-    def weights(self, u: Floats) -> tuple[Floats, float]:
-        """Return the weights 1 / S_i, scaled to mean 1 over the counted rows, and the log of that scale."""
-        few = self.counting(u)
-        return super().weights(u) if few is None else few.weights(u)
+    def settled(self, u: Floats) -> Rows:
+        """Return the entries that count near u; all rows if these are many, or leave some samples without a link."""
+        sampled = self.sizes > 0
+        if self._last_counting is not None and np.ptp(u[sampled] - self._last_counting[0][sampled]) <= SLACK:
+            return self._last_counting[1]
+        self._last_counting = None
+        few = np.unique(np.linspace(0, len(self) - 1, PROBED).astype(np.intp))
+        if np.mean(self._counts(u, few, self.matrix[few])) > MAX_SHARE:
+            return self
+        found = self._thinned(u)
+        links = found.reach()[sampled][:, sampled]
+        if sparse.csgraph.connected_components(links, directed=False, return_labels=False) > 1:
+            return self
+        self._last_counting = u.copy(), found
+        return found
 
     def start(self) -> Floats:
         """Return a first u: from each sample alone if few entries count there, otherwise from pairs."""
-        return super().start() if self.counting(self._alone) is None else self._alone
-
-    def subsample(self, fraction: float, *, least: int) -> Any:
-        """Return evenly spaced rows of every sample that stand for all of it; their entries that count, if few do."""
-        few = self.counting(self._alone if self._last_counting is None else self._last_counting[0])
-        return super().subsample(fraction, least=least) if few is None else few.subsample(fraction, least=least)
+        own = membership(self.source, len(self.sizes), self.counts) @ self._log(self._own)
+        alone = mean_log_start(own, self.sizes)
+        return super().start() if self.settled(alone) is self else alone
 
     @cached_property
     def _own(self) -> Floats:
         """The value of each row under the bias of its own sample."""
         return np.asarray(self.matrix[np.arange(len(self)), self.source], np.float64)
 
-    @property
-    def _alone(self) -> Floats:
-        """The first u from each sample alone."""
-        logs = self._log(self._own)
-        return mean_log_start(membership(self.source, len(self.sizes), self.counts) @ logs, self.sizes)
-
     def _counts(self, u: Floats, rows: Any, values: NDArray[Any]) -> NDArray[np.bool_]:
         """Return which entries of some rows count at u."""
         sizes = self.sizes[self.sizes > 0]
         T = SLACK - np.log(np.finfo(float).eps / 16 * sizes.min() / sizes.sum() / len(self.sizes))
         own, level = self._own[rows], u[self.source[rows]] - T
-        if self.moderate and not self.log and np.abs(u[self.sizes > 0]).max() < MODERATE:
+        if not self.log and self._is_plain(u):
             return np.asarray(values * np.exp(u) >= (own * np.exp(level))[:, None])
         return np.asarray(self._log(values) + u >= (self._log(own) + level)[:, None])
 

@@ -13,16 +13,18 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from vardi._rows.base import Rows, Scaled, Space
+from vardi._rows.base import InverseMasses, Rows, Space
 from vardi._rows.checks import Checks
 from vardi._rows.columns import Normalised, Result
-from vardi._rows.contract import Gram, Sums
+from vardi._rows.contract import Sums
 from vardi._rows.dense import weighed_products
+from vardi._rows.gram import DenseGram, Gram, UnformedGram
 from vardi._rows.grouping import membership
 from vardi._rows.start import mean_log_start
-from vardi._types import Floats, Integers
+from vardi._types import Floats, Integers, Numbers
 from vardi.errors import MismatchError, MissingValuesError
 
 MAX_PAIRED_SAMPLES = 300  # samples up to which the start uses pairs
@@ -56,7 +58,7 @@ class Windows:
     ndim = 2
     dtype = np.dtype(bool)
 
-    def __init__(self, x: Any, low: Any, high: Any) -> None:
+    def __init__(self, x: ArrayLike, low: ArrayLike, high: ArrayLike) -> None:
         self.x, self.low, self.high = (np.asarray(values, np.float64) for values in (x, low, high))
         if self.x.ndim != 1 or self.low.ndim != 1 or self.low.shape != self.high.shape:
             raise MismatchError(
@@ -83,7 +85,7 @@ class Windows:
             return (self.low[key[1]] <= self.x[key[0]]) & (self.x[key[0]] <= self.high[key[1]])
         return Windows(self.x[key], self.low, self.high)
 
-    def toarray(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    def toarray(self) -> NDArray[np.bool_]:
         """Return the matrix; meant for few rows."""
         return (self.low <= self.x[:, None]) & (self.x[:, None] <= self.high)
 
@@ -129,9 +131,9 @@ class Intervals(Rows):
 
     def _cell_mass(self, u: Floats) -> tuple[Floats, Floats, float]:
         """Return e^{u - top}, S e^{-top} of every cell, and top."""
-        scaled = self._anchored(u)
-        step = np.exp(u - scaled.anchor)
-        return step, self._over(step), float(scaled.anchor[0])
+        top = float(u[self.sizes > 0].max())  # rows need no scaling: only the largest e^u is set to 1
+        step = np.exp(u - top)
+        return step, self._over(step), top
 
     def _within(self, cells: Floats) -> Floats:
         """Return the sum over the cells of each window."""
@@ -145,8 +147,8 @@ class Intervals(Rows):
         if len(step) <= MAX_DENSE_SAMPLES:
             cells = np.arange(len(S))[:, None]
             P = ((self._low <= cells) & (cells < self._high)) * (np.sqrt(self._counts) / S)[:, None] * step
-            return P.T @ P
-        return lambda v: step * self._within(self._counts * self._over(step * v) / S / S)
+            return DenseGram(P.T @ P)
+        return UnformedGram(len(step), lambda v: step * self._within(self._counts * self._over(step * v) / S / S))
 
     def start(self) -> Floats:
         """Return a first u: from pairs of samples if they are few, otherwise from each sample alone."""
@@ -156,34 +158,29 @@ class Intervals(Rows):
             else mean_log_start(np.zeros(len(self.sizes)), self.sizes)
         )
 
-    def row_mass(self, u: Floats) -> tuple[Floats, Floats | None]:
-        """Return S_i(u) for every row."""
-        _, S, top = self._cell_mass(u)
-        return S[self._cell], np.full(len(self), top)
-
-    def log_means(self, u: Floats) -> Floats:
-        """Return log sum_i c_i omega_ik / S_i(u) for every k."""
+    def inverse_masses(self, u: Floats) -> InverseMasses:
+        """Return log 1 / S_i(u) for every row; infinite for one that no window holds."""
         _, S, top = self._cell_mass(u)
         with np.errstate(divide="ignore"):
-            return np.log(self._within(self._counts / S)) - top
+            return InverseMasses(u, (-np.log(S) - top)[self._cell], are_logs=True)
 
-    def log_weighted_means(self, weights: Floats) -> Floats:
-        """Return the log of sum_i pi_i omega_ik for every k, for weights of mean 1."""
-        counted = weights * self.counts
-        mass = membership(self._cell, len(self._counts)) @ counted
+    def _log_totals(self, log_weight: Floats) -> Floats:
+        """Return log sum_i c_i w_i omega_ik for every k, from log w."""
+        top = log_weight.max()
+        mass = membership(self._cell, len(self._counts)) @ (np.exp(log_weight - top) * self.counts)
         with np.errstate(divide="ignore"):
-            return np.log(self._within(mass) / self.sizes.sum())
+            return np.log(self._within(mass)) + top
 
-    def each_block(self, answer: Callable[[slice, Any], Result], width: int = 0) -> Iterator[Result]:
+    def each_block(self, answer: Callable[[slice, Numbers | None], Result], width: int = 0) -> Iterator[Result]:
         """Apply a function to all rows at once: there are only as many cells as edges of windows."""
         yield answer(slice(0, len(self)), None)
 
-    def total_of_blocks(self, answer: Callable[[slice, Any], Result], width: int = 0) -> Result:
+    def total_of_blocks(self, answer: Callable[[slice, Numbers | None], Result], width: int = 0) -> Result:
         """Return a function of all rows at once."""
         return answer(slice(0, len(self)), None)
 
     def normalised(
-        self, u: Floats, rows: slice | Integers, values: Any, added: Mapping[int, Floats], space: Space
+        self, u: Floats, rows: slice | Integers, values: Numbers | None, added: Mapping[int, Floats], space: Space
     ) -> Normalised:
         """Return all rows at u."""
         step, S, top = self._cell_mass(u)
@@ -191,11 +188,11 @@ class Intervals(Rows):
         p = WindowProbabilities(self, step, S, np.ones(len(self)))
         return Normalised(np.exp(-top) / mass, lambda: np.log(mass) + top, p)
 
-    def log_omega_of(self, rows: slice | Integers, values: Any) -> Floats:
-        """Return log omega of all rows, as a dense matrix."""
-        return self.log_omega()
+    def log_omega_of(self, rows: slice | Integers, values: Numbers | None) -> Floats:
+        """Return log omega of some rows, as a dense matrix."""
+        return np.where(self.matrix[rows].toarray(), 0.0, -np.inf)
 
-    def reach(self) -> Any:
+    def reach(self) -> sparse.csr_array:
         """Return the K x K (sparse) counts of rows of sample l (columns) that window k (rows) allows.
 
         If there are very many such pairs, only as many of each window as show which samples are connected.
@@ -203,7 +200,7 @@ class Intervals(Rows):
         return self._links
 
     @cached_property
-    def _links(self) -> Any:
+    def _links(self) -> sparse.csr_array:
         order = np.argsort(self._cell, kind="stable")
         ends = np.searchsorted(self._cell[order], np.arange(len(self._counts) + 1))
         first, lengths = ends[self._low], ends[self._high] - ends[self._low]  # the rows of each window, in that order
@@ -220,7 +217,7 @@ class Intervals(Rows):
                 return self._shared_rows((pairs + pairs.T).tocoo())  # each pair both ways
             few *= 2
 
-    def _shared_rows(self, pairs: Any) -> Any:
+    def _shared_rows(self, pairs: sparse.coo_array) -> sparse.csr_array:
         """Return how many rows of sample l lie in window k, for some pairs."""
         cells = len(self._counts) + 1
         place = self.source * cells + self._cell
@@ -244,7 +241,7 @@ class Intervals(Rows):
         graph = sparse.csr_array((np.ones(len(tail)), (tail, head)), shape=(K + nodes, K + nodes))
         return len(np.unique(sparse.csgraph.connected_components(graph, connection="strong")[1][:K]))
 
-    def overlap(self, mass: Floats) -> Any:
+    def overlap(self, mass: Floats) -> sparse.csr_array:
         """Return the K x K (sparse) masses of the rows that both windows allow; if many, of pairs in ``reach``."""
         K = len(self.sizes)
         pairs = self.reach().tocoo() if K**2 > MAX_LINKS else sparse.coo_array(np.ones((K, K)))
@@ -254,16 +251,8 @@ class Intervals(Rows):
         shared = sparse.csr_array((before[end] - before[start], (pairs.row, pairs.col)), shape=pairs.shape)
         return shared.maximum(shared.T)
 
-    def log_omega(self) -> Floats:
-        """Return log omega as one dense matrix."""
-        return np.where(self.matrix.toarray(), 0.0, -np.inf)
 
-    def _anchored(self, u: Floats) -> Scaled:
-        top = float(u[self.sizes > 0].max())  # rows need no scaling: only the largest e^u is set to 1
-        return Scaled(self.matrix, None, np.full(len(u), top))
-
-
-def _nodes(low: Integers, high: Integers, size: int) -> Any:
+def _nodes(low: Integers, high: Integers, size: int) -> sparse.csr_array:
     """Return the K x (2 size) matrix of the nodes that make up each window; below node j are 2j and 2j + 1."""
     window, nodes = [], []
     left, right = low + size, high + size
@@ -336,7 +325,7 @@ class WindowProbabilities:
 
     def products(self, weights: Floats) -> Floats:
         """Return P'(w P) for each of m weights, already counted, one below another."""
-        cells = self.rows._over(np.diag(self.step)) / self.S[:, None]
+        cells = (self.rows._over(np.diag(self.step)) / self.S[:, None]).T
         by_cell = membership(self.rows._cell, len(self.S)) @ (weights * (self.factor**2)[:, None])
         return np.vstack([weighed_products(cells, w) for w in by_cell.T])
 

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from scipy import sparse
@@ -20,6 +20,9 @@ from vardi.errors._texts import WIDTH, number_of_rows, show
 
 Name: TypeAlias = Hashable
 Groups: TypeAlias = tuple[tuple[Name, ...], ...]
+
+#: What rows of samples (columns) biases (rows) could have drawn, of shape (K, K).
+Links: TypeAlias = Floats | sparse.csr_array
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ class Verdict:
     identified: bool
     groups: Groups
     names: tuple[Name, ...] = field(repr=False)
-    reach: Any = field(repr=False)
+    reach: sparse.csr_array = field(repr=False)
     weakest: Link | None
     weakest_rows: float
     kappa: float
@@ -131,7 +134,7 @@ class Verdict:
         return NotIdentifiableError(self.message, groups=self.groups, verdict=self)
 
 
-def strong_groups(reach: Any) -> Integers:
+def strong_groups(reach: Links) -> Integers:
     """Return the number of each sample's strongly connected group; ``reach[k, l] > 0`` is the edge k -> l."""
     if isinstance(reach, np.ndarray) and (reach > 0).all():
         return np.zeros(len(reach), np.int64)
@@ -140,13 +143,13 @@ def strong_groups(reach: Any) -> Integers:
     return np.asarray(sparse.csgraph.connected_components(graph, directed=True, connection="strong")[1], np.int64)
 
 
-def connected(reach: Any, sizes: Floats) -> bool:
+def connected(reach: Links, sizes: Floats) -> bool:
     """Return whether the samples that have rows form one strongly connected group."""
     sampled = np.flatnonzero(sizes > 0)
     return bool(strong_groups(reach if len(sampled) == len(sizes) else reach[sampled][:, sampled]).max() == 0)
 
 
-def weak_groups(rows: Any, verdict: Verdict) -> Integers:
+def weak_groups(rows: JudgeableRows, verdict: Verdict) -> Integers:
     """Return the group of each bias within which samples can be compared by overlap; -1 for biases without rows.
 
     Samples that overlap in one direction only are refused: their relative weight has a bound but no value.
@@ -168,8 +171,8 @@ class JudgeableRows(Protocol):
     sizes: Floats
 
     def masses(self) -> Floats: ...
-    def reach(self) -> Any: ...
-    def overlap(self, mass: Floats) -> Any: ...
+    def reach(self) -> Links: ...
+    def overlap(self, mass: Floats) -> Links: ...
 
 
 def judge(rows: JudgeableRows, names: Sequence[Name], mass: Floats | None = None) -> Verdict:
@@ -188,8 +191,6 @@ def judge(rows: JudgeableRows, names: Sequence[Name], mass: Floats | None = None
     sampled = np.flatnonzero(rows.sizes > 0)
     names = [names[k] for k in sampled.tolist()]
     overlap, reach = _of(rows.overlap(mass), sampled), _of(rows.reach(), sampled)
-    if isinstance(reach, np.ndarray) and len(names) > 1 and (reach > 0).all() and (reach == reach[0]).all():
-        return _without_limits(reach[0], names, _kappa(overlap))
     graph = sparse.csr_array(reach)
     graph.setdiag(0)
     graph.eliminate_zeros()
@@ -203,21 +204,9 @@ def judge(rows: JudgeableRows, names: Sequence[Name], mass: Floats | None = None
     return Verdict(len(groups) == 1, groups, tuple(names), graph, weakest, weakest_rows, _kappa(overlap), message)
 
 
-def _of(table: Any, sampled: Integers) -> Any:
+def _of(table: Links, sampled: Integers) -> Links:
     """Return the part of a K x K table that is about some samples."""
     return table if len(sampled) == table.shape[0] else table[sampled][:, sampled]
-
-
-def _without_limits(sizes: Floats, names: Sequence[Name], kappa: float) -> Verdict:
-    """Judge samples of which each could have drawn every row, without a search: all links lead to all rows."""
-    K, fewest = len(sizes), float(sizes.min())
-    other = np.delete(np.arange(K * K), np.arange(K) * (K + 1)) % K  # for every sample all others
-    graph = sparse.csr_array((sizes[other], other, np.arange(K + 1) * (K - 1)), shape=(K, K))
-    small = np.flatnonzero(sizes[1:] == fewest)
-    k, l = 0, int(small[0]) + 1 if len(small) else 1
-    weakest = Link(names[k], names[l], float(sizes[k]), float(sizes[l]))
-    message = _agreement(names, weakest, fewest)
-    return Verdict(True, (tuple(names),), tuple(names), graph, weakest, fewest, kappa, message)
 
 
 def cut_verdict(before: Verdict, side: Floats, gap: float) -> Verdict:
@@ -276,7 +265,7 @@ def _named_groups(labels: Integers, names: Sequence[Name]) -> Groups:
     return tuple(map(tuple, members.values()))
 
 
-def _bottleneck(graph: Any) -> float:
+def _bottleneck(graph: sparse.csr_array) -> float:
     """Return the largest t such that the edges with at least t rows still connect all samples strongly."""
     values = np.unique(graph.data)
     low, high = 0, len(values) - 1
@@ -289,7 +278,7 @@ def _bottleneck(graph: Any) -> float:
     return float(values[low]) if len(values) else np.inf
 
 
-def _weakest(graph: Any, rows: float, names: Sequence[Name]) -> Link:
+def _weakest(graph: sparse.csr_array, rows: float, names: Sequence[Name]) -> Link:
     """Return a link across the groups that would remain without the edges of the bottleneck."""
     labels = strong_groups(graph.multiply(graph > rows))
     edges = graph.tocoo()
@@ -298,7 +287,7 @@ def _weakest(graph: Any, rows: float, names: Sequence[Name]) -> Link:
     return Link(names[k], names[l], float(graph[l, k]), float(graph[k, l]))
 
 
-def _kappa(overlap: Any) -> float:
+def _kappa(overlap: Links) -> float:
     """Return the bottleneck of the maximum spanning tree of the overlap."""
     K = overlap.shape[0]
     if K == 1:
@@ -323,7 +312,7 @@ def _agreement(names: Sequence[Name], weakest: Link | None, rows: float) -> str:
     )
 
 
-def _disagreement(graph: Any, names: Sequence[Name], labels: Integers, groups: Groups) -> str:
+def _disagreement(graph: sparse.csr_array, names: Sequence[Name], labels: Integers, groups: Groups) -> str:
     edges = graph.tocoo()
     across = np.flatnonzero(labels[edges.row] != labels[edges.col])
     if len(across):

@@ -20,6 +20,7 @@ from vardi._rows.base import Rows
 from vardi._rows.joint import Joint, JointRows
 from vardi._solve.identify import Joining, Verdict, connected, cut_verdict, group_text, judge, weak_groups
 from vardi._solve.joint import Walk, descend, meet, stationary
+from vardi._solve.laplacian import Laplacian
 from vardi._solve.newton import GAP, Solution, newton, solve
 from vardi._solve.parameters import (
     held_of,
@@ -311,17 +312,14 @@ def _solution(joint: Joint, walk: Walk, groups: Integers) -> Solution:
 
 def _gap(rows: Rows, u: Floats, groups: Integers) -> tuple[float, Floats]:
     """Return the smallest spectral gap of a group, and its vector, negative on the other groups."""
-    from vardi._solve.laplacian import Laplacian, restricted
-
-    sums = rows.sums(u, objective=False)
+    sums = rows.settled(u).sums(u, objective=False)
     cut, smallest = np.full(len(u), -1.0), 1.0
     cut[rows.sizes == 0] = 0.0
     for label in range(int(groups.max()) + 1):
         states = groups == label
         if states.sum() < 2:
             continue
-        gram = restricted(sums.gram, states)
-        gap, side = Laplacian(sums.shares[states], gram).gap()
+        gap, side = Laplacian.of(sums, states).gap()
         if gap <= smallest:
             smallest = gap
             cut[rows.sizes > 0] = -1.0

@@ -14,15 +14,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vardi._machine.threads import single_threaded_blas
 from vardi._rows.contract import Sums
-from vardi._solve.identify import connected
-from vardi._solve.laplacian import Laplacian, SingularError, restricted
+from vardi._rows.gram import SingularError
+from vardi._solve.identify import Links, connected
+from vardi._solve.laplacian import Laplacian
 from vardi._types import Floats
 
 GAP = 1e-9  # spectral gap below which the samples cannot be distinguished from disconnected ones
@@ -52,13 +52,13 @@ class SolvableRows(Protocol):
     def reading_dominates(self) -> bool: ...
     @property
     def additions(self) -> int: ...
-    @property
-    def exponents(self) -> float: ...
     def __len__(self) -> int: ...
+    def exponents(self, u: Floats) -> float: ...
     def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums: ...
     def log_means(self, u: Floats) -> Floats: ...
     def start(self) -> Floats: ...
-    def reach(self) -> Any: ...
+    def settled(self, u: Floats) -> SolvableRows: ...
+    def reach(self) -> Links: ...
     def subsample(self, fraction: float, *, least: int) -> SolvableRows: ...
 
 
@@ -122,10 +122,21 @@ def shifted(solution: Solution, by: float) -> Solution:
 def solve(
     rows: SolvableRows, *, tol: float = 1e-10, max_iterations: int = 100, start: Floats | None = None
 ) -> Solution:
-    """Solve Vardi's system for all rows, from a given start or warm-started from a subsample."""
+    """Solve Vardi's system for all rows, from a given start or warm-started from a subsample.
+
+    The rows are asked for in the form that is cheapest near the start, and again if the solution is so far from it that
+    they should have another.
+    """
     # Factors of a few hundred rows gain nothing from threads, which wait for one another on a busy machine.
     with single_threaded_blas() if MIN_SERIAL_SAMPLES < len(rows.sizes) < MAX_SERIAL_SAMPLES else nullcontext():
-        return _newton(rows, _warm_start(rows) if start is None else _Start(start), tol, max_iterations)
+        near = rows.settled(rows.start() if start is None else start)
+        solution = _newton(near, _warm_start(near) if start is None else _Start(start), tol, max_iterations)
+        for _ in range(PATIENCE):
+            again = rows.settled(solution.u)
+            if again is near:
+                break
+            near, solution = again, _newton(again, _Start(solution.u), tol, max_iterations)
+        return solution
 
 
 def newton(rows: SolvableRows, u: Floats, *, tol: float = 1e-10, max_iterations: int = 100) -> Solution:
@@ -229,12 +240,12 @@ def _steps(rows: SolvableRows, start: _Start) -> Iterator[_Step]:
             sums = rows.sums(u, objective=False)
             continue
         if sums.gram is not None:
-            laplacian, age = _hessian(sums, sampled), 0.0
+            laplacian, age = Laplacian.of(sums, sampled), 0.0
         assert laplacian is not None
         step = _newton_step(u, sums, sizes, iterations, laplacian, age)
         if step.age and step.range > max(before / 4, ROUNDED):  # an old Hessian that misleads
             sums = rows.sums(u, objective=False)
-            laplacian = _hessian(sums, sampled)
+            laplacian = Laplacian.of(sums, sampled)
             step = _newton_step(u, sums, sizes, iterations, laplacian, 0.0)
         yield step
         if step.singular:
@@ -246,11 +257,6 @@ def _steps(rows: SolvableRows, start: _Start) -> Iterator[_Step]:
         iterations += 1
         u, sums = _advance(rows, step)
         age, before = step.age + step.range, step.range
-
-
-def _hessian(sums: Sums, sampled: NDArray[np.bool_]) -> Laplacian:
-    """Return the Hessian over the sampled states."""
-    return Laplacian(sums.shares[sampled], restricted(sums.gram, sampled))
 
 
 def _consistent(rows: SolvableRows, u: Floats, sums: Sums) -> Floats:
@@ -307,7 +313,7 @@ def _solution(rows: SolvableRows, step: _Step, *, solved: bool) -> Solution:
     rounding = (4 + rows.additions / 2) * np.finfo(float).eps * np.sqrt(rows.sizes.sum() / gap)
     # Errors e_i of exponents, none above d_i, move the gradient by sum_i c_i V_i e_i with V_i = diag(p_i) - p_i p_i'.
     # Since H = sum_i c_i V_i, the norm of that is at most the root of sum_i c_i e_i'V_i e_i, and so of sum_i c_i d_i^2.
-    rounding += np.finfo(float).eps / 2 * rows.exponents
+    rounding += np.finfo(float).eps / 2 * rows.exponents(step.u)
     resistance, decrement = step.laplacian.largest_resistance(gap), step.laplacian.largest_decrement(step.gradient)
     reach = np.exp(step.age) * np.sqrt(resistance) * (np.sqrt(max(decrement, 0.0)) + rounding)
     certificate = float(-np.log1p(-reach)) if reach < 1 else np.inf

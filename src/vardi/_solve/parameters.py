@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -12,8 +11,8 @@ from vardi._inputs.pool import Name
 from vardi._rows.columns import within
 from vardi._rows.families import Logistic
 from vardi._rows.grouping import stratified
-from vardi._rows.joint import Joint
-from vardi._rows.point import RowsAt
+from vardi._rows.joint import Joint, JointRows
+from vardi._rows.point import Model, RowsAt
 from vardi._solve.identify import Verdict
 from vardi._solve.joint import FAR, At, Walk, descend, hold
 from vardi._types import Floats
@@ -44,7 +43,7 @@ def search(joint: Joint, most: int = 100) -> Walk:
     return descend(joint, v, held, most=most)
 
 
-def held_of(joint: Any) -> int:
+def held_of(joint: JointRows | Model) -> int:
     """Return the sample whose u is held fixed."""
     return hold(joint.sizes, np.isin(np.arange(len(joint.sizes)), list(joint.families)))
 
@@ -52,7 +51,7 @@ def held_of(joint: Any) -> int:
 def starts(joint: Joint) -> Sequence[Floats]:
     """Return starting points; for logistic curves, from the tilts that they resemble."""
     families = joint.families
-    curves: dict[int, Any] = {k: model for k, model in families.items() if isinstance(model, Logistic)}
+    curves = {k: model for k, model in families.items() if isinstance(model, Logistic)}
     choices: dict[int, Sequence[Floats]] = {k: model.starts() for k, model in families.items()}
     if curves:
         tilted = joint.with_tilts(curves)

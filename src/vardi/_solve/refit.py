@@ -54,10 +54,11 @@ def refit_plain(rows: Rows, u: Floats, *, tol: float, may_part: bool) -> Refit:
     sampled = rows.sizes > 0
     if may_part and not connected(reach := rows.reach(), rows.sizes):
         return Refit(None, labels=strong_groups(reach[sampled][:, sampled]))
-    solution = newton(rows, u, tol=tol)
+    near = rows.settled(u)
+    solution = newton(near, u, tol=tol)
     if not solution.converged:
         return Refit(None, labels=(solution.cut[sampled] > 0).astype(np.int64))
-    weights, shift = rows.weights(solution.u)
+    weights, shift = near.weights(solution.u)
     n = rows.sizes.sum()
     if sampled.all():
         return Refit(weights, np.log(rows.sizes / n) - solution.u - shift)

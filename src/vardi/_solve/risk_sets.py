@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from vardi._rows.windows import Windows
-from vardi._solve.identify import Verdict
+from vardi._solve.identify import Name, Verdict
 from vardi._types import Floats, Integers
 from vardi.errors._texts import number_of_rows
 
@@ -49,7 +48,7 @@ def at_risk(windows: Windows, counts: Floats) -> Floats:
     return np.asarray(entered - sums[1][np.searchsorted(high[ended], windows.x, "left")])
 
 
-def one_sample(name: Any, windows: Windows, counts: Floats) -> Verdict:
+def one_sample(name: Name, windows: Windows, counts: Floats) -> Verdict:
     """Return the verdict on rows that can be weighted."""
     sizes = at_risk(windows, counts)
     message = (

@@ -75,14 +75,14 @@ class StateWeights:
         """Log of sum_l N_l e^{f_l - u_l} of each row: the distribution of all rows together."""
         rows, u = self.fit.solved.rows_in_memory, self.fit.solved.solution.u
         scale = np.log(self.N_k.sum()) + next(iter(self.fit.log_omegas.values()))  # e^{f_l} N_l is this times e^{u_l}
-        return np.asarray(rows.spread(rows.log_row_mass(u)) + scale)
+        return np.asarray(rows.spread(rows.settled(u).log_row_mass(u)) + scale)
 
     @cached_property
     def gram(self) -> Floats:
         """W'W, of shape (K, K), which for sampled states comes from the fit's own gram."""
-        shared = self.fit.solved.tangent.hessian.sums.gram
-        if isinstance(shared, np.ndarray) and self.N_k.all():
-            return np.asarray(shared / self.N_k / self.N_k[:, None])
+        shared = self.fit.solved.tangent.hessian.gram
+        if shared.is_formed and self.N_k.all():
+            return np.asarray(shared.array() / self.N_k / self.N_k[:, None])
         return self.W.T @ self.W
 
     @cached_property

@@ -15,8 +15,9 @@ from vardi._estimate.tangent import Influence, Tangent
 from vardi._machine.threads import single_threaded_blas
 from vardi._rows.columns import Block
 from vardi._rows.dense import Dense
+from vardi._rows.gram import SingularError
 from vardi._rows.measure import Measure, Values, weighed
-from vardi._solve.laplacian import Laplacian, SingularError
+from vardi._solve.laplacian import Laplacian
 from vardi._solve.newton import newton
 from vardi._types import Floats, Integers
 
@@ -192,7 +193,7 @@ class Search:
         p /= p.sum(axis=1, keepdims=True)
         rg = r * g
         try:
-            b = Laplacian(sums.shares, sums.gram).solve(p.T @ (rg * self._m) * self._n)
+            b = Laplacian.of(sums, sums.shares > 0).solve(p.T @ (rg * self._m) * self._n)
         except SingularError:
             return None
         phi = rg + p @ b

@@ -13,6 +13,7 @@ from vardi._rows.columns import Block
 from vardi._rows.contract import Sums
 from vardi._rows.dense import Dense
 from vardi._rows.engine.united import united
+from vardi._rows.gram import DenseGram
 from vardi._rows.queries import Queries
 from vardi._rows.weights import masses_of_pairs
 from vardi._types import Floats
@@ -61,7 +62,6 @@ class LazyRows:
     positive = False  # as far as is known without a query
     counts = None
     inverse = None
-    exponents = 0.0  # biases are multiplied by e^u as they are
 
     def __init__(
         self,
@@ -85,6 +85,10 @@ class LazyRows:
     def additions(self) -> int:
         """How many numbers an engine adds one after the other: assumed to be as many as for rows in memory."""
         return additions(len(self), self.K)
+
+    def exponents(self, u: Floats) -> float:
+        """Return 0: biases are multiplied by e^u as they are."""
+        return 0.0
 
     def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums:
         """Return log_mass, shares and gram at u: a pass over the rows, unless the last one was there."""
@@ -124,7 +128,7 @@ class LazyRows:
             np.fill_diagonal(links, shares - links.sum(axis=1))
         log_mass = float(logs[0] + self.sizes.sum() * top) if objective else None
         inverse = float(scales[0] * np.exp(-top)) if scale else None
-        return Pass(u, Sums(log_mass, shares, links if gram else None), inverse)
+        return Pass(u, Sums(log_mass, shares, DenseGram(links) if gram else None), inverse)
 
     def log_means(self, u: Floats) -> Floats:
         """Return log sum_i c_i omega_ik / S_i(u) for every k."""
@@ -168,6 +172,10 @@ class LazyRows:
     def start(self) -> Floats:
         """Return a first u, from a small part of the rows."""
         return self._start()
+
+    def settled(self, u: Floats) -> LazyRows:
+        """Return the rows themselves."""
+        return self
 
     def subsample(self, fraction: float, *, least: int) -> Any:
         """Return a small part of the rows, in memory."""
