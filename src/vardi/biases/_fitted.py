@@ -108,7 +108,7 @@ class Encoding:
             if levels is None:
                 numbers = as_numbers(column)
                 if numbers is None:
-                    raise InvalidBiasError(f"The column {name!r} holds {column.dtype}, not numbers.", sample="")
+                    raise InvalidBiasError(f"The column {name!r} holds {column.dtype}, not numbers.")
                 numbers = numbers.astype(np.float64)
                 parts.append(_stepwise(numbers, self.edges[name]) if name in self.edges else numbers)
             else:

@@ -280,7 +280,7 @@ class ParametricBias(Bias):
             return ParametricBias(family, self.known).at(values)
         values = [float(value) for value in self._given(theta)]
         if not all(math.isfinite(value) for value in values):
-            raise InvalidBiasError(f"The parameters {values} of {self} are not all finite.", sample="")
+            raise InvalidBiasError(f"The parameters {values} of {self} are not all finite.")
         if isinstance(self.family, FunctionFamily):
             return _product(self.known, self.family.at(np.array(values)))
         return _product(self.known, ExpressionBias(self.family.node(values)))
@@ -317,14 +317,12 @@ def _product(left: Bias, right: Bias) -> Bias:
         if not bias._is_factor:
             raise InvalidBiasError(
                 f"{bias} cannot be a factor of another bias: it belongs to one row, and a further factor would apply "
-                "to the rows in all windows. For both, give vardi.debias_matrix a matrix with a column for each row.",
-                sample="",
+                "to the rows in all windows. For both, give vardi.debias_matrix a matrix with a column for each row."
             )
     if isinstance(left, ParametricBias) and isinstance(right, ParametricBias):
         raise InvalidBiasError(
             f"Both {left} and {right} have parameters, but a bias can have only one such factor. Name all columns in "
-            "one family, or write the product as a function for vardi.parametric.",
-            sample="",
+            "one family, or write the product as a function for vardi.parametric."
         )
     if isinstance(left, ParametricBias):
         return ParametricBias(left.family, _product(left.known, right))
@@ -343,7 +341,5 @@ def _product(left: Bias, right: Bias) -> Bias:
 
 def _condition(bias: Bias, sign: str) -> Node:
     if not isinstance(bias, ExpressionBias) or is_condition(bias.node) is False:
-        raise InvalidBiasError(
-            f"{sign} joins conditions, but the bias {bias} is not one. Use * to multiply factors.", sample=""
-        )
+        raise InvalidBiasError(f"{sign} joins conditions, but the bias {bias} is not one. Use * to multiply factors.")
     return bias.node

@@ -55,7 +55,7 @@ class LearnedBias(Bias):
 
     def __post_init__(self) -> None:
         if not isinstance(self.folds, int) or isinstance(self.folds, bool) or self.folds < 2:
-            raise InvalidBiasError(f"folds is {self.folds!r}. Give a whole number, 2 or more.", sample="")
+            raise InvalidBiasError(f"folds is {self.folds!r}. Give a whole number, 2 or more.")
         if self.classifier is not None:
             _require_classifier(self.classifier)
 
@@ -351,8 +351,7 @@ def _require_classifier(classifier: object) -> None:
     if not hasattr(classifier, "predict_proba"):
         raise InvalidBiasError(
             f"{name} has no predict_proba, but a bias is learned from probabilities: their odds are the bias. Give a "
-            "classifier with probabilities, or wrap it in scikit-learn's CalibratedClassifierCV.",
-            sample="",
+            "classifier with probabilities, or wrap it in scikit-learn's CalibratedClassifierCV."
         )
     if not has_fit_parameter(classifier.steps[-1][1] if hasattr(classifier, "steps") else classifier, "sample_weight"):
         raise WeightBlindError(
@@ -419,5 +418,5 @@ def learned(
     """
     names = () if columns is None else named(columns)
     if columns is not None and not names:
-        raise InvalidBiasError("learned has no column. Name what the selection may depend on.", sample="")
+        raise InvalidBiasError("learned has no column. Name what the selection may depend on.")
     return LearnedBias(names, classifier, folds, random_state)

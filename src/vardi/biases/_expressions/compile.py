@@ -38,6 +38,7 @@ from vardi.biases._expressions.nodes import (
 )
 from vardi.biases._expressions.targets import NUMERIC, Kind, NarwhalsTarget, NumpyTarget, Target, Values, call_numpy
 from vardi.errors import MismatchError, suggest
+from vardi.errors._texts import first_of
 
 __all__ = ["Compiled", "NarwhalsTarget", "NumpyTarget", "Target", "compile_node", "require_columns"]
 
@@ -87,8 +88,8 @@ def require_columns(names: Sequence[str], present: Collection[str]) -> None:
     """Raise `MismatchError` for the first name that is not a column."""
     for name in names:
         if name not in present:
-            listed = ", ".join(map(str, list(present)[:20])) + (", ..." if len(present) > 20 else "")
-            raise MismatchError(f"There is no column '{name}'. The columns are: {listed}.{suggest(name, present)}")
+            shown = first_of(map(str, present))
+            raise MismatchError(f"There is no column '{name}'. The columns are: {shown}.{suggest(name, present)}")
 
 
 @dataclass(frozen=True)
