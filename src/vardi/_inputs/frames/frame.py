@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 import vardi._narwhals as nw
-from vardi._inputs.frames.evaluate import ArraysByName, Eager, EagerFrame, Engine, evaluate
+from vardi._inputs.frames.evaluate import Eager, EagerFrame, Engine, evaluate
 from vardi._inputs.frames.library_expressions import Series, as_narwhals, evaluate_expression
 from vardi._inputs.frames.names import require_read_as_names
 from vardi._types import Integers
 from vardi.biases import Bias, ExpressionBias, FrameExpressionBias, FunctionBias, ProductBias, ValuesBias
-from vardi.biases._expressions.compile import require_columns
+from vardi.biases._expressions.compile import NumpyTarget, require_columns
 from vardi.biases._learned import LearnedValues
 from vardi.biases._values import as_array, as_numbers, belongs_elsewhere, coded, index_of, read_only
 from vardi.errors import InvalidBiasError, MismatchError, VardiError, number_of_rows
@@ -266,7 +266,7 @@ class NumpyFrame(Frame):
         return NumpyFrame(np.delete(np.atleast_2d(self.native.T).T, places, axis=1))
 
     def _engine(self, names: Sequence[str]) -> Engine:
-        return ArraysByName(self._arrays)
+        return NumpyTarget(self._arrays)
 
     def _eager(self, library: str) -> Eager:
         return as_narwhals(self._arrays, library)
@@ -354,7 +354,7 @@ class NarwhalsFrame(Frame):
     def _engine(self, names: Sequence[str]) -> Engine:
         arrays = {name: self._plain(name) for name in names}
         plain = {name: array for name, array in arrays.items() if array is not None}
-        return ArraysByName(plain) if len(plain) == len(arrays) else EagerFrame(self._data)
+        return NumpyTarget(plain) if len(plain) == len(arrays) else EagerFrame(self._data)
 
     def _eager(self, library: str) -> Eager:
         return self._data
