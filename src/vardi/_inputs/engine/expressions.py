@@ -1,18 +1,17 @@
 """Expressions of Polars and narwhals on lazy frames: each is added to its frame as a column, and read as one.
 
 A value is null, and so unknown, if the engine returns null, or if a column it reads is NaN, which engines compare in
-different ways; with pandas, which uses NaN for null, if such a column has a missing value. Partitions of Dask are
-copied to columns with nulls, as rows in memory are.
+different ways. Frames of pandas, which uses NaN for null, and partitions of Dask are copied to columns with nulls, as
+rows in memory are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial, reduce
-from operator import mul, or_
-from typing import Any
+from operator import mul
 
 import narwhals as nw
 import numpy as np
@@ -23,14 +22,15 @@ from vardi._inputs.engine.queries import with_own
 from vardi._inputs.frames.library_expressions import (
     columns_read,
     computed,
-    not_computed,
+    in_library,
+    known_only,
+    lost_values,
     require_by_row,
-    require_one_column,
+    selected,
     with_nulls,
 )
 from vardi.biases import Bias, ExpressionBias, FrameExpressionBias, ProductBias
 from vardi.biases._expressions.nodes import Column
-from vardi.biases._expressions.targets import NarwhalsTarget
 from vardi.errors import InvalidBiasError, MismatchError
 
 GIVEN = "__vardi_given_{}_{}"
@@ -131,33 +131,20 @@ class _Source:
                 "'x <= 3', or as a narwhals expression, such as nw.col('x') <= 3.",
                 sample=sample or "",
             )
-        try:
-            dtypes = _changed(bias, frame, lambda rows: rows.select(bias.expression)).collect_schema()
-        except Exception as error:
-            raise not_computed(bias, error, list(self.schema), sample) from error
-        require_one_column(bias, dtypes, sample)
+        selected(bias, frame, sample)
         read = columns_read(bias, frame)
         with suppress(MismatchError):  # the engine may compute what the library of its answers cannot
             alone = computed(bias, self.few, sample)
             if not read and len(alone) == len(self.few) > 1:  # a pattern of columns, which may read any of them
                 read = tuple(column for column in self.schema if not column.startswith(PREFIX))
             require_by_row(bias, self.few, np.asarray(alone.cast(nw.Float64).to_numpy(), np.float64), sample)
+        if frame.implementation.is_pandas():
+            return partial(with_nulls, bias, name, read), read
         if frame.implementation.is_dask():
             return partial(with_own, partial(with_nulls, bias, name, read), read), read
-        column = bias.expression.alias(name)
-        return (lambda rows: self._known(_changed(bias, rows, lambda own: own.with_columns(column)), name, read)), read
+        column, lost = bias.expression.alias(name), lost_values(frame, read)
 
-    def _known(self, rows: LazyFrame, name: str, read: Sequence[str]) -> LazyFrame:
-        """Return rows whose column is null wherever it reads a missing value that the engine does not propagate."""
-        if rows.implementation.is_pandas_like():
-            target = NarwhalsTarget(self.schema)
-            lost = [target.is_missing(column) for column in read]
-        else:
-            floats = [nw.col(column) for column in read if self.schema[column].is_float()]
-            lost = [column.is_nan() & ~column.is_null() for column in floats]
-        return rows.with_columns(nw.when(~reduce(or_, lost)).then(nw.col(name)).alias(name)) if lost else rows
+        def change(rows: LazyFrame) -> LazyFrame:
+            return known_only(in_library(bias, rows, lambda own: own.with_columns(column)).lazy(), name, lost)
 
-
-def _changed(bias: FrameExpressionBias, rows: LazyFrame, change: Callable[[Any], Any]) -> LazyFrame:
-    """Return rows with a change made in the library of an expression."""
-    return nw.from_native(change(rows.to_native())).lazy() if bias.library == "Polars" else change(rows)
+        return change, read
