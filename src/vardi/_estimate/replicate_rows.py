@@ -216,7 +216,7 @@ class ReplicatesInEngine:
         if given.strata or (given.remaining < 1.0).any():
             raise needs_rows("Making replicate weights within strata, or of finite populations,")
         clusters = given.clusters
-        if given.series:
+        if given.order:
             lengths = batch_lengths(held.rows.sizes, effective_rows(held, None))
             clusters, parts = UNIT, [_in_batches(held, part, lengths) for part in parts]
         elif clusters is None and any(part.counted for part in parts):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,17 +22,20 @@ if TYPE_CHECKING:
     from vardi._inputs.pool import Name, Pool
 
 
+Key = TypeVar("Key")
+
+
 @dataclass(frozen=True, eq=False)
-class Dependence:
-    """What was declared, if anything, for the rows of a pool in memory.
+class DeclaredDependence(Generic[Key]):
+    """What was declared, if anything: by numbers of the rows in memory, or by columns of an engine's frames.
 
     Attributes
     ----------
-    clusters : ndarray of int or None
+    clusters : ndarray of int, str or None
         Number of each row's cluster, the same in all samples that it spans: its label, if that is a whole number.
-    order : ndarray of int or None
+    order : ndarray of int, str or None
         Place of each row in time, within its sample.
-    strata : ndarray of int or None
+    strata : ndarray of int, str or None
         Number of each row's stratum, which lies within one sample.
     remaining : ndarray of shape (K,)
         The share of its population that each sample leaves unseen: 1 - n_k / N_k, and 1 if N_k is not given.
@@ -40,14 +43,14 @@ class Dependence:
         What was given as each argument, in words.
     """
 
-    clusters: Integers | None
-    order: Integers | None
-    strata: Integers | None
+    clusters: Key | None
+    order: Key | None
+    strata: Key | None
     remaining: Floats
     named: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def none(cls, K: int) -> Dependence:
+    def none(cls, K: int) -> Self:
         """Return the value for the independent rows of K samples."""
         return cls(None, None, None, np.ones(K))
 
@@ -57,15 +60,24 @@ class Dependence:
         return not self.named
 
     @property
-    def words(self) -> str:
-        """How rows depend on one another."""
-        clusters, strata = (None if codes is None else len(np.unique(codes)) for codes in (self.clusters, self.strata))
-        return in_words(self.named, clusters, strata)
-
-    @property
     def in_units(self) -> bool:
         """Whether errors are summed by cluster, series or stratum rather than over rows within whole samples."""
         return self.clusters is not None or self.order is not None or self.strata is not None
+
+    @property
+    def words(self) -> str:
+        """How rows depend on one another."""
+        return in_words(self.named, None, None)
+
+
+class Dependence(DeclaredDependence[Integers]):
+    """What was declared for the rows of a pool in memory."""
+
+    @property
+    def words(self) -> str:
+        """How rows depend on one another, in how many clusters and strata."""
+        clusters, strata = (None if codes is None else len(np.unique(codes)) for codes in (self.clusters, self.strata))
+        return in_words(self.named, clusters, strata)
 
     def of(self, kept: KeptRows) -> Dependence:
         """Return the dependence of the rows in a fit."""

@@ -178,7 +178,7 @@ class Queries:
             )
             found += zip(groups.source.tolist(), cells, units, strict=True)
             sums.append(groups.matrix(list(asked)))
-        in_series = dependence.series is not None
+        in_series = dependence.order is not None
         order = sorted(range(len(found)), key=lambda j: _place(found[j], in_series=in_series))
         found, table = [found[j] for j in order], np.concatenate(sums)[order]
         unit = _numbered([(k, label) if in_series else label for k, _, label in found])

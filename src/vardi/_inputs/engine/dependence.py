@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import narwhals as nw
 import numpy as np
 
 from vardi._inputs.dependence import (
+    DeclaredDependence,
     declared,
-    in_words,
     missing_labels,
     no_column,
     refuse_together,
@@ -23,7 +22,6 @@ from vardi._inputs.engine.aggregates import LENGTH, Aggregate
 from vardi._inputs.engine.columns import as_column
 from vardi._inputs.engine.part import PREFIX, Change, Part, sums_by_sample
 from vardi._inputs.engine.queries import with_place
-from vardi._types import Floats
 from vardi.biases._expressions.targets import NarwhalsTarget
 from vardi.errors import MismatchError, TooLargeError
 
@@ -36,45 +34,8 @@ UNIT, CELL, PLACE = f"{PREFIX}unit", f"{PREFIX}cell", f"{PREFIX}in_time"
 ROWS, DISTINCT, MISSING = f"{PREFIX}rows", f"{PREFIX}distinct_{{}}", f"{PREFIX}missing_{{}}"
 
 
-@dataclass(frozen=True, eq=False)
-class EngineDependence:
-    """What was declared, if anything, by the names of columns.
-
-    Attributes
-    ----------
-    clusters, series, strata : str or None
-        Columns.
-    remaining : ndarray of shape (K,)
-        The share of its population that each sample leaves unseen.
-    named : mapping
-        What was given as each argument, in words.
-    """
-
-    clusters: str | None
-    series: str | None
-    strata: str | None
-    remaining: Floats
-    named: Mapping[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def none(cls, K: int) -> EngineDependence:
-        """Return the value for the independent rows of K samples."""
-        return cls(None, None, None, np.ones(K))
-
-    @property
-    def independent(self) -> bool:
-        """Whether rows do not depend on one another: nothing was declared."""
-        return not self.named
-
-    @property
-    def words(self) -> str:
-        """How rows depend on one another."""
-        return in_words(self.named, None, None)
-
-    @property
-    def in_units(self) -> bool:
-        """Whether errors are summed by cluster, series or stratum rather than over rows within whole samples."""
-        return bool(self.clusters or self.series or self.strata)
+class EngineDependence(DeclaredDependence[str]):
+    """What was declared by the names of columns."""
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -89,12 +50,12 @@ class EngineDependence:
         columns = {CELL: nw.col(self.strata)} if self.strata else {}
         if self.clusters:
             columns[UNIT] = nw.col(self.clusters)
-        series = self.series
-        if self.clusters or series is None:
+        order = self.order
+        if self.clusters or order is None:
             return lambda frame: frame.with_columns(**columns)
         by = [] if part.label is None else [part.label]
         columns[UNIT] = (nw.col(PLACE) // part.of_sample(rows_a_value)).cast(nw.Int64)
-        return lambda frame: with_place(frame, PLACE, series, by).with_columns(**columns)
+        return lambda frame: with_place(frame, PLACE, order, by).with_columns(**columns)
 
 
 def as_engine_dependence(
