@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._inputs.by_row import in_order
+from vardi._inputs.by_row import in_order, of_sample, require_length
 from vardi._inputs.kept import KeptRows
 from vardi._types import Floats, Integers
 from vardi.biases._values import as_array, coded, is_missing
@@ -169,10 +169,7 @@ def labels_of(pool: Pool, given: object, what: str) -> np.ndarray:
             raise no_column(given, known, what)
         return np.concatenate([np.asarray(frame.column(given)) for frame in pool.frames])
     labels = as_array(in_order(given, pool.frames, f"The series of {what}"), what)
-    if labels.shape != (len(pool),):
-        raise MismatchError(
-            f"{what} has shape {labels.shape}, but the pool has {len(pool)} rows. Give one for each row."
-        )
+    require_length(what, labels, len(pool))
     return labels
 
 
@@ -193,13 +190,7 @@ def _by_sample(pool: Pool, given: Mapping[Name, object], what: str) -> list[np.n
         mine = given[name]
         if isinstance(mine, str) and mine not in frame.columns:
             raise no_column(mine, list(frame.columns), what)
-        piece = frame.column(mine) if isinstance(mine, str) else as_array(in_order(mine, (frame,), what), what)
-        if piece.shape != (len(frame),):
-            raise MismatchError(
-                f"{what} of {str(name)!r} has shape {piece.shape}, but the sample has {number_of_rows(len(frame))}. "
-                "Give one for each."
-            )
-        pieces.append(np.asarray(piece))
+        pieces.append(of_sample(mine, frame, what, f"{what} of {str(name)!r} has"))
     one_kind = len({piece.dtype.kind for piece in pieces}) == 1
     return pieces if one_kind else [piece.astype(object) for piece in pieces]
 

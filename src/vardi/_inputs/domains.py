@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from vardi._inputs.by_row import in_order
+from vardi._inputs.by_row import in_order, require_length
 from vardi._inputs.kept import KeptRows
 from vardi._inputs.pool import Pool
 from vardi._types import Floats, Integers
@@ -120,7 +120,8 @@ def grouping(
         there = np.unique(codes[codes >= 0])
         codes = np.where(codes < 0, -1, np.searchsorted(there, codes))
     require_few(by, len(there))
-    return Grouping(tuple(_key(code, values) for code in there.tolist()), codes)
+    places = [np.unravel_index(code, [len(found) for found in values]) for code in there.tolist()]
+    return Grouping(tuple(tuple(found[j] for found, j in zip(values, own, strict=True)) for own in places), codes)
 
 
 def bases(keys: Sequence[tuple[Hashable, ...]], columns: int) -> Integers:
@@ -137,11 +138,7 @@ def _labels(pool: Pool, by: By, name: str, states: Collection[int]) -> tuple[np.
     """Return each row's value in a column, or its label, and the categories in order if it is categorical."""
     if by.labels is not None and name == by.columns[-1]:
         labels = as_array(in_order(by.labels, pool.frames, "by"), "by")
-        if labels.shape != (len(pool),):
-            raise MismatchError(
-                f"by has shape {labels.shape}, but the pool has {len(pool)} rows. Give a column, a list of columns, or "
-                "a label for each row."
-            )
+        require_length("by", labels, len(pool), "Give a column, a list of columns, or a label for each row.")
         return labels, None
     asked = pool.frames_of(states)
     require_column(name, [frame.columns for frame in asked], pool.mixed if len(pool.frames) > 1 else {})
@@ -228,12 +225,3 @@ def _coded(
     codes = np.array([place[value] for value in different], np.int64)[numbers]
     counted = np.bincount(codes, counts, len(found)) > 0
     return np.where(counted, np.cumsum(counted) - 1, -1)[codes], [found[j] for j in np.flatnonzero(counted)]
-
-
-def _key(code: int, values: Sequence[Sequence[Hashable]]) -> tuple[Hashable, ...]:
-    """Return the values that a number in mixed radix stands for."""
-    key: list[Hashable] = []
-    for found in reversed(values):
-        code, own = divmod(code, len(found))
-        key.append(found[own])
-    return tuple(reversed(key))

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from vardi.biases._constants import constant
 from vardi.biases._expressions.cells import Cells
-from vardi.biases._expressions.families import Family
+from vardi.biases._expressions.families import ExpressionFamily
 from vardi.biases._expressions.nodes import (
     Call,
     Column,
@@ -31,8 +31,6 @@ from vardi.biases._expressions.nodes import (
     to_text,
 )
 from vardi.errors import InvalidBiasError, MismatchError
-
-MOST_LETTERS = 200  # of another library's expression in the text of a bias
 
 
 class Bias(ABC):
@@ -162,7 +160,7 @@ class FrameExpressionBias(Bias):
 
     def __str__(self) -> str:
         text = " ".join(str(self.expression).split())
-        return f"<{self.library} {text if len(text) <= MOST_LETTERS else text[: MOST_LETTERS - 1] + '…'}>"
+        return f"<{self.library} {text if len(text) <= 200 else text[:199] + '…'}>"
 
     __repr__ = __str__
 
@@ -239,13 +237,13 @@ class ParametricBias(Bias):
 
     Attributes
     ----------
-    family : Family, Cells or FunctionFamily
+    family : ExpressionFamily, Cells or FunctionFamily
         The factor that depends on the parameters.
     known : Bias
         The factor that does not.
     """
 
-    family: Family | Cells | FunctionFamily
+    family: ExpressionFamily | Cells | FunctionFamily
     known: Bias
 
     @property
@@ -335,8 +333,12 @@ def _product(left: Bias, right: Bias) -> Bias:
                 node = arithmetic(node, sign, factor)
             return ExpressionBias(node)
         return ExpressionBias(arithmetic(left.node, "*", right.node))
-    parts = [bias.factors if isinstance(bias, ProductBias) else (bias,) for bias in (left, right)]
-    return ProductBias((*parts[0], *parts[1]))
+    return ProductBias((*factors_of(left), *factors_of(right)))
+
+
+def factors_of(bias: Bias) -> tuple[Bias, ...]:
+    """Return the factors of a product; another bias is its only factor."""
+    return bias.factors if isinstance(bias, ProductBias) else (bias,)
 
 
 def _condition(bias: Bias, sign: str) -> Node:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vardi._types import Floats, Integers
-from vardi.biases._fitted import LEAST_ROWS, Encoding, Read, cross_fitted, named, parts_of, written
+from vardi.biases._fitted import Encoding, Read, cross_fitted, named, parts_of, written
 from vardi.biases._kinds import Bias, ValuesBias
 from vardi.errors import InvalidBiasError, NotIdentifiableError, WeakOverlapWarning, WeightBlindError
 from vardi.errors._texts import cut, listed, more, width_of
@@ -116,7 +116,7 @@ class LearnedBias(Bias):
         """Refuse a side that is not in every fold, or has almost no rows in each."""
         for side, rows in ((repr(sample), own), ("the known samples together", ~own)):
             found = int(rows.sum())
-            if found < LEAST_ROWS * self.folds or len(np.unique(folds[rows])) < self.folds:
+            if found < 2 * self.folds or len(np.unique(folds[rows])) < self.folds:
                 raise InvalidBiasError(
                     f"The bias of {sample!r} is learned in {self.folds} folds of rows or whole clusters, but {side} "
                     f"has too few for that: {found} rows in {len(np.unique(folds[rows]))} folds. Give fewer folds.",

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from vardi.biases._constants import constant
 from vardi.biases._expressions.cells import Cells
-from vardi.biases._expressions.families import Family, Kind
+from vardi.biases._expressions.families import ExpressionFamily, Kind
 from vardi.biases._expressions.nodes import Node
 from vardi.biases._expressions.parse import parse
 from vardi.biases._kinds import EVERYWHERE, FunctionFamily, ParametricBias
@@ -175,7 +175,7 @@ def parametric(
 
 
 def _of_family(kind: Kind, texts: Iterable[str], cuts: tuple[float, ...] = ()) -> ParametricBias:
-    return ParametricBias(Family(kind, _terms(kind, texts), cuts), EVERYWHERE)
+    return ParametricBias(ExpressionFamily(kind, _terms(kind, texts), cuts), EVERYWHERE)
 
 
 def _terms(kind: str, texts: Iterable[str]) -> tuple[Node, ...]:

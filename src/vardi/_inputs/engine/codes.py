@@ -18,7 +18,6 @@ from vardi.biases._expressions.targets import Kind, literal
 
 CODE, BIT = f"{PREFIX}code_{{}}", f"{PREFIX}bit_{{}}"
 BITS = 30  # truth values in one integer
-NARROW = 7  # bits of the positive integers of 8
 SIDES = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
@@ -113,7 +112,7 @@ class Codes:
 
     def _sql(self, pack: range) -> str:
         """Return the same in SQL."""
-        kind = "TINYINT" if len(pack) <= NARROW else "INTEGER"
+        kind = "TINYINT" if len(pack) < 8 else "INTEGER"
         terms = []
         for place in pack:
             name = quoted(BIT.format(place))

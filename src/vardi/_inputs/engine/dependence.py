@@ -28,7 +28,6 @@ from vardi.errors import MismatchError, TooLargeError
 if TYPE_CHECKING:
     from vardi._inputs.engine.pool import LazyPool
 
-MAX_UNITS = 1_000_000  # most units whose sums are held in memory
 SERIES_APART = 2**32  # distance between the numbers of batches of two series
 UNIT, CELL, PLACE = f"{PREFIX}unit", f"{PREFIX}cell", f"{PREFIX}in_time"
 ROWS, DISTINCT, MISSING = f"{PREFIX}rows", f"{PREFIX}distinct_{{}}", f"{PREFIX}missing_{{}}"
@@ -99,8 +98,8 @@ def _require_column(parts: Sequence[Part], what: str, column: str) -> None:
         )
 
 
-def _look(pool: LazyPool, columns: Mapping[str, str]) -> None:
-    """Refuse missing labels, too many clusters and tied times, by one query for each frame."""
+def _look(pool: LazyPool, columns: Mapping[str, str], most: int = 1_000_000) -> None:
+    """Refuse missing labels, tied times and more clusters than sums are held, by one query for each frame."""
 
     def asked(part: Part) -> dict[str, Aggregate]:
         target, terms = NarwhalsTarget(part.schema), {ROWS: LENGTH}
@@ -119,7 +118,7 @@ def _look(pool: LazyPool, columns: Mapping[str, str]) -> None:
             raise tied_times(int(tied[k]), pool.names[k], np.nan)
     if "clusters" in columns:
         clusters = found[DISTINCT.format("clusters")].astype(np.int64)
-        if clusters.sum() > MAX_UNITS:
+        if clusters.sum() > most:
             raise _too_many_clusters(columns["clusters"], int(clusters.sum()))
         warn_of_few_clusters(pool.names, clusters, pool.sizes, columns["clusters"])
 

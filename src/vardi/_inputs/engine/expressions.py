@@ -29,12 +29,12 @@ from vardi._inputs.frames.library_expressions import (
     selected,
     with_nulls,
 )
-from vardi.biases import Bias, ExpressionBias, FrameExpressionBias, ProductBias
+from vardi.biases import Bias, ExpressionBias, FrameExpressionBias
 from vardi.biases._expressions.nodes import Column
+from vardi.biases._kinds import factors_of
 from vardi.errors import InvalidBiasError, MismatchError
 
 GIVEN = "__vardi_given_{}_{}"
-PROBED_ROWS = 16  # rows on which to test whether a value depends on other rows
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,13 +63,11 @@ class ColumnBias(ExpressionBias):
 
 def is_computable(bias: Bias) -> bool:
     """Return whether an engine can compute a bias: an expression, or a product of expressions."""
-    if isinstance(bias, ProductBias):
-        return all(is_computable(factor) for factor in bias.factors)
-    return isinstance(bias, ExpressionBias | FrameExpressionBias)
+    return all(isinstance(factor, ExpressionBias | FrameExpressionBias) for factor in factors_of(bias))
 
 
 def on_frame(
-    frame: LazyFrame, biases: Sequence[Bias], sample: str | None, what: str = "bias"
+    frame: LazyFrame, biases: Sequence[Bias], sample: str | None, what: str = "bias", probed: int = 16
 ) -> tuple[list[Change], tuple[ExpressionBias, ...]]:
     """Return changes that add expressions of Polars and narwhals to a frame as columns, and the biases that read these.
 
@@ -83,17 +81,19 @@ def on_frame(
         Name of the sample, for messages.
     what : str
         Their purpose: a part of the columns' names, so that columns of one purpose do not replace those of another.
+    probed : int
+        On how many rows to test whether a value depends on other rows.
     """
     for bias in biases:
         if not is_computable(bias):
             raise InvalidBiasError(f"An engine cannot compute {bias}. Give an expression as text.", sample=sample or "")
     if all(isinstance(bias, ExpressionBias) for bias in biases):
         return [], tuple(bias for bias in biases if isinstance(bias, ExpressionBias))
-    source = _Source(frame, schema_of(frame, sample), collected(frame.head(PROBED_ROWS), sample), sample)
+    source = _Source(frame, schema_of(frame, sample), collected(frame.head(probed), sample), sample)
     changes: list[Change] = []
     found = []
     for k, bias in enumerate(biases):
-        factors: list[Bias] = list(_factors(bias))
+        factors = list(factors_of(bias))
         read: list[str] = []
         for j, factor in enumerate(factors):
             if isinstance(factor, FrameExpressionBias):
@@ -106,10 +106,6 @@ def on_frame(
         assert isinstance(whole, ExpressionBias)
         found.append(whole if whole is bias else ColumnBias(whole.node, bias, tuple(read)))
     return changes, tuple(found)
-
-
-def _factors(bias: Bias) -> tuple[Bias, ...]:
-    return bias.factors if isinstance(bias, ProductBias) else (bias,)
 
 
 @dataclass(frozen=True)

@@ -89,11 +89,6 @@ class Part:
         whole = schema_of(self.frame, self.name)
         return nw.Schema({name: kind for name, kind in whole.items() if not name.startswith(PREFIX)})
 
-    @property
-    def count(self) -> nw.Expr:
-        """How many rows a row stands for, as an expression."""
-        return nw.col(COUNT) if self.counted else nw.lit(1.0)
-
     def of_sample(self, numbers: Sequence[float]) -> nw.Expr:
         """Return, from a number for each sample, that of each row's own, as an expression."""
         *others, (_, last) = [(label, numbers[code]) for label, code in self.codes.items()]

@@ -20,7 +20,6 @@ from vardi._inputs.engine.aggregates import LENGTH, Aggregate, How, query
 from vardi._inputs.engine.asking import DataFrame, LazyFrame
 from vardi._types import Floats
 
-AT_ONCE = 64  # aggregates of a query: pandas warns of results with more than a hundred columns
 TOGETHER = 16  # partial answers that one task puts together
 MERGED: dict[How, How] = {"sum": "sum", "len": "sum", "count": "sum", "min": "min", "max": "max"}
 DISTINCT = "__vardi_distinct"
@@ -28,7 +27,7 @@ SHOWS_NAMES = repr(nw.col("x") + 1).startswith("col(x)")  # as narwhals does tod
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class PartitionStep:
     """What is done to the rows of a partition, each on its own.
 
     Attributes
@@ -53,10 +52,10 @@ class PartitionedFrame:
     ----------
     native : dask.dataframe.DataFrame
         The rows.
-    before : PartitionedFrame, optional
-        The frame of which this one is made by a step; without it, the rows are as they are.
-    step : Step, optional
+    steps : tuple of PartitionStep
         What is done to the rows of each partition.
+    before : PartitionedFrame, optional
+        The frame before the last of these steps.
     narrow : bool
         Whether Dask may be asked for some of the columns; not of sorted rows, of which it loses the order then.
     """
@@ -64,40 +63,44 @@ class PartitionedFrame:
     implementation = nw.Implementation.DASK
 
     def __init__(
-        self, native: Any, before: PartitionedFrame | None = None, step: Step | None = None, *, narrow: bool = False
+        self,
+        native: Any,
+        steps: tuple[PartitionStep, ...] = (),
+        before: PartitionedFrame | None = None,
+        *,
+        narrow: bool = False,
     ) -> None:
-        self._native, self._before, self._narrow = native, before, narrow
+        self._native, self._steps, self._before, self._narrow = native, steps, before, narrow
         self._numbered: dict[tuple[str, ...], PartitionedFrame] = {}  # to sort is expensive
         self._planned: dict[tuple[str, ...], list[Any]] = {} if before is None else before._planned
-        self._steps: tuple[Step, ...] = () if before is None or step is None else (*before._steps, step)
 
     # row by row
 
-    def then(self, step: Step) -> PartitionedFrame:
+    def then(self, step: PartitionStep) -> PartitionedFrame:
         """Return the frame with a step made on each partition."""
-        return PartitionedFrame(self._native, self, step, narrow=self._narrow)
+        return PartitionedFrame(self._native, (*self._steps, step), self, narrow=self._narrow)
 
     def with_columns(self, *expressions: nw.Expr, **named: nw.Expr) -> PartitionedFrame:
         """Return the frame with columns added or replaced."""
         read = shown(*expressions, *named.values())
-        return self.then(Step(lambda frame: frame.with_columns(*expressions, **named), read))
+        return self.then(PartitionStep(lambda frame: frame.with_columns(*expressions, **named), read))
 
     def select(self, *expressions: nw.Expr | str) -> PartitionedFrame:
         """Return some columns, or expressions of the columns of each row."""
-        return self.then(Step(lambda frame: frame.select(*expressions), shown(*expressions), keeps=False))
+        return self.then(PartitionStep(lambda frame: frame.select(*expressions), shown(*expressions), keeps=False))
 
     def drop(self, *columns: str) -> PartitionedFrame:
         """Return the frame without some columns."""
-        return self.then(Step(lambda frame: frame.drop(*columns), shown(*columns)))
+        return self.then(PartitionStep(lambda frame: frame.drop(*columns), shown(*columns)))
 
     def filter(self, *conditions: nw.Expr) -> PartitionedFrame:
         """Return the rows that meet conditions."""
-        return self.then(Step(lambda frame: frame.filter(*conditions), shown(*conditions)))
+        return self.then(PartitionStep(lambda frame: frame.filter(*conditions), shown(*conditions)))
 
     def with_interval(self, name: str, x: nw.Expr, edges: Floats) -> PartitionedFrame:
         """Return the frame with how many of increasing edges x is above, by a search rather than an expression."""
         with_x = self.with_columns(**{name: x.cast(nw.Float64)})
-        return with_x.then(Step(partial(_placed, name, name, edges), shown(name)))
+        return with_x.then(PartitionStep(partial(_placed, name, name, edges), shown(name)))
 
     def with_rank(self, name: str, column: str) -> PartitionedFrame:
         """Return the frame with the place of each row's value among the distinct values of a column, from 0 on.
@@ -105,7 +108,7 @@ class PartitionedFrame:
         The distinct values are brought into memory: they name clusters, whose sums are held there, too.
         """
         values = np.sort(self.select(column).unique().collect().get_column(column).to_numpy())
-        return self.then(Step(partial(_placed, name, column, values), shown(column)))
+        return self.then(PartitionStep(partial(_placed, name, column, values), shown(column)))
 
     # across rows: what Dask has a way of its own for
 
@@ -183,7 +186,7 @@ class PartitionedFrame:
 
     def _projected(self, *answer: Aggregate | str) -> Any:
         """Return the user's columns that steps and an answer read, so that files are not read in full."""
-        steps = [*self._steps, *([Step(_same, shown(*answer), keeps=False)] if answer else [])]
+        steps = [*self._steps, *([PartitionStep(_same, shown(*answer), keeps=False)] if answer else [])]
         last = next((place for place, step in enumerate(steps) if not step.keeps), None)
         read = [step.reads for step in steps[: len(steps) if last is None else last + 1]]
         if last is None or None in read or not (SHOWS_NAMES and self._narrow):
@@ -231,7 +234,7 @@ class PartitionedAnswer:
         return query(beside.lazy(), keys, {name: Aggregate(name, "max") for name in asked}).collect()
 
 
-def _after(steps: Sequence[Step], rows: Any) -> Any:
+def _after(steps: Sequence[PartitionStep], rows: Any) -> Any:
     """Return a frame of pandas with steps made."""
     frame = _lazy(rows)
     with np.errstate(all="ignore"):  # tasks may run in threads of their own
@@ -241,20 +244,22 @@ def _after(steps: Sequence[Step], rows: Any) -> Any:
 
 
 def _answer(
-    steps: Sequence[Step], keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | None, rows: Any
+    steps: Sequence[PartitionStep], keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | None, rows: Any
 ) -> Any:
     """Return the aggregates of a partition, as a frame of pandas; None if it has no rows."""
     changed = _after(steps, rows.reset_index(drop=True))
     return _aggregates(changed, keys, asked, most) if len(changed) else None
 
 
-def _aggregates(rows: Any, keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | None) -> Any:
-    """Return the aggregates of a frame of pandas."""
+def _aggregates(
+    rows: Any, keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | None, at_once: int = 64
+) -> Any:
+    """Return the aggregates of a frame of pandas, some at once: it warns of results with more than 100 columns."""
     names = list(asked)
     pieces: list[DataFrame] = []
     with np.errstate(all="ignore"):
-        for start in range(0, len(names), AT_ONCE):
-            some = {name: asked[name] for name in names[start : start + AT_ONCE]}
+        for start in range(0, len(names), at_once):
+            some = {name: asked[name] for name in names[start : start + at_once]}
             piece = query(_lazy(rows), keys, some, most).collect()
             pieces.append(piece.drop(*keys) if pieces else piece)
     return nw.concat(pieces, how="horizontal").to_native() if len(pieces) > 1 else pieces[0].to_native()

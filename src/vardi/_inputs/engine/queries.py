@@ -9,7 +9,7 @@ import narwhals as nw
 
 from vardi._inputs.engine.aggregates import Aggregate, query
 from vardi._inputs.engine.asking import LazyFrame
-from vardi._inputs.engine.partitions import PartitionedAnswer, PartitionedFrame, Step, shown
+from vardi._inputs.engine.partitions import PartitionedAnswer, PartitionedFrame, PartitionStep, shown
 from vardi._types import Floats
 from vardi.biases._expressions.targets import literal
 
@@ -34,7 +34,7 @@ def with_own(change: Callable[[LazyFrame], LazyFrame], read: Sequence[str], fram
     """Return a frame of Dask with a change made to its partitions, as pandas: it reads some columns, or any if none."""
     own = _partitioned(frame)
     assert own is not None
-    return _lazy(own.then(Step(change, shown(*read) if read else None)))
+    return _lazy(own.then(PartitionStep(change, shown(*read) if read else None)))
 
 
 def with_interval(frame: LazyFrame, name: str, x: nw.Expr, edges: Floats) -> LazyFrame:

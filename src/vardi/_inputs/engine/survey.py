@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from vardi._inputs.engine.aggregates import LENGTH, Aggregate
 from vardi._inputs.engine.asking import schema_of
 from vardi._inputs.engine.codes import Codes, as_sign
-from vardi._inputs.engine.columns import Declared, as_floats, expressions, missing_values
+from vardi._inputs.engine.columns import DeclaredColumns, as_floats, expressions, missing_values
 from vardi._inputs.engine.expressions import on_frame
 from vardi._inputs.engine.part import COUNT, PREFIX, Part, where
 from vardi._types import Floats, Integers
@@ -80,7 +80,7 @@ class Survey:
         return cls(*map(np.concatenate, zip(*(vars(one).values() for one in surveys), strict=True)))
 
 
-def survey(bare: Part, declared: Declared, counts: str | None, limit: int) -> tuple[Part, Survey]:
+def survey(bare: Part, declared: DeclaredColumns, counts: str | None, limit: int) -> tuple[Part, Survey]:
     """Return a frame with the columns of the fit and its groups by one query; raise if it is invalid.
 
     The groups are its distinct rows, if biases are conditions and there are no more than the limit.

@@ -16,8 +16,9 @@ from vardi._inputs.frames.evaluate import Eager, EagerFrame, Engine, evaluate
 from vardi._inputs.frames.library_expressions import Series, as_narwhals, evaluate_expression
 from vardi._inputs.frames.names import require_read_as_names
 from vardi._types import Integers
-from vardi.biases import Bias, ExpressionBias, FrameExpressionBias, FunctionBias, ProductBias, ValuesBias
+from vardi.biases import Bias, ExpressionBias, FrameExpressionBias, FunctionBias, ValuesBias
 from vardi.biases._expressions.compile import NumpyTarget, require_columns
+from vardi.biases._kinds import factors_of
 from vardi.biases._learned import LearnedValues
 from vardi.biases._values import as_array, as_numbers, belongs_elsewhere, coded, index_of, read_only
 from vardi.errors import InvalidBiasError, MismatchError, VardiError, number_of_rows
@@ -150,7 +151,7 @@ class Frame(ABC):
             For each bias an array of `len(self)`: bool for a condition, otherwise float64. Its sign is not checked.
             It may be a view of the rows, so do not write to it.
         """
-        factors = [bias.factors if isinstance(bias, ProductBias) else (bias,) for bias in biases]
+        factors = [factors_of(bias) for bias in biases]
         expressions = list(
             dict.fromkeys(part for parts in factors for part in parts if isinstance(part, ExpressionBias))
         )
@@ -212,6 +213,11 @@ class Frame(ABC):
                 sample=sample or "",
             )
         return numbers
+
+
+def joined(pieces: Sequence[np.ndarray]) -> np.ndarray:
+    """Return pieces one after the other; a single one without a copy."""
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
 
 def product(factors: Sequence[np.ndarray]) -> np.ndarray:

@@ -80,11 +80,10 @@ class Cells:
         """Return the same with the values that occur in rows, in each group the most frequent first."""
         return replace(self, levels=tuple(tuple(one) for one in levels))
 
-    def indicators(self) -> tuple[Node, ...]:
-        """Return a condition for each parameter: the rows on which it adds to the log of the bias."""
-        return tuple(
-            _holds(group, level) for group, levels in zip(self.groups, self.levels, strict=True) for level in levels[1:]
-        )
+    def features(self) -> tuple[Node, ...]:
+        """Return a condition for each parameter, on which it adds to the log of the bias; none until rows are seen."""
+        pairs = zip(self.groups, self.levels, strict=False)
+        return tuple(_holds(group, level) for group, levels in pairs for level in levels[1:])
 
     def node(self, theta: Sequence[float]) -> Node:
         """Return the expression of the bias with its parameters fixed: zero for a value that was not seen."""

@@ -27,7 +27,7 @@ FAMILIES: tuple[Kind, ...] = ("exponential_tilt", "logistic", "power", "steps")
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class ExpressionFamily:
     """A bias up to its parameters.
 
     Attributes
@@ -87,6 +87,12 @@ class Family:
         term, cuts = self.terms[0], [Constant(cut) for cut in self.cuts]
         inner = [Comparison(low, (("<=", term), ("<", high))) for low, high in pairwise(cuts)]
         return (Comparison(term, (("<", cuts[0]),)), *inner, Comparison(term, ((">=", cuts[-1]),)))
+
+    def features(self) -> tuple[Node, ...]:
+        """Return what the parameters, except the intercept, multiply in the log of the bias or its odds."""
+        if self.kind == "power":
+            return (Call("log", self.terms),)
+        return self.intervals()[1:] if self.kind == "steps" else self.terms
 
     def node(self, theta: Sequence[float]) -> Node:
         """Return the expression of the bias with its parameters fixed."""
