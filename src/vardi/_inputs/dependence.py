@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,7 +130,9 @@ def as_dependence(pool: Pool, clusters: object, series: object, strata: object, 
     return found
 
 
-def declared(clusters: Any, series: Any, strata: Any, population: Any) -> tuple[dict[str, Any], dict[str, str]]:
+def declared(
+    clusters: object, series: object, strata: object, population: object
+) -> tuple[dict[str, object], dict[str, str]]:
     """Return what was given as each argument, and of those that were given the names of columns."""
     series = None if series is False else series
     given = {"clusters": clusters, "series": series, "strata": strata, "population": population}

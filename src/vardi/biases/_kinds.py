@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from vardi._types import Floats
 from vardi.biases._constants import constant
-from vardi.biases._expressions.cells import Cells
+from vardi.biases._expressions.cells import Cells, Parameters
 from vardi.biases._expressions.families import ExpressionFamily
 from vardi.biases._expressions.nodes import (
     Call,
@@ -31,6 +32,9 @@ from vardi.biases._expressions.nodes import (
     to_text,
 )
 from vardi.errors import InvalidBiasError, MismatchError
+
+FunctionOfRows: TypeAlias = Callable[[Any, Floats], ArrayLike]
+"""A function of rows as the user gave them, and of parameters."""
 
 
 class Bias(ABC):
@@ -207,17 +211,17 @@ class FunctionFamily:
         A function of (rows, theta) that returns the derivatives of omega, of shape (n, p).
     """
 
-    function: Callable[[Any, np.ndarray], ArrayLike]
+    function: FunctionOfRows
     start: tuple[tuple[float, ...], ...]
     names: tuple[str, ...]
-    gradient: Callable[[Any, np.ndarray], ArrayLike] | None = None
+    gradient: FunctionOfRows | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Empty: the columns that a function reads are unknown."""
         return ()
 
-    def at(self, theta: np.ndarray) -> FunctionBias:
+    def at(self, theta: Floats) -> FunctionBias:
         """Return the bias at some value of the parameters."""
         return FunctionBias(partial(_at, self.function, theta))
 
@@ -227,7 +231,7 @@ class FunctionFamily:
         )
 
 
-def _at(function: Callable[[Any, np.ndarray], ArrayLike], theta: np.ndarray, rows: object) -> ArrayLike:
+def _at(function: FunctionOfRows, theta: Floats, rows: object) -> ArrayLike:
     return function(rows, theta.copy())
 
 
@@ -256,7 +260,7 @@ class ParametricBias(Bias):
         """The names of the parameters; none for cells until rows are seen."""
         return self.family.names
 
-    def at(self, theta: Mapping[Any, Any] | Iterable[float]) -> Bias:
+    def at(self, theta: Parameters) -> Bias:
         """Return the bias with its parameters fixed: a known one.
 
         Parameters
@@ -283,7 +287,7 @@ class ParametricBias(Bias):
             return _product(self.known, self.family.at(np.array(values)))
         return _product(self.known, ExpressionBias(self.family.node(values)))
 
-    def _given(self, theta: Mapping[Any, float] | Iterable[float]) -> list[float]:
+    def _given(self, theta: Parameters) -> list[float]:
         if not isinstance(theta, Mapping):
             values = list(theta)
             if len(values) == len(self.names):

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from vardi.biases._constants import constant
 from vardi.biases._expressions.cells import Cells
 from vardi.biases._expressions.families import ExpressionFamily, Kind
 from vardi.biases._expressions.nodes import Node
 from vardi.biases._expressions.parse import parse
-from vardi.biases._kinds import EVERYWHERE, FunctionFamily, ParametricBias
+from vardi.biases._kinds import EVERYWHERE, FunctionFamily, FunctionOfRows, ParametricBias
 from vardi.errors import InvalidBiasError, MismatchError
 
 
@@ -132,11 +131,11 @@ def cells(*columns: str | Sequence[str]) -> ParametricBias:
 
 
 def parametric(
-    function: Callable[[Any, NDArray[np.float64]], ArrayLike],
+    function: FunctionOfRows,
     start: ArrayLike,
     names: Iterable[str] | None = None,
     *,
-    gradient: Callable[[Any, NDArray[np.float64]], ArrayLike] | None = None,
+    gradient: FunctionOfRows | None = None,
 ) -> ParametricBias:
     """Return a bias that is any function of the rows and of parameters, which are to be estimated.
 

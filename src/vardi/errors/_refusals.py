@@ -79,7 +79,7 @@ def missing_labels(column: str, count: int) -> MissingValuesError:
     )
 
 
-def unknown_label(label: Any, column: str, found: Iterable[Any], names: Iterable[Any]) -> MismatchError:
+def unknown_label(label: object, column: str, found: Iterable[object], names: Iterable[object]) -> MismatchError:
     """Return the error for a label that has no bias."""
     found, names = list(found), list(names)
     return MismatchError(

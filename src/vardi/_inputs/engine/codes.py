@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from vardi._inputs.engine.asking import LazyFrame
 from vardi._inputs.engine.part import PREFIX, Groups
-from vardi.biases._expressions.compile import NarwhalsTarget
 from vardi.biases._expressions.nodes import Column, Comparison, Constant, Node
-from vardi.biases._expressions.targets import Kind, literal
+from vardi.biases._expressions.targets import Kind, NarwhalsTarget, literal
 
 CODE, BIT = f"{PREFIX}code_{{}}", f"{PREFIX}bit_{{}}"
 BITS = 30  # truth values in one integer

@@ -14,8 +14,9 @@ from vardi._inputs.engine.part import FEATURE, FUNCTION, OMEGA, PREFIX, Part
 from vardi._inputs.frames.evaluate import unknown_value
 from vardi._inputs.frames.library_expressions import unknown_expression
 from vardi.biases import Bias, ExpressionBias, FunctionFamily, ParametricBias, WindowBias
-from vardi.biases._expressions.compile import Compiled, NarwhalsTarget, compile_node
+from vardi.biases._expressions.compile import Compiled, compile_node
 from vardi.biases._expressions.nodes import Constant
+from vardi.biases._expressions.targets import NarwhalsTarget
 from vardi.biases._kinds import factors_of
 from vardi.biases._learned import LearnedBias
 from vardi.errors import InvalidBiasError, MismatchError, MissingValuesError, NeedsRowsError

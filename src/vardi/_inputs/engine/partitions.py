@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import narwhals as nw
 import numpy as np
@@ -21,6 +21,11 @@ from vardi._inputs.engine.asking import DataFrame, LazyFrame
 from vardi._types import Floats
 
 TOGETHER = 16  # partial answers that one task puts together
+#: A frame of Dask, one of pandas, and a partition that Dask has yet to compute.
+DaskFrame: TypeAlias = Any
+PandasFrame: TypeAlias = Any
+Partition: TypeAlias = Any
+
 MERGED: dict[How, How] = {"sum": "sum", "len": "sum", "count": "sum", "min": "min", "max": "max"}
 DISTINCT = "__vardi_distinct"
 SHOWS_NAMES = repr(nw.col("x") + 1).startswith("col(x)")  # as narwhals does today; otherwise all columns are read
@@ -64,7 +69,7 @@ class PartitionedFrame:
 
     def __init__(
         self,
-        native: Any,
+        native: DaskFrame,
         steps: tuple[PartitionStep, ...] = (),
         before: PartitionedFrame | None = None,
         *,
@@ -72,7 +77,7 @@ class PartitionedFrame:
     ) -> None:
         self._native, self._steps, self._before, self._narrow = native, steps, before, narrow
         self._numbered: dict[tuple[str, ...], PartitionedFrame] = {}  # to sort is expensive
-        self._planned: dict[tuple[str, ...], list[Any]] = {} if before is None else before._planned
+        self._planned: dict[tuple[str, ...], list[Partition]] = {} if before is None else before._planned
 
     # row by row
 
@@ -138,7 +143,7 @@ class PartitionedFrame:
     # answers
 
     @cached_property
-    def _empty(self) -> Any:
+    def _empty(self) -> PandasFrame:
         """The frame without rows, as pandas has it."""
         return self._native._meta if self._before is None else _after(self._steps[-1:], self._before._empty)
 
@@ -146,7 +151,7 @@ class PartitionedFrame:
         """Return names and types of the columns."""
         return nw.from_native(self._empty, eager_only=True).schema
 
-    def to_native(self) -> Any:
+    def to_native(self) -> DaskFrame:
         """Return the frame as Dask's own, not computed."""
         if not self._steps:
             return self._native
@@ -176,7 +181,7 @@ class PartitionedFrame:
             answer = _aggregates(self._empty, keys, asked, most)
         return nw.from_native(answer, eager_only=True)
 
-    def _partitions(self, *answer: Aggregate | str) -> list[Any]:
+    def _partitions(self, *answer: Aggregate | str) -> list[Partition]:
         """Return the partitions with the columns that an answer reads, as Dask plans them: once for equal columns."""
         rows = self._projected(*answer)
         columns = tuple(rows.columns)
@@ -184,7 +189,7 @@ class PartitionedFrame:
             self._planned[columns] = rows.to_delayed()
         return self._planned[columns]
 
-    def _projected(self, *answer: Aggregate | str) -> Any:
+    def _projected(self, *answer: Aggregate | str) -> DaskFrame:
         """Return the user's columns that steps and an answer read, so that files are not read in full."""
         steps = [*self._steps, *([PartitionStep(_same, shown(*answer), keeps=False)] if answer else [])]
         last = next((place for place, step in enumerate(steps) if not step.keeps), None)
@@ -234,7 +239,7 @@ class PartitionedAnswer:
         return query(beside.lazy(), keys, {name: Aggregate(name, "max") for name in asked}).collect()
 
 
-def _after(steps: Sequence[PartitionStep], rows: Any) -> Any:
+def _after(steps: Sequence[PartitionStep], rows: PandasFrame) -> PandasFrame:
     """Return a frame of pandas with steps made."""
     frame = _lazy(rows)
     with np.errstate(all="ignore"):  # tasks may run in threads of their own
@@ -244,16 +249,20 @@ def _after(steps: Sequence[PartitionStep], rows: Any) -> Any:
 
 
 def _answer(
-    steps: Sequence[PartitionStep], keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | None, rows: Any
-) -> Any:
+    steps: Sequence[PartitionStep],
+    keys: Sequence[str],
+    asked: Mapping[str, Aggregate],
+    most: int | None,
+    rows: PandasFrame,
+) -> PandasFrame | None:
     """Return the aggregates of a partition, as a frame of pandas; None if it has no rows."""
     changed = _after(steps, rows.reset_index(drop=True))
     return _aggregates(changed, keys, asked, most) if len(changed) else None
 
 
 def _aggregates(
-    rows: Any, keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | None, at_once: int = 64
-) -> Any:
+    rows: PandasFrame, keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | None, at_once: int = 64
+) -> PandasFrame:
     """Return the aggregates of a frame of pandas, some at once: it warns of results with more than 100 columns."""
     names = list(asked)
     pieces: list[DataFrame] = []
@@ -265,7 +274,9 @@ def _aggregates(
     return nw.concat(pieces, how="horizontal").to_native() if len(pieces) > 1 else pieces[0].to_native()
 
 
-def _together(keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | None, answers: Sequence[Any]) -> Any:
+def _together(
+    keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | None, answers: Sequence[PandasFrame | None]
+) -> PandasFrame | None:
     """Return partial answers as one; None if there are none."""
     found = [nw.from_native(one, eager_only=True) for one in answers if one is not None]
     if len(found) < 2:
@@ -274,7 +285,7 @@ def _together(keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | N
     return _aggregates(nw.concat(found).to_native(), keys, merged, most)
 
 
-def _lazy(rows: Any) -> LazyFrame:
+def _lazy(rows: PandasFrame) -> LazyFrame:
     return nw.from_native(rows, eager_only=True).lazy()
 
 

@@ -24,9 +24,9 @@ from vardi._inputs.engine.expressions import on_frame
 from vardi._inputs.engine.part import COUNT, PREFIX, Part, where
 from vardi._types import Floats, Integers
 from vardi.biases import Bias, ExpressionBias
-from vardi.biases._expressions.compile import Compiled, NarwhalsTarget, compile_node, require_columns
+from vardi.biases._expressions.compile import Compiled, compile_node, require_columns
 from vardi.biases._expressions.nodes import Column, Node, children, is_condition
-from vardi.biases._expressions.targets import Kind
+from vardi.biases._expressions.targets import Kind, NarwhalsTarget
 from vardi.errors._refusals import (
     WHOLE,
     counts_in_part,

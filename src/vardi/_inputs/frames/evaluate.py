@@ -9,8 +9,9 @@ import numpy as np
 
 import vardi._narwhals as nw
 from vardi.biases import ExpressionBias
-from vardi.biases._expressions.compile import Compiled, NarwhalsTarget, NumpyTarget, compile_node
+from vardi.biases._expressions.compile import Compiled, compile_node
 from vardi.biases._expressions.nodes import Column, to_text
+from vardi.biases._expressions.targets import NarwhalsTarget, NumpyTarget, Operand
 from vardi.errors import InvalidBiasError, MissingValuesError, number_of_rows
 from vardi.errors._texts import LISTED
 
@@ -33,7 +34,7 @@ class EagerFrame(NarwhalsTarget):
         counts = {name: counted.get_column(name).to_list()[0] for name in names}  # row() returns PyArrow scalars
         return {name: int(count) for name, count in counts.items() if count}
 
-    def compute(self, values: Sequence[Any]) -> list[np.ndarray]:
+    def compute(self, values: Sequence[Operand]) -> list[np.ndarray]:
         """Return the values, with one select."""
         if not values:
             return []

@@ -6,7 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,7 +17,8 @@ from vardi._inputs.frames.library_expressions import Series, as_narwhals, evalua
 from vardi._inputs.frames.names import require_read_as_names
 from vardi._types import Integers
 from vardi.biases import Bias, ExpressionBias, FrameExpressionBias, FunctionBias, ValuesBias
-from vardi.biases._expressions.compile import NumpyTarget, require_columns
+from vardi.biases._expressions.compile import require_columns
+from vardi.biases._expressions.targets import NumpyTarget
 from vardi.biases._kinds import factors_of
 from vardi.biases._learned import LearnedValues
 from vardi.biases._values import as_array, as_numbers, belongs_elsewhere, coded, index_of, read_only
@@ -25,6 +26,8 @@ from vardi.errors import InvalidBiasError, MismatchError, VardiError, number_of_
 
 MAX_NUMPY_ROWS = 10_000
 """Up to this many rows NumPy is done before another library has begun; pandas computes with NumPy anyway."""
+Native: TypeAlias = Any
+"""Rows, or a column of them, in the library and the form that the user gave."""
 ACCEPTED = "a NumPy array, or a frame of pandas, Polars, PyArrow or another library that narwhals supports"
 
 
@@ -77,7 +80,7 @@ class Frame(ABC):
         The rows as the user gave them.
     """
 
-    native: Any
+    native: Native
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -92,15 +95,15 @@ class Frame(ABC):
         """Return one column as an array."""
 
     @abstractmethod
-    def take(self, indices: ArrayLike) -> Any:
+    def take(self, indices: ArrayLike) -> Native:
         """Return the rows at some positions, in the library and the form that the user gave."""
 
     @abstractmethod
-    def series(self, values: np.ndarray, name: str) -> Any:
+    def series(self, values: np.ndarray, name: str) -> Native:
         """Return values, one for each row, as a series of the user's library that is aligned to the rows."""
 
     @abstractmethod
-    def table(self, values: np.ndarray, names: Sequence[str]) -> Any:
+    def table(self, values: np.ndarray, names: Sequence[str]) -> Native:
         """Return columns of values, one for each row, as a frame of the user's library that is aligned to the rows."""
 
     @abstractmethod
@@ -281,7 +284,7 @@ class NumpyFrame(Frame):
 class NarwhalsFrame(Frame):
     """Rows of an eager frame, or of one series."""
 
-    def __init__(self, native: Any, data: Eager | Series) -> None:
+    def __init__(self, native: Native, data: Eager | Series) -> None:
         self.native = native
         self._is_series = isinstance(data, nw.Series)
         if isinstance(data, nw.Series):
@@ -338,17 +341,17 @@ class NarwhalsFrame(Frame):
             return list(self._data.get_column(name).to_native().cat.categories)
         return None
 
-    def take(self, indices: ArrayLike) -> Any:
+    def take(self, indices: ArrayLike) -> Native:
         rows = nw.from_native(self.native, allow_series=True)
         return rows[np.asarray(indices)].to_native()
 
-    def series(self, values: np.ndarray, name: str) -> Any:
+    def series(self, values: np.ndarray, name: str) -> Native:
         return self._aligned(nw.new_series(name, np.asarray(values), backend=self._data.implementation).to_native())
 
-    def table(self, values: np.ndarray, names: Sequence[str]) -> Any:
+    def table(self, values: np.ndarray, names: Sequence[str]) -> Native:
         return self._aligned(nw.from_numpy(values, list(names), backend=self._data.implementation).to_native())
 
-    def _aligned(self, made: Any) -> Any:
+    def _aligned(self, made: Native) -> Native:
         if index_of(self.native) is not None:
             made.index = self.native.index
         return made

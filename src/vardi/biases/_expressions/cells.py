@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -37,6 +37,8 @@ from vardi.errors import MismatchError, suggest
 Value = bool | int | float | str
 Level = tuple[Value, ...]
 """A value for each crossed column; for a single column a tuple of one."""
+Parameters: TypeAlias = Mapping[Any, Any] | Iterable[float]
+"""A number for each parameter, by name or in order; for cells from each column to its values, each with a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ class Cells:
             factors.append(total([times(h, _holds(group, one)) for h, one in zip(heights, levels, strict=True)]))
         return reduce(lambda product, part: arithmetic(product, "*", part), factors)
 
-    def fixed(self, theta: Mapping[Any, Any] | Iterable[float]) -> tuple[Cells, list[float]]:
+    def fixed(self, theta: Parameters) -> tuple[Cells, list[float]]:
         """Return the same with the values named in a table of parameters, and these parameters.
 
         Parameters

@@ -34,6 +34,9 @@ NUMERIC = {Kind.CONDITION, Kind.INTEGER, Kind.FLOAT}
 Values: TypeAlias = "nw.Expr | np.ndarray"
 """A column, or what was computed of columns, in a library."""
 
+Operand: TypeAlias = Any
+"""Values, or a Python number or text that is the same on all rows: operators are those of either."""
+
 
 def literal(value: float) -> nw.Expr | float:
     """Return a number to compare values with, in a form that every engine reads to the last digit.
@@ -127,7 +130,7 @@ class NarwhalsTarget:
         long = [number for number in values if isinstance(number, float) and isinstance(literal(number), nw.Expr)]
         return _any([value.is_in(values), *(value == literal(number) for number in long)])
 
-    def call(self, function: str, arguments: Sequence[Any]) -> nw.Expr:
+    def call(self, function: str, arguments: Sequence[Operand]) -> nw.Expr:
         """Return a function of its arguments, of which at least one is not a Python number."""
         if function in ("min", "max"):
             join, least = (nw.min_horizontal, min) if function == "min" else (nw.max_horizontal, max)
@@ -219,7 +222,7 @@ class NumpyTarget:
             return np.array([text in chosen for text in value.tolist()], dtype=bool)
         return np.isin(value, np.array(values))
 
-    def call(self, function: str, arguments: Sequence[Any]) -> np.ndarray:
+    def call(self, function: str, arguments: Sequence[Operand]) -> np.ndarray:
         return call_numpy(function, arguments)
 
     def missing(self, names: Sequence[str]) -> dict[str, int]:
@@ -228,7 +231,7 @@ class NumpyTarget:
         counts = {name: int(np.count_nonzero(self.is_missing(name))) for name in nullable}
         return {name: count for name, count in counts.items() if count}
 
-    def compute(self, values: Sequence[Any]) -> list[np.ndarray]:
+    def compute(self, values: Sequence[Operand]) -> list[np.ndarray]:
         """Return compiled values as arrays; one that is the same for all rows may have length one."""
         return [np.asarray(value) for value in values]
 
@@ -247,7 +250,7 @@ _NUMPY_KINDS = {
 }
 
 
-def call_numpy(function: str, arguments: Sequence[Any]) -> Any:
+def call_numpy(function: str, arguments: Sequence[Operand]) -> Operand:
     """Return a function of arrays or NumPy numbers."""
     if function in ("min", "max"):
         return reduce(np.minimum if function == "min" else np.maximum, arguments)
