@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import narwhals as nw
 import numpy as np
 
-from vardi._inputs.engine.aggregates import LENGTH, Aggregate
+from vardi._inputs.engine.aggregates import LENGTH, Aggregate, AggregateQuery
 from vardi._inputs.engine.asking import DataFrame, LazyFrame, answering, collected, schema_of
 from vardi._inputs.engine.queries import aggregated
 from vardi._types import Floats, Integers
@@ -148,7 +148,8 @@ class Part:
     ) -> Groups:
         """Query aggregates by sample and key, as `by_sample` does, of so many groups at most."""
         keys = [*filter(None, [self.label]), *([key] if isinstance(key, str) else key)]
-        return Groups(self.ask(lambda frame: aggregated(changed(frame, changes), keys, asked, most)), self)
+        query = AggregateQuery(keys, asked, most)
+        return Groups(self.ask(lambda frame: aggregated(changed(frame, changes), query)), self)
 
     def first(self, columns: Sequence[str], rows: int, *changes: Change | None) -> Groups:
         """Query columns of the first rows."""
@@ -185,7 +186,8 @@ class Part:
 
     def aggregates(self, asked: Mapping[str, Aggregate], *changes: Change | None) -> dict[str, Any]:
         """Query aggregates over all rows of the part, in one query."""
-        return self.ask(lambda frame: aggregated(changed(frame, changes), (), asked)).rows(named=True)[0]
+        query = AggregateQuery((), asked)
+        return self.ask(lambda frame: aggregated(changed(frame, changes), query)).rows(named=True)[0]
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,8 +7,8 @@ and counts are put together by the workers, a few at a time, and only the result
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, TypeAlias
 
@@ -16,7 +16,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._inputs.engine.aggregates import LENGTH, Aggregate, How, query
+from vardi._inputs.engine.aggregates import LENGTH, Aggregate, AggregateQuery, How
 from vardi._inputs.engine.asking import DataFrame, LazyFrame
 from vardi._types import Floats
 
@@ -161,25 +161,17 @@ class PartitionedFrame:
         """Compute the rows."""
         return nw.from_native(self.to_native().compute(), eager_only=True)
 
-    def aggregated(
-        self, keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | None = None
-    ) -> PartitionedAnswer:
-        """Return a query of aggregates by keys, or over all rows if there are none; of so many groups at most."""
-        return PartitionedAnswer(self, keys, asked, most)
-
-    def answer(self, keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | None) -> DataFrame:
+    def answer(self, query: AggregateQuery) -> DataFrame:
         """Compute aggregates that can be put together from those of partitions."""
         from dask.delayed import delayed
 
-        partial_answer = delayed(partial(_answer, self._steps, keys, asked, most), pure=False)
-        put_together = delayed(partial(_together, keys, asked, most), pure=False)
-        found = [partial_answer(partition) for partition in self._partitions(*asked.values(), *keys)]
+        partial_answer = delayed(partial(_answer, self._steps, query), pure=False)
+        put_together = delayed(partial(_together, query), pure=False)
+        found = [partial_answer(partition) for partition in self._partitions(*query.asked.values(), *query.keys)]
         while len(found) > 1:
             found = [put_together(found[start : start + TOGETHER]) for start in range(0, len(found), TOGETHER)]
         answer = found[0].compute()
-        if answer is None:
-            answer = _aggregates(self._empty, keys, asked, most)
-        return nw.from_native(answer, eager_only=True)
+        return nw.from_native(_aggregates(query, self._empty) if answer is None else answer, eager_only=True)
 
     def _partitions(self, *answer: Aggregate | str) -> list[Partition]:
         """Return the partitions with the columns that an answer reads, as Dask plans them: once for equal columns."""
@@ -209,34 +201,28 @@ class PartitionedAnswer:
     ----------
     frame : PartitionedFrame
         The rows.
-    keys : sequence of str
-        By which columns.
-    asked : mapping from str to Aggregate
-        What.
-    most : int or None
-        How many groups at most.
+    query : AggregateQuery
+        What is asked of them.
     """
 
     frame: PartitionedFrame
-    keys: Sequence[str]
-    asked: Mapping[str, Aggregate]
-    most: int | None
+    query: AggregateQuery
 
     def collect(self) -> DataFrame:
         """Compute the aggregates; numbers of distinct values are those of rows without duplicates."""
-        keys, asked = self.keys, self.asked
+        keys, asked = self.query.keys, self.query.asked
         rest = {name: one for name, one in asked.items() if one.how != "n_unique"}
-        found = [self.frame.answer(keys, rest, self.most)] if rest else []
+        found = [self.frame.answer(replace(self.query, asked=rest))] if rest else []
         for name, one in asked.items():
             if one.how == "n_unique":
                 values = self.frame.select(*keys, one.expression.alias(DISTINCT)).unique()
-                found.append(values.answer(keys, {name: LENGTH}, self.most))
+                found.append(values.answer(replace(self.query, asked={name: LENGTH})))
         if len(found) == 1:
             return found[0]
         if not keys:
             return nw.concat(found, how="horizontal").select(*asked)
         beside = nw.concat(found, how="diagonal")  # each number of a group once, and otherwise null
-        return query(beside.lazy(), keys, {name: Aggregate(name, "max") for name in asked}).collect()
+        return AggregateQuery(keys, {name: Aggregate(name, "max") for name in asked}).of(beside.lazy()).collect()
 
 
 def _after(steps: Sequence[PartitionStep], rows: PandasFrame) -> PandasFrame:
@@ -248,41 +234,31 @@ def _after(steps: Sequence[PartitionStep], rows: PandasFrame) -> PandasFrame:
         return frame.collect().to_native()
 
 
-def _answer(
-    steps: Sequence[PartitionStep],
-    keys: Sequence[str],
-    asked: Mapping[str, Aggregate],
-    most: int | None,
-    rows: PandasFrame,
-) -> PandasFrame | None:
+def _answer(steps: Sequence[PartitionStep], query: AggregateQuery, rows: PandasFrame) -> PandasFrame | None:
     """Return the aggregates of a partition, as a frame of pandas; None if it has no rows."""
     changed = _after(steps, rows.reset_index(drop=True))
-    return _aggregates(changed, keys, asked, most) if len(changed) else None
+    return _aggregates(query, changed) if len(changed) else None
 
 
-def _aggregates(
-    rows: PandasFrame, keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | None, at_once: int = 64
-) -> PandasFrame:
+def _aggregates(query: AggregateQuery, rows: PandasFrame, at_once: int = 64) -> PandasFrame:
     """Return the aggregates of a frame of pandas, some at once: it warns of results with more than 100 columns."""
-    names = list(asked)
+    names = list(query.asked)
     pieces: list[DataFrame] = []
     with np.errstate(all="ignore"):
         for start in range(0, len(names), at_once):
-            some = {name: asked[name] for name in names[start : start + at_once]}
-            piece = query(_lazy(rows), keys, some, most).collect()
-            pieces.append(piece.drop(*keys) if pieces else piece)
-    return nw.concat(pieces, how="horizontal").to_native() if len(pieces) > 1 else pieces[0].to_native()
+            some = {name: query.asked[name] for name in names[start : start + at_once]}
+            piece = replace(query, asked=some).of(_lazy(rows)).collect()
+            pieces.append(piece.drop(*query.keys) if pieces else piece)
+    return nw.concat(pieces, how="horizontal").to_native()
 
 
-def _together(
-    keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | None, answers: Sequence[PandasFrame | None]
-) -> PandasFrame | None:
+def _together(query: AggregateQuery, answers: Sequence[PandasFrame | None]) -> PandasFrame | None:
     """Return partial answers as one; None if there are none."""
     found = [nw.from_native(one, eager_only=True) for one in answers if one is not None]
     if len(found) < 2:
         return found[0].to_native() if found else None
-    merged = {name: Aggregate(name, MERGED[one.how]) for name, one in asked.items()}
-    return _aggregates(nw.concat(found).to_native(), keys, merged, most)
+    merged = {name: Aggregate(name, MERGED[one.how]) for name, one in query.asked.items()}
+    return _aggregates(replace(query, asked=merged), nw.concat(found).to_native())
 
 
 def _lazy(rows: PandasFrame) -> LazyFrame:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import narwhals as nw
 
-from vardi._inputs.engine.aggregates import Aggregate, query
+from vardi._inputs.engine.aggregates import AggregateQuery
 from vardi._inputs.engine.asking import LazyFrame
 from vardi._inputs.engine.partitions import PartitionedAnswer, PartitionedFrame, PartitionStep, shown
 from vardi._types import Floats
@@ -22,12 +22,10 @@ def as_lazy(native: Any) -> LazyFrame:
     return frame
 
 
-def aggregated(
-    frame: LazyFrame, keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | None = None
-) -> LazyFrame:
-    """Return a query of aggregates by keys, or over all rows if there are none; of so many groups at most."""
+def aggregated(frame: LazyFrame, query: AggregateQuery) -> LazyFrame:
+    """Return a query of aggregates."""
     own = _partitioned(frame)
-    return query(frame, keys, asked, most) if own is None else _lazy(own.aggregated(keys, asked, most))
+    return query.of(frame) if own is None else _lazy(PartitionedAnswer(own, query))
 
 
 def with_own(change: Callable[[LazyFrame], LazyFrame], read: Sequence[str], frame: LazyFrame) -> LazyFrame:
