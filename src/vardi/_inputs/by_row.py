@@ -9,13 +9,23 @@ import numpy as np
 
 from vardi._inputs.frames import Frame
 from vardi._inputs.frames.frame import joined
-from vardi._types import Floats, once
-from vardi.biases._values import as_array, belongs_elsewhere, index_of
+from vardi._types import Floats, Integers, once
+from vardi.biases._values import as_array, belongs_elsewhere, coded, index_of, is_missing
 from vardi.errors import MismatchError, number_of_rows, suggest
 from vardi.errors import _refusals as refusals
 from vardi.errors._texts import LISTED, show
 
 Given = TypeVar("Given")
+
+
+def coded_labels(labels: np.ndarray, what: str) -> tuple[Integers, list[Hashable], int]:
+    """Return a code for each label, the different labels, and how many rows have none; raise if they are no labels."""
+    try:
+        codes, values = coded(labels)
+    except TypeError as error:
+        raise refusals.no_labels(what) from error
+    missing = [j for j, value in enumerate(values) if is_missing(value)]
+    return codes, values, int(np.isin(codes, missing).sum()) if missing else 0
 
 
 def in_order(values: Given, frames: Sequence[Frame], what: str) -> Given:

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._inputs.by_row import in_order, of_sample, require_length
+from vardi._inputs.by_row import coded_labels, in_order, of_sample, require_length
 from vardi._inputs.kept import KeptRows
 from vardi._types import Floats, Integers
-from vardi.biases._values import as_array, coded, is_missing
+from vardi.biases._values import as_array
 from vardi.errors import MismatchError, MissingValuesError, VardiWarning, number_of_rows, suggest
-from vardi.errors._refusals import no_labels
 from vardi.errors._texts import show
 from vardi.errors._warn import warn
 
@@ -224,12 +223,9 @@ def numbered(labels: np.ndarray, what: str) -> Integers:
         if missing := int(np.count_nonzero(labels != labels)):
             raise missing_labels(missing, what)
         return np.unique(labels, return_inverse=True)[1]
-    try:
-        codes, values = coded(labels)
-    except TypeError as error:
-        raise no_labels(what) from error
-    if lost := [j for j, value in enumerate(values) if is_missing(value)]:
-        raise missing_labels(int(np.isin(codes, lost).sum()), what)
+    codes, _, missing = coded_labels(labels, what)
+    if missing:
+        raise missing_labels(missing, what)
     return codes
 
 

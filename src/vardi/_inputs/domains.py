@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from vardi._inputs.by_row import in_order, require_length
+from vardi._inputs.by_row import coded_labels, in_order, require_length
 from vardi._inputs.kept import KeptRows
 from vardi._inputs.pool import Pool
 from vardi._types import Floats, Integers
-from vardi.biases._values import as_array, coded, is_missing
+from vardi.biases._values import as_array
 from vardi.errors import MismatchError, MissingValuesError, TooLargeError, number_of_rows, suggest
-from vardi.errors._refusals import no_labels
 from vardi.errors._texts import listed, show
 
 MOST_DOMAINS = 1000  # most domains of one question
@@ -213,12 +212,8 @@ def _coded(
     """Return the place of each row's label among the labels that count, and these labels in order."""
     if labels.dtype.kind == "M":
         labels = labels.astype("datetime64[us]")  # nanoseconds become integers in Python
-    try:
-        numbers, different = coded(labels)
-    except TypeError as error:
-        raise no_labels(repr(name)) from error
-    if missing := [j for j, value in enumerate(different) if is_missing(value)]:
-        require_labelled(name, int(np.isin(numbers, missing).sum()))
+    numbers, different, missing = coded_labels(labels, repr(name))
+    require_labelled(name, missing)
     require_few(By((name,)), len(different))
     found = ordered(different, categories)
     place = {value: j for j, value in enumerate(found)}

@@ -122,7 +122,7 @@ class FunctionBias(Bias):
     function: Callable[[Any], object]
 
     def __str__(self) -> str:
-        return f"<function {getattr(self.function, '__name__', type(self.function).__name__)}>"
+        return f"<function {_name_of(self.function)}>"
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,9 +226,11 @@ class FunctionFamily:
         return FunctionBias(partial(_at, self.function, theta))
 
     def __str__(self) -> str:
-        return (
-            f"<function {getattr(self.function, '__name__', type(self.function).__name__)} of {', '.join(self.names)}>"
-        )
+        return f"<function {_name_of(self.function)} of {', '.join(self.names)}>"
+
+
+def _name_of(function: Callable[..., object]) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))
 
 
 def _at(function: FunctionOfRows, theta: Floats, rows: object) -> ArrayLike:

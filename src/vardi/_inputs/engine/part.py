@@ -77,11 +77,11 @@ class Part:
         with answering(self.name):  # DuckDB raises while a query is built
             return collected(build(changed(self.frame, self.put)), self.name)
 
-    def map(self, change: Change) -> Part:
-        """Return the part with a change of columns made to its rows, including those that do not count."""
+    def map(self, *changes: Change | None) -> Part:
+        """Return the part with changes of columns made to its rows, including those that do not count."""
         with answering(self.name):
-            whole = None if self.whole is None else change(self.whole)
-            return replace(self, frame=change(self.frame), whole=whole)
+            whole = None if self.whole is None else changed(self.whole, changes)
+            return replace(self, frame=changed(self.frame, changes), whole=whole)
 
     @property
     def schema(self) -> nw.Schema:

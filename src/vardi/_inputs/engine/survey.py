@@ -86,8 +86,7 @@ def survey(bare: Part, declared: DeclaredColumns, counts: str | None, limit: int
     The groups are its distinct rows, if biases are conditions and there are no more than the limit.
     """
     changes, biases = on_frame(bare.frame, tuple(declared.columns.values()), bare.name)
-    for change in changes:
-        bare = bare.map(change)
+    bare = bare.map(*changes)
     schema, label = schema_of(bare.frame, bare.name), bare.label
     read = [column for bias in biases for column in bias.columns]
     needed = tuple(dict.fromkeys([*read, *filter(None, (label, counts))]))

@@ -126,9 +126,7 @@ class _FrameReader:
     def _part(self) -> Part:
         """The frame with the count of each row, 0 where the known factor of the bias is 0."""
         changes, (known,) = on_frame(self.bare.frame, [self.bias.known], self.bare.name, "known")
-        part = self.bare
-        for change in changes:
-            part = part.map(change)
+        part = self.bare.map(*changes)
         schema = users_columns(part, [known])
         require_columns(known.columns, schema)
         value = _expression(part, known, NarwhalsTarget(schema))
