@@ -125,8 +125,6 @@ def expressions(
     biases: Sequence[ExpressionBias],
     target: NarwhalsTarget,
     missing: Mapping[str, int],
-    name: str | None = None,
-    *,
     called: str = "bias",
 ) -> list[nw.Expr]:
     """Return expressions for an engine; raise for the first that is unknown on some rows, by one query for all."""
@@ -138,7 +136,7 @@ def expressions(
     }
     for bias, unknown in zip(doubtful, part.sums(list(doubtful.values())), strict=True):
         if unknown:
-            raise _unknown(bias, name, int(unknown), missing, called)
+            raise _unknown(bias, part.name, int(unknown), missing, called)
     return [as_floats(one) for one in compiled]
 
 

@@ -16,7 +16,7 @@ from operator import mul
 import narwhals as nw
 import numpy as np
 
-from vardi._inputs.engine.asking import DataFrame, LazyFrame, collected, schema_of
+from vardi._inputs.engine.asking import DataFrame, LazyFrame, collected
 from vardi._inputs.engine.part import PREFIX, Change
 from vardi._inputs.engine.queries import with_own
 from vardi._inputs.frames.library_expressions import (
@@ -89,7 +89,7 @@ def on_frame(
             raise InvalidBiasError(f"An engine cannot compute {bias}. Give an expression as text.", sample=sample or "")
     if all(isinstance(bias, ExpressionBias) for bias in biases):
         return [], tuple(bias for bias in biases if isinstance(bias, ExpressionBias))
-    source = _Source(frame, schema_of(frame, sample), collected(frame.head(probed), sample), sample)
+    few = collected(frame.head(probed), sample)
     changes: list[Change] = []
     found = []
     for k, bias in enumerate(biases):
@@ -98,7 +98,7 @@ def on_frame(
         for j, factor in enumerate(factors):
             if isinstance(factor, FrameExpressionBias):
                 name = GIVEN.format(what, f"{k}_{j}")
-                change, columns = source.put(factor, name)
+                change, columns = _put(factor, name, frame, few, sample)
                 changes.append(change)
                 read += columns
                 factors[j] = ExpressionBias(Column(name))
@@ -108,39 +108,34 @@ def on_frame(
     return changes, tuple(found)
 
 
-@dataclass(frozen=True)
-class _Source:
-    """A frame as the user gave it, its columns and its first rows."""
+def _put(
+    bias: FrameExpressionBias, name: str, frame: LazyFrame, few: DataFrame, sample: str | None
+) -> tuple[Change, tuple[str, ...]]:
+    """Return the change that adds an expression to a frame as a column, and the columns that it reads.
 
-    frame: LazyFrame
-    schema: nw.Schema
-    few: DataFrame
-    sample: str | None
+    Some of the rows show whether it has a value for each.
+    """
+    if bias.library == "Polars" and not frame.implementation.is_polars():
+        raise InvalidBiasError(
+            f"{bias} is a Polars expression, but the rows{'' if sample is None else f' of {sample!r}'} are in "
+            f"another engine ({frame.implementation}), which cannot compute it. Write it as text, such as "
+            "'x <= 3', or as a narwhals expression, such as nw.col('x') <= 3.",
+            sample=sample or "",
+        )
+    selected(bias, frame, sample)
+    read = columns_read(bias, frame)
+    with suppress(MismatchError):  # the engine may compute what the library of its answers cannot
+        alone = computed(bias, few, sample)
+        if not read and len(alone) == len(few) > 1:  # a pattern of columns, which may read any of them
+            read = tuple(column for column in few.columns if not column.startswith(PREFIX))
+        require_by_row(bias, few, np.asarray(alone.cast(nw.Float64).to_numpy(), np.float64), sample)
+    if frame.implementation.is_pandas():
+        return partial(with_nulls, bias, name, read), read
+    if frame.implementation.is_dask():
+        return partial(with_own, partial(with_nulls, bias, name, read), read), read
+    column, lost = bias.expression.alias(name), lost_values(frame, read)
 
-    def put(self, bias: FrameExpressionBias, name: str) -> tuple[Change, tuple[str, ...]]:
-        """Return the change that adds an expression to the rows as a column, and the columns that it reads."""
-        frame, sample = self.frame, self.sample
-        if bias.library == "Polars" and not frame.implementation.is_polars():
-            raise InvalidBiasError(
-                f"{bias} is a Polars expression, but the rows{'' if sample is None else f' of {sample!r}'} are in "
-                f"another engine ({frame.implementation}), which cannot compute it. Write it as text, such as "
-                "'x <= 3', or as a narwhals expression, such as nw.col('x') <= 3.",
-                sample=sample or "",
-            )
-        selected(bias, frame, sample)
-        read = columns_read(bias, frame)
-        with suppress(MismatchError):  # the engine may compute what the library of its answers cannot
-            alone = computed(bias, self.few, sample)
-            if not read and len(alone) == len(self.few) > 1:  # a pattern of columns, which may read any of them
-                read = tuple(column for column in self.schema if not column.startswith(PREFIX))
-            require_by_row(bias, self.few, np.asarray(alone.cast(nw.Float64).to_numpy(), np.float64), sample)
-        if frame.implementation.is_pandas():
-            return partial(with_nulls, bias, name, read), read
-        if frame.implementation.is_dask():
-            return partial(with_own, partial(with_nulls, bias, name, read), read), read
-        column, lost = bias.expression.alias(name), lost_values(frame, read)
+    def change(rows: LazyFrame) -> LazyFrame:
+        return known_only(in_library(bias, rows, lambda own: own.with_columns(column)).lazy(), name, lost)
 
-        def change(rows: LazyFrame) -> LazyFrame:
-            return known_only(in_library(bias, rows, lambda own: own.with_columns(column)).lazy(), name, lost)
-
-        return change, read
+    return change, read

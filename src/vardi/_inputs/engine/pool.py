@@ -161,10 +161,6 @@ class LazyPool(Pool):
             groups=self.groups.of(np.isin(self.groups.source, codes)),
         )
 
-    def nearest(self, groups: Sequence[Sequence[Name]]) -> str:
-        """Return nothing: it would take rows to find the nearest samples."""
-        return ""
-
     def values_of(self, column: str, most: int = 10_000) -> Collection[Hashable] | None:
         """Query the distinct values of a column, by one query for each frame; None if there are too many."""
         if not all(column in part.schema for part in self.parts):

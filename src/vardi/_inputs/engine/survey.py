@@ -102,7 +102,7 @@ def survey(bare: Part, declared: DeclaredColumns, counts: str | None, limit: int
             raise missing_labels(label, missing[label])
         if counts is not None and counts in missing:
             raise missing_counts(counts, missing[counts])
-        expressions(bare, biases, target, missing, bare.name)
+        expressions(bare, biases, target, missing)
         surveyor = replace(surveyor, missing=missing)
         found = surveyor.answer(limit)
     part = replace(surveyor.part, codes=_known_codes(found.labels, bare))

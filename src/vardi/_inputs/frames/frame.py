@@ -24,8 +24,6 @@ from vardi.biases._learned import LearnedValues
 from vardi.biases._values import as_array, as_numbers, belongs_elsewhere, coded, index_of, read_only
 from vardi.errors import InvalidBiasError, MismatchError, VardiError, number_of_rows
 
-MAX_NUMPY_ROWS = 10_000
-"""Up to this many rows NumPy is done before another library has begun; pandas computes with NumPy anyway."""
 Native: TypeAlias = Any
 """Rows, or a column of them, in the library and the form that the user gave."""
 ACCEPTED = "a NumPy array, or a frame of pandas, Polars, PyArrow or another library that narwhals supports"
@@ -361,24 +359,26 @@ class NarwhalsFrame(Frame):
         return as_frame(self._data.drop(*names).to_native())
 
     def _engine(self, names: Sequence[str]) -> Engine:
-        arrays = {name: self._plain(name) for name in names}
-        plain = {name: array for name, array in arrays.items() if array is not None}
-        return NumpyTarget(plain) if len(plain) == len(arrays) else EagerFrame(self._data)
+        arrays: dict[str, np.ndarray] = {}
+        for name in names:
+            array = self._plain(name)
+            if array is None:
+                return EagerFrame(self._data)
+            arrays[name] = array
+        return NumpyTarget(arrays)
 
     def _eager(self, library: str) -> Eager:
         return self._data
 
     def _plain(self, name: str) -> np.ndarray | None:
-        """Return a column as an array if NumPy is the fastest to compute with it, else None."""
-        dtype, small = self._schema[name], len(self) <= MAX_NUMPY_ROWS
-        if small and dtype in (nw.String, nw.Categorical, nw.Enum):
-            return np.array(self._data.get_column(name).to_list(), dtype=object)
-        wanted = "iu" if dtype.is_integer() else "f" if dtype.is_float() else "b" if dtype == nw.Boolean else ""
-        library = self._data.implementation
-        if wanted and (small or library.is_pandas_like() or library.is_pyarrow()):  # PyArrow: no 2**53 + 1 as a float
-            array = _in_64_bits(self._data.get_column(name)).to_numpy()
-            return array if array.dtype.kind in wanted else None  # nulls may change its kind
-        return None
+        """Return a column of numbers or truth values, with which NumPy computes fastest, as an array; None for others.
+
+        Nulls may change the kind of an array; then the column is left to its library.
+        """
+        dtype = self._schema[name]
+        kinds = "iu" if dtype.is_integer() else "f" if dtype.is_float() else "b" if dtype == nw.Boolean else ""
+        array = _in_64_bits(self._data.get_column(name)).to_numpy() if kinds else None
+        return array if array is not None and array.dtype.kind in kinds else None
 
 
 def _as_array(column: Series) -> np.ndarray:

@@ -87,7 +87,7 @@ def compiled_functions(
         target = NarwhalsTarget(schema)
         missing = missing_values(part, target, columns)
         try:
-            by_part[part.name] = expressions(part, found, target, missing, part.name, called="expression")
+            by_part[part.name] = expressions(part, found, target, missing, "expression")
         except MissingValuesError:
             for column, count in missing.items():
                 labels = {code: str(part.name if label is None else label) for label, code in part.codes.items()}

@@ -138,4 +138,4 @@ class _FrameReader:
 def _expression(part: Part, bias: ExpressionBias, target: NarwhalsTarget) -> nw.Expr:
     """Return an expression for an engine; raise if it is unknown on some rows."""
     missing = missing_values(part, target, bias.columns)
-    return expressions(part, [bias], target, missing, part.name)[0]
+    return expressions(part, [bias], target, missing)[0]
