@@ -23,6 +23,7 @@ from vardi.biases._kinds import factors_of
 from vardi.biases._learned import LearnedValues
 from vardi.biases._values import as_array, as_numbers, belongs_elsewhere, coded, index_of, read_only
 from vardi.errors import InvalidBiasError, MismatchError, VardiError, number_of_rows
+from vardi.errors._texts import lines_of
 
 Native: TypeAlias = Any
 """Rows, or a column of them, in the library and the form that the user gave."""
@@ -188,7 +189,7 @@ class Frame(ABC):
             raise
         except (TypeError, ValueError) as error:
             raise InvalidBiasError(
-                f"The bias {bias}{of_sample} failed: {str(error).strip().splitlines()[0].rstrip('.')}. It is called "
+                f"The bias {bias}{of_sample} failed: {lines_of(error)[0].rstrip('.')}. It is called "
                 f"once with all rows (a {type(self.native).__qualname__}), not row by row. Return one number for each "
                 "row, e.g. with numpy.where instead of if, and numpy.maximum instead of max.",
                 sample=sample or "",

@@ -22,7 +22,7 @@ from vardi._inputs.frames.evaluate import Eager, EagerFrame
 from vardi.biases import Bias, FrameExpressionBias
 from vardi.biases._values import is_missing
 from vardi.errors import InvalidBiasError, MismatchError, MissingValuesError, number_of_rows
-from vardi.errors._texts import first_of
+from vardi.errors._texts import first_of, lines_of
 
 Series: TypeAlias = "nw.Series[Any]"
 Lazy: TypeAlias = "nw.LazyFrame[Any]"
@@ -107,7 +107,7 @@ def not_computed(
     bias: FrameExpressionBias, error: Exception, columns: Sequence[str], sample: str | None
 ) -> MismatchError:
     """Return the error for an expression that a library cannot compute."""
-    said = (str(error).strip() or "no message").splitlines()[0].rstrip(".")
+    said = lines_of(error)[0].rstrip(".")
     return MismatchError(
         f"The expression {bias} cannot be computed{_of(sample)} ({type(error).__name__}: {said}). The columns are: "
         f"{first_of(columns)}."

@@ -31,6 +31,7 @@ from vardi.biases._expressions.nodes import (
     to_text,
 )
 from vardi.errors import ExpressionError, InvalidBiasError, suggest
+from vardi.errors._texts import shortened
 
 WITH_PARAMETERS = (*FAMILIES, "cells")
 OF_ROWS = ("learned", "window")  # biases that the rows themselves determine
@@ -450,8 +451,7 @@ def _printable(text: str) -> str:
 
 
 def _short(node: Node) -> str:
-    text = to_text(node)
-    return text if len(text) <= 40 else text[:37] + "..."
+    return shortened(to_text(node), 40)
 
 
 def _describe(tree: ast.expr) -> str:
