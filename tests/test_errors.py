@@ -888,6 +888,18 @@ def test_a_bias_written_for_one_row(library):
     assert error.__cause__ is not None
 
 
+def test_a_bias_that_fails_without_a_message():
+    def silent(rows):
+        raise ValueError
+
+    rows = pd.DataFrame({"x": [1.0, -2.0, 3.0]})
+    refused(
+        vardi.InvalidBiasError,
+        "The bias <function silent> on rows of sample 'a' failed: no message. It is called once",
+        call=lambda: vardi.debias({"a": rows, "b": rows}, {"a": 1, "b": silent}),
+    )
+
+
 def test_a_row_is_named_by_its_sample_and_what_the_bias_reads():
     frames = {"a": pd.DataFrame({"x": [1.0, 2.0]}), "b": pd.DataFrame({"x": [3.0, -4.5, 5.0]})}
     error = refused(

@@ -24,9 +24,9 @@ def frames(request):
 
 
 def test_frames_that_are_alike_are_not_joined(frames):
-    columns = JoinedColumns(frames, no_join)
+    columns = JoinedColumns.of(frames, no_join)
     whole = concat(frames)
-    assert columns.exist
+    assert columns.frames
     assert columns.names == whole.columns
     for name in ("x", "flag"):
         np.testing.assert_array_equal(columns.column(name), whole.column(name))
@@ -38,7 +38,7 @@ def test_frames_that_are_alike_are_not_joined(frames):
 
 
 def test_texts_are_coded_as_one_column(frames):
-    codes, values = JoinedColumns(frames, no_join).coded("text")
+    codes, values = JoinedColumns.of(frames, no_join).coded("text")
     texts = [values[code] if isinstance(values[code], str) else None for code in codes.tolist()]
     assert texts == ["a", None, "b", "a", "c"]
     assert sorted(value for value in values if isinstance(value, str)) == ["a", "b", "c"]
@@ -52,7 +52,7 @@ def test_frames_that_differ_are_joined_once(frames):
         joins.append(1)
         return concat([*frames, other])
 
-    columns = JoinedColumns([*frames, other], join)
+    columns = JoinedColumns.of([*frames, other], join)
     assert columns.names == ("x", "text", "flag", "more")
     np.testing.assert_array_equal(columns.column("x"), [1.0, 2.0, 3.0, 4.0, np.nan, 5.0])
     assert len(columns.pieces("text")) == 1
@@ -60,7 +60,7 @@ def test_frames_that_differ_are_joined_once(frames):
 
 
 def test_there_are_no_columns_where_rows_cannot_be_in_one_frame(frames):
-    columns = JoinedColumns([*frames, as_frame(np.arange(3.0))], lambda: None)
-    assert not columns.exist
+    columns = JoinedColumns.of([*frames, as_frame(np.arange(3.0))], lambda: None)
+    assert not columns.frames
     assert columns.names == ()
-    assert not JoinedColumns([], lambda: None).exist
+    assert not JoinedColumns.of([], lambda: None).frames

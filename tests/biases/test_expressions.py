@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vardi.biases._expressions import Constant, columns, is_condition, parse, to_text
-from vardi.biases._expressions.compile import NarwhalsTarget, NumpyTarget, compile_node
+from vardi.biases._expressions.compile import compile_node
 from vardi.biases._expressions.nodes import (
     FUNCTIONS,
     INTEGERS,
@@ -32,6 +32,7 @@ from vardi.biases._expressions.nodes import (
     negative,
 )
 from vardi.biases._expressions.parse import MAX_DEPTH, MAX_LENGTH, MAX_TERMS
+from vardi.biases._expressions.targets import NarwhalsTarget, NumpyTarget
 from vardi.errors import ExpressionError, InvalidBiasError, MismatchError
 
 # --- reading and writing ---------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from vardi._inputs.engine.aggregates import Aggregate
 from vardi._inputs.engine.codes import CODE, Codes, Sign, as_sign, with_sql
 from vardi._inputs.engine.part import Part
 from vardi._rows.engine import subsample
-from vardi.biases._expressions.compile import NarwhalsTarget
+from vardi.biases._expressions.targets import NarwhalsTarget
 
 duckdb = pytest.importorskip("duckdb")
 

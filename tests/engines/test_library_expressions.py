@@ -121,7 +121,6 @@ def test_missing_values_are_never_false(engine):
         fit.expectation(nw.col("x") > 1)
 
 
-# The rows of pandas that stand beside lazy frames have NaN for null, and are not copied to have nulls.
 @pytest.mark.parametrize("engine", [name for name in ONE_FRAME if name != "spark"], indirect=True)
 def test_an_expression_may_say_what_holds_for_missing_values(engine):
     table = pa.concat_tables([pa.table(ROWS)] * 20)
@@ -130,6 +129,13 @@ def test_an_expression_may_say_what_holds_for_missing_values(engine):
     omega = np.array([1.0, 2.0, 3.0, 4.0])  # of each row of ROWS
     found = fit.expectation(nw.col("x").fill_null(0.0) * 2)
     assert found.value == pytest.approx(np.average([2.0, 4.0, 0.0, 8.0], weights=1 / omega))
+
+
+def test_rows_of_pandas_beside_lazy_ones_are_copied_to_have_nulls():
+    table, bias = pa.concat_tables([pa.table(ROWS)] * 20), nw.col("x").fill_null(3.0)
+    fit = vardi.debias({"all": table.to_pandas(), "more": pl.from_arrow(table).lazy()}, {"all": bias, "more": bias})
+    found = fit.expectation(nw.col("x").fill_null(0.0) * 2)
+    assert found.value == pytest.approx(np.average([2.0, 4.0, 0.0, 8.0], weights=1 / np.array([1.0, 2.0, 3.0, 4.0])))
 
 
 @pytest.mark.parametrize("engine", ["polars", "polars-lazy", "pyarrow", "duckdb"], indirect=True)

@@ -167,7 +167,7 @@ class ReplicatesInEngine:
         if given.strata or (given.remaining < 1.0).any():
             raise needs_rows("Making replicate weights within strata, or of finite populations,")
         clusters = given.clusters
-        if given.series:
+        if given.order:
             lengths = batch_lengths(rows.sizes, effective_rows(held, None))
             clusters, parts = UNIT, tuple(_in_batches(given, part, lengths) for part in parts)
         elif clusters is None and any(part.counted for part in parts):

@@ -56,7 +56,7 @@ def choose(
         Returns a column by name.
     """
     every = pool.joined()
-    if not every.exist:
+    if not every.frames:
         return (), (
             "The samples are held by different libraries, so their columns were not joined. Name some in variables=."
             if pool.frames

@@ -297,7 +297,7 @@ class DataInEngine(Data):
             if given.strata:
                 raise needs_rows("A bootstrap within strata")
             groups = given.clusters
-            if given.series:
+            if given.order:
                 effective = effective_rows(solved, None if statistic is None else self.matrix(statistics))
                 lengths = batch_lengths(self.frames.sizes, effective)
         idle = np.flatnonzero(self.frames.sizes == 0).tolist()

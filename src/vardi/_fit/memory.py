@@ -372,7 +372,7 @@ class DataInMemory(Data):
     def _read(self) -> dict[str, _Read]:
         """What each column of the pool holds, each read once."""
         columns = self.pool.joined()
-        first = first_rows(self.pool.source)[1] if columns.exist else np.empty(0, np.int64)
+        first = first_rows(self.pool.source)[1] if columns.frames else np.empty(0, np.int64)
         return {name: _Read.of(columns, name, first) for name in columns.names}
 
     @cached_property

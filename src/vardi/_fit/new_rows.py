@@ -106,9 +106,7 @@ def _as_matrix(solved: Solved, rows: Any) -> Floats:
         array = as_array(rows, "The matrix of new rows")
         numbers = as_numbers(array)
         if numbers is None:
-            raise InvalidBiasError(
-                f"The new rows hold {array.dtype}, but biases are numbers. Give a matrix of floats.", sample=""
-            )
+            raise InvalidBiasError(f"The new rows hold {array.dtype}, but biases are numbers. Give a matrix of floats.")
         matrix = numbers.astype(np.float64, copy=False)
     if matrix.ndim != 2 or matrix.shape[1] != len(solved.names):
         raise MismatchError(

@@ -8,13 +8,24 @@ from typing import TypeVar
 import numpy as np
 
 from vardi._inputs.frames import Frame
-from vardi._types import Floats, once
-from vardi.biases._values import as_array, belongs_elsewhere, index_of
+from vardi._inputs.frames.frame import joined
+from vardi._types import Floats, Integers, once
+from vardi.biases._values import as_array, belongs_elsewhere, coded, index_of, is_missing
 from vardi.errors import MismatchError, number_of_rows, suggest
 from vardi.errors import _refusals as refusals
 from vardi.errors._texts import LISTED, show
 
 Given = TypeVar("Given")
+
+
+def coded_labels(labels: np.ndarray, what: str) -> tuple[Integers, list[Hashable], int]:
+    """Return a code for each label, the different labels, and how many rows have none; raise if they are no labels."""
+    try:
+        codes, values = coded(labels)
+    except TypeError as error:
+        raise refusals.no_labels(what) from error
+    missing = [j for j, value in enumerate(values) if is_missing(value)]
+    return codes, values, int(np.isin(codes, missing).sum()) if missing else 0
 
 
 def in_order(values: Given, frames: Sequence[Frame], what: str) -> Given:
@@ -45,16 +56,18 @@ def counts_by_name(counts: Mapping[Hashable, object], frames: Mapping[Hashable, 
                 f"There are counts for {str(name)!r}, which is not a sample. The samples are {show(frames)}."
                 f"{suggest(name, frames)}"
             )
-    pieces = []
-    for name, frame in frames.items():
-        what, given = f"The counts of {str(name)!r}", counts[name]
-        piece = frame.column(given) if isinstance(given, str) else as_array(in_order(given, (frame,), what), what)
-        if piece.shape != (len(frame),):
-            raise MismatchError(
-                f"{what} have shape {piece.shape}, but the sample has {number_of_rows(len(frame))}. Give one for each."
-            )
-        pieces.append(piece)
-    return pieces
+    said = {name: f"The counts of {str(name)!r}" for name in frames}
+    return [of_sample(counts[name], frame, said[name], f"{said[name]} have") for name, frame in frames.items()]
+
+
+def of_sample(given: object, frame: Frame, what: str, has: str) -> np.ndarray:
+    """Return what was given for the rows of a sample: a column, or an array; raise if it is not one for each."""
+    piece = frame.column(given) if isinstance(given, str) else as_array(in_order(given, (frame,), what), what)
+    if piece.shape != (len(frame),):
+        raise MismatchError(
+            f"{has} shape {piece.shape}, but the sample has {number_of_rows(len(frame))}. Give one for each."
+        )
+    return piece
 
 
 def as_counts(counts: object, frames: Sequence[Frame], n: int) -> Floats:
@@ -74,7 +87,7 @@ def as_counts(counts: object, frames: Sequence[Frame], n: int) -> Floats:
     if values.dtype.kind not in "iufb":
         raise refusals.counts_of_a_kind(values.dtype)
     values = values.astype(np.float64)
-    require_length("counts", values, n, "count")
+    require_length("counts", values, n, "Give one count for each row.")
     return once(n) if (values == 1.0).all() else values
 
 
@@ -89,16 +102,14 @@ def require_counts(counts: Floats, place: Callable[[int], str]) -> None:
         raise refusals.too_many(counts.sum())
 
 
-def require_length(what: str, values: np.ndarray, n: int, unit: str) -> None:
+def require_length(what: str, values: np.ndarray, n: int, remedy: str = "Give one for each row.") -> None:
     """Refuse values that are not one for each row."""
     if values.shape != (n,):
-        sizes = unit == "label" and values.ndim == 1 and values.dtype.kind in "iu" and values.sum() == n
-        repeated = " From sizes of successive samples: np.repeat(np.arange(len(sizes)), sizes)." if sizes else ""
-        raise MismatchError(
-            f"{what} has shape {values.shape}, but the pool has {n} rows. Give one {unit} for each row.{repeated}"
-        )
+        raise MismatchError(f"{what} has shape {values.shape}, but the pool has {n} rows. {remedy}")
 
 
-def joined(pieces: Sequence[np.ndarray]) -> np.ndarray:
-    """Return pieces one after the other; a single one without a copy."""
-    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+def require_labels(labels: np.ndarray, n: int) -> None:
+    """Refuse labels of samples that are not one for each row."""
+    sizes = labels.shape != (n,) and labels.ndim == 1 and labels.dtype.kind in "iu" and labels.sum() == n
+    repeated = " From sizes of successive samples: np.repeat(np.arange(len(sizes)), sizes)." if sizes else ""
+    require_length("source", labels, n, f"Give one label for each row.{repeated}")

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._inputs.by_row import in_order
+from vardi._inputs.by_row import coded_labels, in_order, of_sample, require_length
 from vardi._inputs.kept import KeptRows
 from vardi._types import Floats, Integers
-from vardi.biases._values import as_array, coded, is_missing
+from vardi.biases._values import as_array
 from vardi.errors import MismatchError, MissingValuesError, VardiWarning, number_of_rows, suggest
-from vardi.errors._refusals import no_labels
 from vardi.errors._texts import show
 from vardi.errors._warn import warn
 
@@ -22,17 +21,20 @@ if TYPE_CHECKING:
     from vardi._inputs.pool import Name, Pool
 
 
+Key = TypeVar("Key")
+
+
 @dataclass(frozen=True, eq=False)
-class Dependence:
-    """What was declared, if anything, for the rows of a pool in memory.
+class DeclaredDependence(Generic[Key]):
+    """What was declared, if anything: by numbers of the rows in memory, or by columns of an engine's frames.
 
     Attributes
     ----------
-    clusters : ndarray of int or None
+    clusters : ndarray of int, str or None
         Number of each row's cluster, the same in all samples that it spans: its label, if that is a whole number.
-    order : ndarray of int or None
+    order : ndarray of int, str or None
         Place of each row in time, within its sample.
-    strata : ndarray of int or None
+    strata : ndarray of int, str or None
         Number of each row's stratum, which lies within one sample.
     remaining : ndarray of shape (K,)
         The share of its population that each sample leaves unseen: 1 - n_k / N_k, and 1 if N_k is not given.
@@ -40,14 +42,14 @@ class Dependence:
         What was given as each argument, in words.
     """
 
-    clusters: Integers | None
-    order: Integers | None
-    strata: Integers | None
+    clusters: Key | None
+    order: Key | None
+    strata: Key | None
     remaining: Floats
     named: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def none(cls, K: int) -> Dependence:
+    def none(cls, K: int) -> Self:
         """Return the value for the independent rows of K samples."""
         return cls(None, None, None, np.ones(K))
 
@@ -57,15 +59,24 @@ class Dependence:
         return not self.named
 
     @property
-    def words(self) -> str:
-        """How rows depend on one another."""
-        clusters, strata = (None if codes is None else len(np.unique(codes)) for codes in (self.clusters, self.strata))
-        return in_words(self.named, clusters, strata)
-
-    @property
     def in_units(self) -> bool:
         """Whether errors are summed by cluster, series or stratum rather than over rows within whole samples."""
         return self.clusters is not None or self.order is not None or self.strata is not None
+
+    @property
+    def words(self) -> str:
+        """How rows depend on one another."""
+        return in_words(self.named, None, None)
+
+
+class Dependence(DeclaredDependence[Integers]):
+    """What was declared for the rows of a pool in memory."""
+
+    @property
+    def words(self) -> str:
+        """How rows depend on one another, in how many clusters and strata."""
+        clusters, strata = (None if codes is None else len(np.unique(codes)) for codes in (self.clusters, self.strata))
+        return in_words(self.named, clusters, strata)
 
     def of(self, kept: KeptRows) -> Dependence:
         """Return the dependence of the rows in a fit."""
@@ -118,7 +129,9 @@ def as_dependence(pool: Pool, clusters: object, series: object, strata: object, 
     return found
 
 
-def declared(clusters: Any, series: Any, strata: Any, population: Any) -> tuple[dict[str, Any], dict[str, str]]:
+def declared(
+    clusters: object, series: object, strata: object, population: object
+) -> tuple[dict[str, object], dict[str, str]]:
     """Return what was given as each argument, and of those that were given the names of columns."""
     series = None if series is False else series
     given = {"clusters": clusters, "series": series, "strata": strata, "population": population}
@@ -157,10 +170,7 @@ def labels_of(pool: Pool, given: object, what: str) -> np.ndarray:
             raise no_column(given, known, what)
         return np.concatenate([np.asarray(frame.column(given)) for frame in pool.frames])
     labels = as_array(in_order(given, pool.frames, f"The series of {what}"), what)
-    if labels.shape != (len(pool),):
-        raise MismatchError(
-            f"{what} has shape {labels.shape}, but the pool has {len(pool)} rows. Give one for each row."
-        )
+    require_length(what, labels, len(pool))
     return labels
 
 
@@ -181,13 +191,7 @@ def _by_sample(pool: Pool, given: Mapping[Name, object], what: str) -> list[np.n
         mine = given[name]
         if isinstance(mine, str) and mine not in frame.columns:
             raise no_column(mine, list(frame.columns), what)
-        piece = frame.column(mine) if isinstance(mine, str) else as_array(in_order(mine, (frame,), what), what)
-        if piece.shape != (len(frame),):
-            raise MismatchError(
-                f"{what} of {str(name)!r} has shape {piece.shape}, but the sample has {number_of_rows(len(frame))}. "
-                "Give one for each."
-            )
-        pieces.append(np.asarray(piece))
+        pieces.append(of_sample(mine, frame, what, f"{what} of {str(name)!r} has"))
     one_kind = len({piece.dtype.kind for piece in pieces}) == 1
     return pieces if one_kind else [piece.astype(object) for piece in pieces]
 
@@ -219,12 +223,9 @@ def numbered(labels: np.ndarray, what: str) -> Integers:
         if missing := int(np.count_nonzero(labels != labels)):
             raise missing_labels(missing, what)
         return np.unique(labels, return_inverse=True)[1]
-    try:
-        codes, values = coded(labels)
-    except TypeError as error:
-        raise no_labels(what) from error
-    if lost := [j for j, value in enumerate(values) if is_missing(value)]:
-        raise missing_labels(int(np.isin(codes, lost).sum()), what)
+    codes, _, missing = coded_labels(labels, what)
+    if missing:
+        raise missing_labels(missing, what)
     return codes
 
 

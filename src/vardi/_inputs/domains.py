@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from vardi._inputs.by_row import in_order
+from vardi._inputs.by_row import coded_labels, in_order, require_length
 from vardi._inputs.kept import KeptRows
 from vardi._inputs.pool import Pool
 from vardi._types import Floats, Integers
-from vardi.biases._values import as_array, coded, is_missing
+from vardi.biases._values import as_array
 from vardi.errors import MismatchError, MissingValuesError, TooLargeError, number_of_rows, suggest
-from vardi.errors._refusals import no_labels
 from vardi.errors._texts import listed, show
 
 MOST_DOMAINS = 1000  # most domains of one question
@@ -120,7 +119,8 @@ def grouping(
         there = np.unique(codes[codes >= 0])
         codes = np.where(codes < 0, -1, np.searchsorted(there, codes))
     require_few(by, len(there))
-    return Grouping(tuple(_key(code, values) for code in there.tolist()), codes)
+    places = [np.unravel_index(code, [len(found) for found in values]) for code in there.tolist()]
+    return Grouping(tuple(tuple(found[j] for found, j in zip(values, own, strict=True)) for own in places), codes)
 
 
 def bases(keys: Sequence[tuple[Hashable, ...]], columns: int) -> Integers:
@@ -137,11 +137,7 @@ def _labels(pool: Pool, by: By, name: str, states: Collection[int]) -> tuple[np.
     """Return each row's value in a column, or its label, and the categories in order if it is categorical."""
     if by.labels is not None and name == by.columns[-1]:
         labels = as_array(in_order(by.labels, pool.frames, "by"), "by")
-        if labels.shape != (len(pool),):
-            raise MismatchError(
-                f"by has shape {labels.shape}, but the pool has {len(pool)} rows. Give a column, a list of columns, or "
-                "a label for each row."
-            )
+        require_length("by", labels, len(pool), "Give a column, a list of columns, or a label for each row.")
         return labels, None
     asked = pool.frames_of(states)
     require_column(name, [frame.columns for frame in asked], pool.mixed if len(pool.frames) > 1 else {})
@@ -216,24 +212,11 @@ def _coded(
     """Return the place of each row's label among the labels that count, and these labels in order."""
     if labels.dtype.kind == "M":
         labels = labels.astype("datetime64[us]")  # nanoseconds become integers in Python
-    try:
-        numbers, different = coded(labels)
-    except TypeError as error:
-        raise no_labels(repr(name)) from error
-    if missing := [j for j, value in enumerate(different) if is_missing(value)]:
-        require_labelled(name, int(np.isin(numbers, missing).sum()))
+    numbers, different, missing = coded_labels(labels, repr(name))
+    require_labelled(name, missing)
     require_few(By((name,)), len(different))
     found = ordered(different, categories)
     place = {value: j for j, value in enumerate(found)}
     codes = np.array([place[value] for value in different], np.int64)[numbers]
     counted = np.bincount(codes, counts, len(found)) > 0
     return np.where(counted, np.cumsum(counted) - 1, -1)[codes], [found[j] for j in np.flatnonzero(counted)]
-
-
-def _key(code: int, values: Sequence[Sequence[Hashable]]) -> tuple[Hashable, ...]:
-    """Return the values that a number in mixed radix stands for."""
-    key: list[Hashable] = []
-    for found in reversed(values):
-        code, own = divmod(code, len(found))
-        key.append(found[own])
-    return tuple(reversed(key))

@@ -17,6 +17,7 @@ import numpy as np
 import scipy
 
 from vardi._inputs.frames import Frame
+from vardi._inputs.frames.names import shared_names
 from vardi._inputs.known_numbers import Scale, estimates_of, multinomial, require_range, value_of, without_sum
 from vardi._inputs.pool import Name, Pool
 from vardi._types import Floats
@@ -123,8 +124,7 @@ class PoolTable:
 
     def __init__(self, pool: Pool) -> None:
         self._frames = pool.frames
-        first = pool.frames[0].columns if pool.frames else ()
-        self.columns = tuple(name for name in first if all(name in frame.columns for frame in pool.frames))
+        self.columns = shared_names([frame.columns for frame in pool.frames])
 
     def counts(self, column: str) -> Mapping[Hashable, int]:
         """Return how many rows have each value of a column."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from vardi._types import Floats
 from vardi.errors import InvalidKnownError, MismatchError
-from vardi.errors._texts import show
+from vardi.errors._texts import shortened, show
 
 Scale: TypeAlias = Literal["number", "share", "normaliser"]
 
@@ -56,8 +56,8 @@ def estimates_of(given: object, labels: Sequence[str]) -> tuple[Floats, Floats]:
     """Return the values and the covariance of an Estimates, one for each label."""
     if not is_estimates(given):
         raise InvalidKnownError(
-            f"known has a tuple of keys, {show(labels)}, with {_said(given)}. A tuple stands for values that were "
-            "estimated together: give the Estimates that holds them all, or each key its own value.",
+            f"known has a tuple of keys, {show(labels)}, with {shortened(repr(given), 60)}. A tuple stands for values "
+            "that were estimated together: give the Estimates that holds them all, or each key its own value.",
             labels=labels,
         )
     values, covariance = np.asarray(given.values, np.float64), np.asarray(given.covariance, np.float64)
@@ -89,8 +89,8 @@ def value_of(given: object, label: str) -> tuple[float, float]:
     found = [_number(part) for part in pair]
     if found[0] is None or found[1] is None:
         raise InvalidKnownError(
-            f"The known value of {label!r} is {_said(given)}. Give a finite number, (value, standard error), or an "
-            "Estimate; for a column whose values have shares, a mapping from value to share.",
+            f"The known value of {label!r} is {shortened(repr(given), 60)}. Give a finite number, (value, standard "
+            "error), or an Estimate; for a column whose values have shares, a mapping from value to share.",
             labels=[label],
         )
     if found[1] < 0 or not math.isfinite(found[1] * found[1]):
@@ -138,11 +138,6 @@ def _number(given: object) -> float | None:
     except OverflowError:
         return None
     return value if math.isfinite(value) else None
-
-
-def _said(given: object) -> str:
-    text = repr(given)
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def is_estimates(given: object) -> TypeGuard[HasCovariance]:

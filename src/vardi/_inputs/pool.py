@@ -9,15 +9,17 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from vardi._inputs.by_row import as_counts, counts_by_name, in_order, joined, require_counts, require_length
+from vardi._inputs.by_row import as_counts, counts_by_name, in_order, require_counts, require_labels
 from vardi._inputs.dependence import Dependence
 from vardi._inputs.frames import Frame, JoinedColumns, as_frame, concat, mixed_columns
-from vardi._inputs.frames.frame import product
+from vardi._inputs.frames.frame import Native, joined, product
+from vardi._inputs.frames.names import shared_names
 from vardi._machine.memory import require_memory
 from vardi._machine.threads import map_blocks
 from vardi._types import Floats, Integers, are_once
-from vardi.biases import Bias, ExpressionBias, LearnedBias, ProductBias, ValuesBias, as_bias
+from vardi.biases import Bias, ExpressionBias, LearnedBias, ValuesBias, as_bias
 from vardi.biases._expressions import is_condition
+from vardi.biases._kinds import factors_of
 from vardi.biases._values import as_array, coded, is_missing, read_only
 from vardi.errors import EmptySampleError, InvalidBiasError, MismatchError, suggest
 from vardi.errors import _refusals as refusals
@@ -69,7 +71,7 @@ class Pool:
         """Return the values of any functions on all rows; the names, and what they are called, are for messages."""
         if called == "bias":
             self.require_columns(biases, names)
-        factors = [bias.factors if isinstance(bias, ProductBias) else (bias,) for bias in biases]
+        factors = [factors_of(bias) for bias in biases]
         functions = list(dict.fromkeys(part for parts in factors for part in parts if not isinstance(part, ValuesBias)))
         self._require_memory(functions)
         samples = [str(name) for name in self.names] if len(self.frames) > 1 else [None]
@@ -95,12 +97,12 @@ class Pool:
             "function that yields omega in blocks.",
         )
 
-    def series(self, values: Floats, name: str) -> Any:
+    def series(self, values: Floats, name: str) -> Native:
         """Return values, one for each row, in the user's library (pandas: with the user's index)."""
         whole = self.whole()
         return read_only(values) if whole is None else whole.series(values, name)
 
-    def table(self, values: Floats, names: Sequence[str]) -> Any:
+    def table(self, values: Floats, names: Sequence[str]) -> Native:
         """Return columns of numbers, one for each row, in the user's library (pandas: with the user's index)."""
         whole = self.whole()
         return read_only(values) if whole is None else whole.table(values, names)
@@ -115,7 +117,7 @@ class Pool:
         asked = self.frames_of(states)
         kind = asked[0].column(name).dtype
         pieces = [frame.column(name) if frame in asked else np.zeros(len(frame), kind) for frame in self.frames]
-        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+        return joined(pieces)
 
     def whole(self) -> Frame | None:
         """Return all rows in one frame; None if there is none, or samples are held by different libraries.
@@ -132,7 +134,7 @@ class Pool:
 
     def joined(self) -> JoinedColumns:
         """Return the columns of all rows, to be read one by one; there are none where ``whole`` is None."""
-        return JoinedColumns(self.frames, self.whole)
+        return JoinedColumns.of(self.frames, self.whole)
 
     @property
     def mixed(self) -> dict[str, str]:
@@ -299,7 +301,7 @@ def matrix_pool(omega: HasShape, source: object, counts: object, names: Iterable
         )
     n, K = omega.shape
     labels = as_array(source, "source")
-    require_length("source", labels, n, "label")
+    require_labels(labels, n)
     if labels.dtype.kind not in "iu" or not _are_within(labels, K):
         found = list(dict.fromkeys(labels.tolist()))
         raise MismatchError(
@@ -371,7 +373,7 @@ def _numbered(source: object, frame: Frame, column: str) -> tuple[Integers, list
         if isinstance(source, str):
             return frame.coded(source)
         labels = _labels(in_order(source, (frame,), "source"))
-        require_length("source", labels, len(frame), "label")
+        require_labels(labels, len(frame))
         return coded(labels)
     except TypeError as error:
         raise refusals.no_labels(repr(column)) from error
@@ -401,6 +403,6 @@ def require_shared_columns(
         for column in bias.columns:
             lacks = [sample for sample, own in columns.items() if column not in own]
             if 0 < len(lacks) < len(columns):
-                shared = [one for one in next(iter(columns.values())) if all(one in own for own in columns.values())]
+                shared = shared_names(list(columns.values()))
                 said = refusals.learned_of_some if isinstance(bias, LearnedBias) else refusals.bias_of_some
                 raise said(name, bias, column, lacks, shared)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from vardi._inputs.frames import as_frame
+from vardi._inputs.frames.names import shared_names
 from vardi._inputs.pool import Name, Pool
 from vardi._types import Integers
 from vardi.errors import SharedUnitsWarning, number_of_rows
@@ -17,7 +18,6 @@ from vardi.errors._warn import warn
 
 COMPARED = 10_000  # rows that are compared at least, if there are very many
 MOST_SAMPLES = 100  # up to which every pair is compared
-_ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio, which spreads neighbours far apart
 
 REMEDY = (
     "Errors treat all rows as different units, so they would be too small, and so would p-values. Keep each unit in "
@@ -82,8 +82,7 @@ def _columns(pool: Pool, rows: Integers, names: Sequence[str] | None = None) -> 
     starts = np.cumsum([0, *(len(frame) for frame in pool.frames)])
     within = [rows[(rows >= start) & (rows < end)] - start for start, end in pairwise(starts)]
     if names is None:
-        mixed = pool.mixed
-        shared = [name for name in pool.frames[0].columns if all(name in frame.columns for frame in pool.frames)]
+        mixed, shared = pool.mixed, shared_names([frame.columns for frame in pool.frames])
         names = [name for name in shared if name not in mixed]
     parts = list(zip(pool.frames, within, strict=True))
     return {name: np.concatenate([frame.values_at(name, own) for frame, own in parts]) for name in names}
@@ -168,5 +167,8 @@ def _mixed(one: NDArray[np.uint64], other: NDArray[np.uint64]) -> NDArray[np.uin
 
 
 def _spread(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return a hash of each number: its high half, where floats differ, is mixed into the low half."""
-    return (bits ^ (bits >> np.uint64(32))) * _ODD
+    """Return a hash of each number: its high half, where floats differ, is mixed into the low half.
+
+    The factor, 2^64 over the golden ratio, spreads neighbours far apart.
+    """
+    return (bits ^ (bits >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)

@@ -14,9 +14,8 @@ from vardi._machine.memory import require_memory
 from vardi._types import Floats, Integers
 from vardi.biases import ExpressionBias, ParametricBias
 from vardi.biases._expressions.cells import Cells, Level, Value, group_text, level_text
-from vardi.biases._expressions.compile import NumpyTarget
 from vardi.biases._expressions.nodes import Column, Node, to_text
-from vardi.biases._expressions.targets import Kind, Target
+from vardi.biases._expressions.targets import Kind, NumpyTarget, Target
 from vardi.biases._values import coded
 from vardi.errors import (
     ImpossibleRowError,

@@ -22,7 +22,7 @@ from vardi._rows.columns import Block, Kept
 from vardi._types import Floats, Integers
 from vardi.biases import ExpressionBias, FunctionFamily, ParametricBias
 from vardi.biases._expressions.cells import Cells
-from vardi.biases._expressions.families import Family
+from vardi.biases._expressions.families import ExpressionFamily
 from vardi.errors import InvalidBiasError, UnidentifiedParametersError, number_of_rows
 
 STEP = 3e-3  # largest change of log omega in a finite difference
@@ -331,7 +331,7 @@ def model_on(bias: ParametricBias, z: Kept, mean: Floats, deviation: Floats, sam
             sample=sample,
             parameters=[slopes[j] for j in flat],
         )
-    kind = Logistic if isinstance(family, Family) and family.kind == "logistic" else Linear
+    kind = Logistic if isinstance(family, ExpressionFamily) and family.kind == "logistic" else Linear
     return kind(family.names, z, mean, deviation)
 
 

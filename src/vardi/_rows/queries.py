@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, cast
 import narwhals as nw
 import numpy as np
 
-from vardi._inputs.engine.aggregates import LENGTH, Aggregate, How
+from vardi._inputs.engine.aggregates import LENGTH, Aggregate, AggregateQuery, How
 from vardi._inputs.engine.asking import answering, collected
 from vardi._inputs.engine.dependence import CELL, UNIT, EngineDependence
 from vardi._inputs.engine.part import OMEGA, PREFIX, Change, Groups, Part, changed, with_columns
@@ -150,7 +150,8 @@ class Queries:
             frames = [self._values(part, names, question) for part, names in self._asked(question)]
             frame = frames[0] if len(frames) == 1 else stacked(frames)
             inside = frame.filter((nw.col(KEY) >= literal(low)) & (nw.col(KEY) <= literal(high))).unique()
-            places = evenly(int(collected(aggregated(inside, (), {ROWS: LENGTH})).item()), most).tolist()
+            length = aggregated(inside, AggregateQuery((), {ROWS: LENGTH}))
+            places = evenly(int(collected(length).item()), most).tolist()
             ranked = inside.with_row_index(ROWS, order_by=KEY)
             chosen = collected(ranked.filter(nw.col(ROWS).is_in(places)).select(KEY))
         return np.sort(chosen.get_column(KEY).to_numpy().astype(np.float64))
@@ -178,7 +179,7 @@ class Queries:
             )
             found += zip(groups.source.tolist(), cells, units, strict=True)
             sums.append(groups.matrix(list(asked)))
-        in_series = dependence.series is not None
+        in_series = dependence.order is not None
         order = sorted(range(len(found)), key=lambda j: _place(found[j], in_series=in_series))
         found, table = [found[j] for j in order], np.concatenate(sums)[order]
         unit = _numbered([(k, label) if in_series else label for k, _, label in found])

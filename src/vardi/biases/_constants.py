@@ -16,7 +16,7 @@ Scalar = bool | int | float | str | datetime.date | np.generic
 def column_named(name: object) -> Column:
     """Return a column by its name; raise if it is not a string."""
     if not isinstance(name, str):
-        raise InvalidBiasError(f"A column is named by a string, not by {type(name).__name__}: {name!r}.", sample="")
+        raise InvalidBiasError(f"A column is named by a string, not by {type(name).__name__}: {name!r}.")
     return Column(str(name))
 
 
@@ -29,4 +29,4 @@ def constant(value: object, what: str) -> Constant:
     for kind in (bool, int, float, str):
         if isinstance(value, kind):
             return Constant(kind(value))
-    raise InvalidBiasError(f"{what} must be a number or a string, not {type(value).__name__}: {value!r}.", sample="")
+    raise InvalidBiasError(f"{what} must be a number or a string, not {type(value).__name__}: {value!r}.")

@@ -57,8 +57,7 @@ def as_bias(obj: BiasLike) -> Bias:
         return ValuesBias(_values(obj))
     raise InvalidBiasError(
         f"A bias cannot be a {type(obj).__name__}. Give a number, an expression as text, a Bias, a Polars or "
-        "narwhals expression, a function of the rows, or an array of values for the pool.",
-        sample="",
+        "narwhals expression, a function of the rows, or an array of values for the pool."
     )
 
 
@@ -66,9 +65,9 @@ def _values(obj: object) -> np.ndarray:
     values = as_array(obj, "A bias")
     if values.ndim != 1:
         raise InvalidBiasError(
-            f"The values of a bias must be one-dimensional, but these have {values.ndim} dimensions.", sample=""
+            f"The values of a bias must be one-dimensional, but these have {values.ndim} dimensions."
         )
     numbers = as_numbers(values)
     if numbers is None:
-        raise InvalidBiasError(f"The values of a bias must be numbers, but these are {values.dtype}.", sample="")
+        raise InvalidBiasError(f"The values of a bias must be numbers, but these are {values.dtype}.")
     return numbers

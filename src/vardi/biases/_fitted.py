@@ -12,15 +12,13 @@ from numpy.typing import NDArray
 from vardi._types import Floats, Integers
 from vardi.biases._constants import column_named
 from vardi.biases._expressions.nodes import to_text
-from vardi.biases._kinds import Bias, ParametricBias, ProductBias
+from vardi.biases._kinds import Bias, ParametricBias, ProductBias, factors_of
 from vardi.biases._values import as_numbers, is_missing
 from vardi.errors import InvalidBiasError, MissingValuesError
 
 Model = TypeVar("Model")
 Read = Callable[[str], np.ndarray]
 """A column of some rows, by its name."""
-
-LEAST_ROWS = 2  # in each fold
 
 
 def cross_fitted(
@@ -108,7 +106,7 @@ class Encoding:
             if levels is None:
                 numbers = as_numbers(column)
                 if numbers is None:
-                    raise InvalidBiasError(f"The column {name!r} holds {column.dtype}, not numbers.", sample="")
+                    raise InvalidBiasError(f"The column {name!r} holds {column.dtype}, not numbers.")
                 numbers = numbers.astype(np.float64)
                 parts.append(_stepwise(numbers, self.edges[name]) if name in self.edges else numbers)
             else:
@@ -152,8 +150,7 @@ def written(kind: str, names: Sequence[str]) -> str:
 
 def parts_of(bias: Bias) -> tuple[Bias, ...]:
     """Return the factors of a bias that have no parameters."""
-    known = bias.known if isinstance(bias, ParametricBias) else bias
-    return known.factors if isinstance(known, ProductBias) else (known,)
+    return factors_of(bias.known if isinstance(bias, ParametricBias) else bias)
 
 
 def with_parts(bias: Bias, change: Callable[[Bias], Bias]) -> Bias:

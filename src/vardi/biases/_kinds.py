@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from vardi._types import Floats
 from vardi.biases._constants import constant
-from vardi.biases._expressions.cells import Cells
-from vardi.biases._expressions.families import Family
+from vardi.biases._expressions.cells import Cells, Parameters
+from vardi.biases._expressions.families import ExpressionFamily
 from vardi.biases._expressions.nodes import (
     Call,
     Column,
@@ -32,7 +33,8 @@ from vardi.biases._expressions.nodes import (
 )
 from vardi.errors import InvalidBiasError, MismatchError
 
-MOST_LETTERS = 200  # of another library's expression in the text of a bias
+FunctionOfRows: TypeAlias = Callable[[Any, Floats], ArrayLike]
+"""A function of rows as the user gave them, and of parameters."""
 
 
 class Bias(ABC):
@@ -120,7 +122,7 @@ class FunctionBias(Bias):
     function: Callable[[Any], object]
 
     def __str__(self) -> str:
-        return f"<function {getattr(self.function, '__name__', type(self.function).__name__)}>"
+        return f"<function {_name_of(self.function)}>"
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +164,7 @@ class FrameExpressionBias(Bias):
 
     def __str__(self) -> str:
         text = " ".join(str(self.expression).split())
-        return f"<{self.library} {text if len(text) <= MOST_LETTERS else text[: MOST_LETTERS - 1] + '…'}>"
+        return f"<{self.library} {text if len(text) <= 200 else text[:199] + '…'}>"
 
     __repr__ = __str__
 
@@ -209,27 +211,29 @@ class FunctionFamily:
         A function of (rows, theta) that returns the derivatives of omega, of shape (n, p).
     """
 
-    function: Callable[[Any, np.ndarray], ArrayLike]
+    function: FunctionOfRows
     start: tuple[tuple[float, ...], ...]
     names: tuple[str, ...]
-    gradient: Callable[[Any, np.ndarray], ArrayLike] | None = None
+    gradient: FunctionOfRows | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Empty: the columns that a function reads are unknown."""
         return ()
 
-    def at(self, theta: np.ndarray) -> FunctionBias:
+    def at(self, theta: Floats) -> FunctionBias:
         """Return the bias at some value of the parameters."""
         return FunctionBias(partial(_at, self.function, theta))
 
     def __str__(self) -> str:
-        return (
-            f"<function {getattr(self.function, '__name__', type(self.function).__name__)} of {', '.join(self.names)}>"
-        )
+        return f"<function {_name_of(self.function)} of {', '.join(self.names)}>"
 
 
-def _at(function: Callable[[Any, np.ndarray], ArrayLike], theta: np.ndarray, rows: object) -> ArrayLike:
+def _name_of(function: Callable[..., object]) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _at(function: FunctionOfRows, theta: Floats, rows: object) -> ArrayLike:
     return function(rows, theta.copy())
 
 
@@ -239,13 +243,13 @@ class ParametricBias(Bias):
 
     Attributes
     ----------
-    family : Family, Cells or FunctionFamily
+    family : ExpressionFamily, Cells or FunctionFamily
         The factor that depends on the parameters.
     known : Bias
         The factor that does not.
     """
 
-    family: Family | Cells | FunctionFamily
+    family: ExpressionFamily | Cells | FunctionFamily
     known: Bias
 
     @property
@@ -258,7 +262,7 @@ class ParametricBias(Bias):
         """The names of the parameters; none for cells until rows are seen."""
         return self.family.names
 
-    def at(self, theta: Mapping[Any, Any] | Iterable[float]) -> Bias:
+    def at(self, theta: Parameters) -> Bias:
         """Return the bias with its parameters fixed: a known one.
 
         Parameters
@@ -280,12 +284,12 @@ class ParametricBias(Bias):
             return ParametricBias(family, self.known).at(values)
         values = [float(value) for value in self._given(theta)]
         if not all(math.isfinite(value) for value in values):
-            raise InvalidBiasError(f"The parameters {values} of {self} are not all finite.", sample="")
+            raise InvalidBiasError(f"The parameters {values} of {self} are not all finite.")
         if isinstance(self.family, FunctionFamily):
             return _product(self.known, self.family.at(np.array(values)))
         return _product(self.known, ExpressionBias(self.family.node(values)))
 
-    def _given(self, theta: Mapping[Any, float] | Iterable[float]) -> list[float]:
+    def _given(self, theta: Parameters) -> list[float]:
         if not isinstance(theta, Mapping):
             values = list(theta)
             if len(values) == len(self.names):
@@ -317,14 +321,12 @@ def _product(left: Bias, right: Bias) -> Bias:
         if not bias._is_factor:
             raise InvalidBiasError(
                 f"{bias} cannot be a factor of another bias: it belongs to one row, and a further factor would apply "
-                "to the rows in all windows. For both, give vardi.debias_matrix a matrix with a column for each row.",
-                sample="",
+                "to the rows in all windows. For both, give vardi.debias_matrix a matrix with a column for each row."
             )
     if isinstance(left, ParametricBias) and isinstance(right, ParametricBias):
         raise InvalidBiasError(
             f"Both {left} and {right} have parameters, but a bias can have only one such factor. Name all columns in "
-            "one family, or write the product as a function for vardi.parametric.",
-            sample="",
+            "one family, or write the product as a function for vardi.parametric."
         )
     if isinstance(left, ParametricBias):
         return ParametricBias(left.family, _product(left.known, right))
@@ -337,13 +339,15 @@ def _product(left: Bias, right: Bias) -> Bias:
                 node = arithmetic(node, sign, factor)
             return ExpressionBias(node)
         return ExpressionBias(arithmetic(left.node, "*", right.node))
-    parts = [bias.factors if isinstance(bias, ProductBias) else (bias,) for bias in (left, right)]
-    return ProductBias((*parts[0], *parts[1]))
+    return ProductBias((*factors_of(left), *factors_of(right)))
+
+
+def factors_of(bias: Bias) -> tuple[Bias, ...]:
+    """Return the factors of a product; another bias is its only factor."""
+    return bias.factors if isinstance(bias, ProductBias) else (bias,)
 
 
 def _condition(bias: Bias, sign: str) -> Node:
     if not isinstance(bias, ExpressionBias) or is_condition(bias.node) is False:
-        raise InvalidBiasError(
-            f"{sign} joins conditions, but the bias {bias} is not one. Use * to multiply factors.", sample=""
-        )
+        raise InvalidBiasError(f"{sign} joins conditions, but the bias {bias} is not one. Use * to multiply factors.")
     return bias.node

@@ -54,7 +54,7 @@ def where(text: str) -> Bias:
     ('intercept', 'age')
     """
     if not isinstance(text, str):
-        raise InvalidBiasError(f"where takes an expression as text, not {type(text).__name__}: {text!r}.", sample="")
+        raise InvalidBiasError(f"where takes an expression as text, not {type(text).__name__}: {text!r}.")
     node, family = parse_bias(text)
     known = EVERYWHERE if node is None else ExpressionBias(node)
     if isinstance(family, OfRows):
@@ -76,7 +76,7 @@ def _of_rows(written: OfRows) -> Bias:
         "window(age, entry, None)",
         "learned": "the columns that the selection may depend on, such as learned(age, region)",
     }
-    raise InvalidBiasError(f"{kind} takes {wanted[kind]}.", sample="")
+    raise InvalidBiasError(f"{kind} takes {wanted[kind]}.")
 
 
 def proportional_to(column: str) -> Bias:
@@ -111,10 +111,10 @@ def between(column: str, low: Scalar, high: Scalar) -> Bias:
     """
     lower, upper = constant(low, "low"), constant(high, "high")
     if isinstance(lower.value, str) != isinstance(upper.value, str):
-        raise InvalidBiasError(f"The bounds {low!r} and {high!r} are of different types.", sample="")
+        raise InvalidBiasError(f"The bounds {low!r} and {high!r} are of different types.")
     if lower.value > upper.value:  # type: ignore[operator]
         raise InvalidBiasError(
-            f"The lower bound {low!r} is above the upper bound {high!r}, so no row lies between. Swap them.", sample=""
+            f"The lower bound {low!r} is above the upper bound {high!r}, so no row lies between. Swap them."
         )
     return ExpressionBias(Comparison(lower, (("<=", column_named(column)), ("<=", upper))))
 
@@ -129,12 +129,12 @@ def isin(column: str, values: Iterable[Scalar]) -> Bias:
     where("region in ('N', 'W')")
     """
     if isinstance(values, str) or not isinstance(values, Iterable):
-        raise InvalidBiasError(f"isin takes a list of values, but got {values!r}. Write [{values!r}].", sample="")
+        raise InvalidBiasError(f"isin takes a list of values, but got {values!r}. Write [{values!r}].")
     constants = tuple(constant(value, "a value") for value in values)
     if not constants:
-        raise InvalidBiasError(f"isin('{column}', []) is true of no row. Give at least one value.", sample="")
+        raise InvalidBiasError(f"isin('{column}', []) is true of no row. Give at least one value.")
     if len({isinstance(constant.value, str) for constant in constants}) > 1:
-        raise InvalidBiasError("The values mix numbers and strings, but a column holds one or the other.", sample="")
+        raise InvalidBiasError("The values mix numbers and strings, but a column holds one or the other.")
     return ExpressionBias(IsIn(column_named(column), constants))
 
 
@@ -174,7 +174,7 @@ def class_shift(column: str, factors: Mapping[Any, float], population: Mapping[A
     if population is not None:
         factors = _ratios(factors, _by_class(population, "population"))
     if not any(factors.values()):
-        raise InvalidBiasError("All factors are zero, so nothing could be sampled. Give one above zero.", sample="")
+        raise InvalidBiasError("All factors are zero, so nothing could be sampled. Give one above zero.")
     name = column_named(column)
     classes = {label: Comparison(name, (("==", constant(label, "a class")),)) for label in factors}
     terms = [arithmetic(constant(factor, "a factor"), "*", classes[label]) for label, factor in factors.items()]
@@ -184,12 +184,12 @@ def class_shift(column: str, factors: Mapping[Any, float], population: Mapping[A
 def _by_class(numbers: Mapping[Any, float], what: str) -> dict[Scalar, float]:
     """Return a mapping (also a pandas Series) as a dictionary whose values are finite and not negative."""
     if not hasattr(numbers, "keys") or not len(numbers):
-        raise InvalidBiasError(f"{what} maps each class to a number, but got {numbers!r}.", sample="")
+        raise InvalidBiasError(f"{what} maps each class to a number, but got {numbers!r}.")
     found = {label: numbers[label] for label in numbers.keys()}  # noqa: SIM118, as a Series iterates over its values
     for label, value in found.items():
         if not isinstance(value, int | float | np.number) or not math.isfinite(value) or value < 0:
             raise InvalidBiasError(
-                f"Class {label!r} has {value!r} in {what}. Give a finite number that is not negative.", sample=""
+                f"Class {label!r} has {value!r} in {what}. Give a finite number that is not negative."
             )
     return found
 
@@ -204,6 +204,6 @@ def _ratios(shares: Mapping[Scalar, float], population: Mapping[Scalar, float]) 
     absent = [label for label, share in population.items() if share == 0]
     if absent:
         raise InvalidBiasError(
-            f"Class {absent[0]!r} has share 0 in the population, so it has no finite factor. Leave it out.", sample=""
+            f"Class {absent[0]!r} has share 0 in the population, so it has no finite factor. Leave it out."
         )
     return {label: share / population[label] for label, share in shares.items()}

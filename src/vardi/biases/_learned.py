@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vardi._types import Floats, Integers
-from vardi.biases._fitted import LEAST_ROWS, Encoding, Read, cross_fitted, named, parts_of, written
+from vardi.biases._fitted import Encoding, Read, cross_fitted, named, parts_of, written
 from vardi.biases._kinds import Bias, ValuesBias
 from vardi.errors import InvalidBiasError, NotIdentifiableError, WeakOverlapWarning, WeightBlindError
 from vardi.errors._texts import cut, listed, more, width_of
@@ -55,7 +55,7 @@ class LearnedBias(Bias):
 
     def __post_init__(self) -> None:
         if not isinstance(self.folds, int) or isinstance(self.folds, bool) or self.folds < 2:
-            raise InvalidBiasError(f"folds is {self.folds!r}. Give a whole number, 2 or more.", sample="")
+            raise InvalidBiasError(f"folds is {self.folds!r}. Give a whole number, 2 or more.")
         if self.classifier is not None:
             _require_classifier(self.classifier)
 
@@ -116,7 +116,7 @@ class LearnedBias(Bias):
         """Refuse a side that is not in every fold, or has almost no rows in each."""
         for side, rows in ((repr(sample), own), ("the known samples together", ~own)):
             found = int(rows.sum())
-            if found < LEAST_ROWS * self.folds or len(np.unique(folds[rows])) < self.folds:
+            if found < 2 * self.folds or len(np.unique(folds[rows])) < self.folds:
                 raise InvalidBiasError(
                     f"The bias of {sample!r} is learned in {self.folds} folds of rows or whole clusters, but {side} "
                     f"has too few for that: {found} rows in {len(np.unique(folds[rows]))} folds. Give fewer folds.",
@@ -351,8 +351,7 @@ def _require_classifier(classifier: object) -> None:
     if not hasattr(classifier, "predict_proba"):
         raise InvalidBiasError(
             f"{name} has no predict_proba, but a bias is learned from probabilities: their odds are the bias. Give a "
-            "classifier with probabilities, or wrap it in scikit-learn's CalibratedClassifierCV.",
-            sample="",
+            "classifier with probabilities, or wrap it in scikit-learn's CalibratedClassifierCV."
         )
     if not has_fit_parameter(classifier.steps[-1][1] if hasattr(classifier, "steps") else classifier, "sample_weight"):
         raise WeightBlindError(
@@ -419,5 +418,5 @@ def learned(
     """
     names = () if columns is None else named(columns)
     if columns is not None and not names:
-        raise InvalidBiasError("learned has no column. Name what the selection may depend on.", sample="")
+        raise InvalidBiasError("learned has no column. Name what the selection may depend on.")
     return LearnedBias(names, classifier, folds, random_state)

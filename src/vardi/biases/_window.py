@@ -37,20 +37,16 @@ class WindowBias(Bias):
 
     def __post_init__(self) -> None:
         if not columns(self.x):
-            raise InvalidBiasError(
-                f"{self} reads no column, but the value of a row must be in one. Name it.", sample=""
-            )
+            raise InvalidBiasError(f"{self} reads no column, but the value of a row must be in one. Name it.")
         if not self.ends:
             raise InvalidBiasError(
                 f"{self} has no end, so every row would have been seen. Name the columns in which windows begin or "
-                "end; a sample without truncation has the bias 1.",
-                sample="",
+                "end; a sample without truncation has the bias 1."
             )
         if not any(columns(end) for end in self.ends):
             raise InvalidBiasError(
                 f"{self} reads no column for its ends, so all rows have the same window, and nothing is known of what "
-                "lies outside it. Declare a condition, such as vardi.between.",
-                sample="",
+                "lies outside it. Declare a condition, such as vardi.between."
             )
 
     @property
@@ -123,7 +119,7 @@ def window(x: str, low: str | float | None, high: str | float | None, *, status:
 
 def _node(text: object, what: str) -> Node:
     if not isinstance(text, str):
-        raise InvalidBiasError(f"{what} of a window is named by a string, not by {text!r}.", sample="")
+        raise InvalidBiasError(f"{what} of a window is named by a string, not by {text!r}.")
     return parse(text)
 
 
@@ -147,5 +143,5 @@ def columns_to_test(biases: Sequence[Bias], numeric: Sequence[str]) -> list[str]
 def as_end(node: Node | None) -> Node | None:
     """Return an end that was parsed from text; raise if it is a text itself."""
     if isinstance(node, Constant) and isinstance(node.value, bool | str):
-        raise InvalidBiasError(f"An end of a window is a column or a number, not {node.value!r}.", sample="")
+        raise InvalidBiasError(f"An end of a window is a column or a number, not {node.value!r}.")
     return node

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from vardi.biases._constants import constant
 from vardi.biases._expressions.cells import Cells
-from vardi.biases._expressions.families import Family, Kind
+from vardi.biases._expressions.families import ExpressionFamily, Kind
 from vardi.biases._expressions.nodes import Node
 from vardi.biases._expressions.parse import parse
-from vardi.biases._kinds import EVERYWHERE, FunctionFamily, ParametricBias
+from vardi.biases._kinds import EVERYWHERE, FunctionFamily, FunctionOfRows, ParametricBias
 from vardi.errors import InvalidBiasError, MismatchError
 
 
@@ -90,10 +89,10 @@ def steps(column: str, cuts: Iterable[float]) -> ParametricBias:
     ('30 <= age < 60', 'age >= 60')
     """
     if not isinstance(cuts, Iterable):
-        raise InvalidBiasError(f"The cuts of steps must be a list of numbers, not {cuts!r}.", sample="")
+        raise InvalidBiasError(f"The cuts of steps must be a list of numbers, not {cuts!r}.")
     values = [constant(cut, "a cut").value for cut in cuts]
     if any(isinstance(value, bool | str) for value in values):
-        raise InvalidBiasError(f"The cuts of steps must be numbers, not {values}.", sample="")
+        raise InvalidBiasError(f"The cuts of steps must be numbers, not {values}.")
     return _of_family("steps", (column,), tuple(value for value in values if isinstance(value, int | float)))
 
 
@@ -127,16 +126,16 @@ def cells(*columns: str | Sequence[str]) -> ParametricBias:
     """
     groups = [(group,) if isinstance(group, str) else group for group in columns]
     if not all(isinstance(group, tuple | list) for group in groups):
-        raise InvalidBiasError(f"cells reads columns, named by strings, not {columns}.", sample="")
+        raise InvalidBiasError(f"cells reads columns, named by strings, not {columns}.")
     return ParametricBias(Cells(tuple(_terms("cells", group) for group in groups)), EVERYWHERE)
 
 
 def parametric(
-    function: Callable[[Any, NDArray[np.float64]], ArrayLike],
+    function: FunctionOfRows,
     start: ArrayLike,
     names: Iterable[str] | None = None,
     *,
-    gradient: Callable[[Any, NDArray[np.float64]], ArrayLike] | None = None,
+    gradient: FunctionOfRows | None = None,
 ) -> ParametricBias:
     """Return a bias that is any function of the rows and of parameters, which are to be estimated.
 
@@ -162,12 +161,10 @@ def parametric(
     ('tilt',)
     """
     if not callable(function):
-        raise InvalidBiasError(f"parametric takes a function of (rows, theta), not {function!r}.", sample="")
+        raise InvalidBiasError(f"parametric takes a function of (rows, theta), not {function!r}.")
     points = np.atleast_2d(np.asarray(start, np.float64))
     if points.ndim != 2 or not points.size or not np.isfinite(points).all():
-        raise InvalidBiasError(
-            f"start is {start!r}. Give a finite number for each parameter, or several such rows.", sample=""
-        )
+        raise InvalidBiasError(f"start is {start!r}. Give a finite number for each parameter, or several such rows.")
     count = points.shape[1]
     named = tuple(f"theta{j}" for j in range(count)) if names is None else tuple(str(name) for name in names)
     if len(named) != count or len(set(named)) != count:
@@ -177,13 +174,13 @@ def parametric(
 
 
 def _of_family(kind: Kind, texts: Iterable[str], cuts: tuple[float, ...] = ()) -> ParametricBias:
-    return ParametricBias(Family(kind, _terms(kind, texts), cuts), EVERYWHERE)
+    return ParametricBias(ExpressionFamily(kind, _terms(kind, texts), cuts), EVERYWHERE)
 
 
 def _terms(kind: str, texts: Iterable[str]) -> tuple[Node, ...]:
     nodes = []
     for text in texts:
         if not isinstance(text, str):
-            raise InvalidBiasError(f"{kind} reads columns, named by strings, not {text!r}.", sample="")
+            raise InvalidBiasError(f"{kind} reads columns, named by strings, not {text!r}.")
         nodes.append(parse(text))
     return tuple(nodes)

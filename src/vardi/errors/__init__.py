@@ -49,12 +49,12 @@ class InvalidBiasError(VardiError):
     Attributes
     ----------
     sample : str
-        Name of the bias.
+        Name of the bias; empty if it belongs to no sample.
     rows : tuple of int
         Pool positions of the offending rows (at most the first ten); empty if no row is to blame.
     """
 
-    def __init__(self, message: str, *, sample: str, rows: Iterable[int] = ()) -> None:
+    def __init__(self, message: str, *, sample: str = "", rows: Iterable[int] = ()) -> None:
         super().__init__(message)
         self.sample = sample
         self.rows = tuple(int(row) for row in rows)
@@ -161,7 +161,7 @@ class InvalidCountsError(VardiError):
         Pool positions of the offending rows (at most the first ten).
     """
 
-    def __init__(self, message: str, *, rows: Iterable[int]) -> None:
+    def __init__(self, message: str, *, rows: Iterable[int] = ()) -> None:
         super().__init__(message)
         self.rows = tuple(int(row) for row in rows)
 

@@ -19,7 +19,7 @@ from vardi.errors import (
     TooLargeError,
     UnidentifiedParametersError,
 )
-from vardi.errors._texts import LISTED, number_of_rows, show, suggest
+from vardi.errors._texts import LISTED, first_of, number_of_rows, show, suggest
 
 MOST = 1e150  # most rows in all, whose square is still a float
 FROM_SOME = (
@@ -79,7 +79,7 @@ def missing_labels(column: str, count: int) -> MissingValuesError:
     )
 
 
-def unknown_label(label: Any, column: str, found: Iterable[Any], names: Iterable[Any]) -> MismatchError:
+def unknown_label(label: object, column: str, found: Iterable[object], names: Iterable[object]) -> MismatchError:
     """Return the error for a label that has no bias."""
     found, names = list(found), list(names)
     return MismatchError(
@@ -114,8 +114,7 @@ def too_many(total: float) -> InvalidCountsError:
     """Return the error for counts whose squares overflow."""
     return InvalidCountsError(
         f"The counts add up to {total:.3g}, whose square overflows floating point. A count is the number of drawn "
-        "rows that a row stands for: give those.",
-        rows=(),
+        "rows that a row stands for: give those."
     )
 
 
@@ -221,7 +220,7 @@ def bias_of_some(
     sample: object, bias: object, column: str, lacks: Sequence[object], shared: Sequence[str]
 ) -> MismatchError:
     """Return the error for a bias that reads a column that some samples lack."""
-    columns = f" ({', '.join(map(repr, shared[:3]))}{', ...' if len(shared) > 3 else ''})" if shared else ""
+    columns = f" ({first_of(map(repr, shared), 3)})" if shared else ""
     others = [name for name in lacks if name != sample]
     asked = f": how likely was {str(sample)!r} to draw those of {show(others)}?" if others else "."
     remedy = (

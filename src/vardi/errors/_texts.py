@@ -61,6 +61,24 @@ def first_of(names: Iterable[str], most: int = SHOWN) -> str:
     return ", ".join(every[:most]) + (", ..." if len(every) > most else "")
 
 
+def shortened(text: str, most: int) -> str:
+    """Return a text whose end is left out if it is too long.
+
+    >>> shortened("household", 9), shortened("households", 9)
+    ('household', 'househ...')
+    """
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def lines_of(error: BaseException) -> list[str]:
+    """Return the lines that an error says, at least one.
+
+    >>> lines_of(ValueError())
+    ['no message']
+    """
+    return (str(error).strip() or "no message").splitlines()
+
+
 def more(every: Sequence[object], most: int = SHOWN) -> list[str]:
     """Return the last line of a table that shows only its first lines; nothing if it shows all.
 

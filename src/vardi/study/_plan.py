@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import narwhals as nw
 
 from vardi._fit.capabilities import PARTS, STEPS, Holder
-from vardi._inputs.engine.columns import Declared
+from vardi._inputs.engine.columns import DeclaredColumns
 from vardi._inputs.engine.survey import conditions_of
 from vardi.biases import Bias, ParametricBias, as_bias, isin, proportional_to
-from vardi.biases._expressions.compile import NarwhalsTarget
+from vardi.biases._expressions.targets import NarwhalsTarget
 from vardi.study._data import Data
 from vardi.study._engines import package, reading, schema
 from vardi.study._study import Study
@@ -90,7 +90,7 @@ def plan(study: Study) -> Plan:
     schemas = [schema(data, study.engine) for data in study.data]
     known = {key: given for key, given in study.known.items() if key not in study.biases}
     functions = [_function(key, given, schemas[0]) for key, given in known.items()]
-    declared = Declared(tuple(study.biases), tuple(map(as_bias, study.biases.values())), tuple(functions))
+    declared = DeclaredColumns(tuple(study.biases), tuple(map(as_bias, study.biases.values())), tuple(functions))
     holder: Holder = "rows in memory"
     if study.engine != "memory":
         conditions = conditions_of(declared.columns.values(), NarwhalsTarget(schemas[0]))

@@ -45,20 +45,38 @@ class Aggregate:
 LENGTH = Aggregate("", "len")
 
 
-def query(frame: LazyFrame, keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | None = None) -> LazyFrame:
-    """Return a query of aggregates by keys, or over all rows if there are none; of so many groups at most.
+@dataclass(frozen=True, eq=False)
+class AggregateQuery:
+    """Aggregates by keys.
 
-    Within groups expressions are made columns first, because pandas aggregates only columns.
+    Attributes
+    ----------
+    keys : sequence of str
+        By which columns; none for all rows.
+    asked : mapping from str to Aggregate
+        What, by names.
+    most : int or None
+        How many groups at most.
     """
-    if not keys:
-        return frame.select(*(one.over(one.expression).alias(name) for name, one in asked.items()))
-    columns: dict[str, nw.Expr] = {}
-    named = []
-    for place, (name, one) in enumerate(asked.items()):
-        if isinstance(one.of, str):
-            named.append(one.over(one.expression).alias(name))
-        else:
-            columns[COLUMN.format(place)] = one.of
-            named.append(one.over(nw.col(COLUMN.format(place))).alias(name))
-    found = (frame.with_columns(**columns) if columns else frame).group_by(*keys).agg(*named)
-    return found if most is None else found.head(most)
+
+    keys: Sequence[str]
+    asked: Mapping[str, Aggregate]
+    most: int | None = None
+
+    def of(self, frame: LazyFrame) -> LazyFrame:
+        """Return the query of a frame.
+
+        Within groups expressions are made columns first, because pandas aggregates only columns.
+        """
+        if not self.keys:
+            return frame.select(*(one.over(one.expression).alias(name) for name, one in self.asked.items()))
+        columns: dict[str, nw.Expr] = {}
+        named = []
+        for place, (name, one) in enumerate(self.asked.items()):
+            if isinstance(one.of, str):
+                named.append(one.over(one.expression).alias(name))
+            else:
+                columns[COLUMN.format(place)] = one.of
+                named.append(one.over(nw.col(COLUMN.format(place))).alias(name))
+        found = (frame.with_columns(**columns) if columns else frame).group_by(*self.keys).agg(*named)
+        return found if self.most is None else found.head(self.most)

@@ -10,6 +10,7 @@ import narwhals as nw
 import numpy as np
 
 from vardi.errors import EngineError, VardiError
+from vardi.errors._texts import lines_of
 
 #: Rows in an engine, which may be of any library.
 LazyFrame: TypeAlias = nw.LazyFrame[Any]
@@ -61,7 +62,7 @@ def _engine_s_own(error: Exception) -> Exception:
 
 
 def _first_line(error: Exception) -> str:
-    lines = (str(error).strip() or "no message").splitlines()
+    lines = lines_of(error)
     if _is_of_java(error):  # the first line names a call; Java's causes follow, each with its stack
         lines = [line for line in lines if line.startswith((": ", "Caused by: "))][-1:] or lines
     return lines[0].removeprefix(": ").removeprefix("Caused by: ").rstrip(".")

@@ -12,13 +12,11 @@ from numpy.typing import NDArray
 
 from vardi._inputs.engine.asking import LazyFrame
 from vardi._inputs.engine.part import PREFIX, Groups
-from vardi.biases._expressions.compile import NarwhalsTarget
 from vardi.biases._expressions.nodes import Column, Comparison, Constant, Node
-from vardi.biases._expressions.targets import Kind, literal
+from vardi.biases._expressions.targets import Kind, NarwhalsTarget, literal
 
 CODE, BIT = f"{PREFIX}code_{{}}", f"{PREFIX}bit_{{}}"
 BITS = 30  # truth values in one integer
-NARROW = 7  # bits of the positive integers of 8
 SIDES = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
@@ -113,7 +111,7 @@ class Codes:
 
     def _sql(self, pack: range) -> str:
         """Return the same in SQL."""
-        kind = "TINYINT" if len(pack) <= NARROW else "INTEGER"
+        kind = "TINYINT" if len(pack) < 8 else "INTEGER"
         terms = []
         for place in pack:
             name = quoted(BIT.format(place))

@@ -14,16 +14,17 @@ from vardi._inputs.engine.part import FEATURE, FUNCTION, OMEGA, PREFIX, Part
 from vardi._inputs.frames.evaluate import unknown_value
 from vardi._inputs.frames.library_expressions import unknown_expression
 from vardi.biases import Bias, ExpressionBias, FunctionFamily, ParametricBias, WindowBias
-from vardi.biases._expressions.cells import Cells
-from vardi.biases._expressions.compile import Compiled, NarwhalsTarget, compile_node
-from vardi.biases._expressions.nodes import Call, Constant
+from vardi.biases._expressions.compile import Compiled, compile_node
+from vardi.biases._expressions.nodes import Constant
+from vardi.biases._expressions.targets import NarwhalsTarget
+from vardi.biases._kinds import factors_of
 from vardi.biases._learned import LearnedBias
 from vardi.errors import InvalidBiasError, MismatchError, MissingValuesError, NeedsRowsError
 from vardi.errors._refusals import needs_rows
 
 
 @dataclass(frozen=True)
-class Declared:
+class DeclaredColumns:
     """What a fit reads of the rows, as declared.
 
     Attributes
@@ -111,13 +112,7 @@ def features_of(bias: ParametricBias, sample: str) -> tuple[ExpressionBias, ...]
             "in memory, but these are in their engine. Collect the columns you need, or declare a family such as "
             "vardi.logistic."
         )
-    if isinstance(family, Cells):
-        return tuple(ExpressionBias(node) for node in family.indicators()) if family.levels else ()
-    if family.kind == "steps":
-        return tuple(ExpressionBias(node) for node in family.intervals()[1:])
-    if family.kind == "power":
-        return (ExpressionBias(Call("log", family.terms)),)
-    return tuple(ExpressionBias(term) for term in family.terms)
+    return tuple(map(ExpressionBias, family.features()))
 
 
 def as_floats(compiled: Compiled) -> nw.Expr:
@@ -130,8 +125,6 @@ def expressions(
     biases: Sequence[ExpressionBias],
     target: NarwhalsTarget,
     missing: Mapping[str, int],
-    name: str | None = None,
-    *,
     called: str = "bias",
 ) -> list[nw.Expr]:
     """Return expressions for an engine; raise for the first that is unknown on some rows, by one query for all."""
@@ -143,7 +136,7 @@ def expressions(
     }
     for bias, unknown in zip(doubtful, part.sums(list(doubtful.values())), strict=True):
         if unknown:
-            raise _unknown(bias, name, int(unknown), missing, called)
+            raise _unknown(bias, part.name, int(unknown), missing, called)
     return [as_floats(one) for one in compiled]
 
 
@@ -165,7 +158,7 @@ def missing_values(part: Part, target: NarwhalsTarget, columns: Sequence[str]) -
 
 
 def _computable(part: Bias, bias: Bias, name: str) -> Bias:
-    if any(isinstance(one, LearnedBias | WindowBias) for one in getattr(part, "factors", (part,))):
+    if any(isinstance(one, LearnedBias | WindowBias) for one in factors_of(part)):
         raise needs_rows(f"The bias of {name!r}, {bias},")
     if not is_computable(part):
         raise InvalidBiasError(

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import narwhals as nw
 import numpy as np
 
 from vardi._inputs.dependence import (
+    DeclaredDependence,
     declared,
-    in_words,
     missing_labels,
     no_column,
     refuse_together,
@@ -23,58 +22,19 @@ from vardi._inputs.engine.aggregates import LENGTH, Aggregate
 from vardi._inputs.engine.columns import as_column
 from vardi._inputs.engine.part import PREFIX, Change, Part, sums_by_sample
 from vardi._inputs.engine.queries import with_place
-from vardi._types import Floats
 from vardi.biases._expressions.targets import NarwhalsTarget
 from vardi.errors import MismatchError, TooLargeError
 
 if TYPE_CHECKING:
     from vardi._inputs.engine.pool import LazyPool
 
-MAX_UNITS = 1_000_000  # most units whose sums are held in memory
 SERIES_APART = 2**32  # distance between the numbers of batches of two series
 UNIT, CELL, PLACE = f"{PREFIX}unit", f"{PREFIX}cell", f"{PREFIX}in_time"
 ROWS, DISTINCT, MISSING = f"{PREFIX}rows", f"{PREFIX}distinct_{{}}", f"{PREFIX}missing_{{}}"
 
 
-@dataclass(frozen=True, eq=False)
-class EngineDependence:
-    """What was declared, if anything, by the names of columns.
-
-    Attributes
-    ----------
-    clusters, series, strata : str or None
-        Columns.
-    remaining : ndarray of shape (K,)
-        The share of its population that each sample leaves unseen.
-    named : mapping
-        What was given as each argument, in words.
-    """
-
-    clusters: str | None
-    series: str | None
-    strata: str | None
-    remaining: Floats
-    named: Mapping[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def none(cls, K: int) -> EngineDependence:
-        """Return the value for the independent rows of K samples."""
-        return cls(None, None, None, np.ones(K))
-
-    @property
-    def independent(self) -> bool:
-        """Whether rows do not depend on one another: nothing was declared."""
-        return not self.named
-
-    @property
-    def words(self) -> str:
-        """How rows depend on one another."""
-        return in_words(self.named, None, None)
-
-    @property
-    def in_units(self) -> bool:
-        """Whether errors are summed by cluster, series or stratum rather than over rows within whole samples."""
-        return bool(self.clusters or self.series or self.strata)
+class EngineDependence(DeclaredDependence[str]):
+    """What was declared by the names of columns."""
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -89,12 +49,12 @@ class EngineDependence:
         columns = {CELL: nw.col(self.strata)} if self.strata else {}
         if self.clusters:
             columns[UNIT] = nw.col(self.clusters)
-        series = self.series
-        if self.clusters or series is None:
+        order = self.order
+        if self.clusters or order is None:
             return lambda frame: frame.with_columns(**columns)
         by = [] if part.label is None else [part.label]
         columns[UNIT] = (nw.col(PLACE) // part.of_sample(rows_a_value)).cast(nw.Int64)
-        return lambda frame: with_place(frame, PLACE, series, by).with_columns(**columns)
+        return lambda frame: with_place(frame, PLACE, order, by).with_columns(**columns)
 
 
 def as_engine_dependence(
@@ -138,8 +98,8 @@ def _require_column(parts: Sequence[Part], what: str, column: str) -> None:
         )
 
 
-def _look(pool: LazyPool, columns: Mapping[str, str]) -> None:
-    """Refuse missing labels, too many clusters and tied times, by one query for each frame."""
+def _look(pool: LazyPool, columns: Mapping[str, str], most: int = 1_000_000) -> None:
+    """Refuse missing labels, tied times and more clusters than sums are held, by one query for each frame."""
 
     def asked(part: Part) -> dict[str, Aggregate]:
         target, terms = NarwhalsTarget(part.schema), {ROWS: LENGTH}
@@ -158,7 +118,7 @@ def _look(pool: LazyPool, columns: Mapping[str, str]) -> None:
             raise tied_times(int(tied[k]), pool.names[k], np.nan)
     if "clusters" in columns:
         clusters = found[DISTINCT.format("clusters")].astype(np.int64)
-        if clusters.sum() > MAX_UNITS:
+        if clusters.sum() > most:
             raise _too_many_clusters(columns["clusters"], int(clusters.sum()))
         warn_of_few_clusters(pool.names, clusters, pool.sizes, columns["clusters"])
 

@@ -48,14 +48,11 @@ class DistinctRows:
             np.concatenate([self.counts, counts]),
         )
 
-    def of_rows(self, rows: Integers) -> DistinctRows:
-        """Return some of the rows."""
-        return DistinctRows(self.matrix[rows], self.source[rows], self.counts[rows])
-
     def in_order(self) -> DistinctRows:
         """Return the rows that count, sorted: engines return groups in any order."""
         kept = np.flatnonzero(self.counts > 0)
-        return self.of_rows(kept[np.lexsort((*self.matrix[kept].T, self.source[kept]))])
+        rows = kept[np.lexsort((*self.matrix[kept].T, self.source[kept]))]
+        return DistinctRows(self.matrix[rows], self.source[rows], self.counts[rows])
 
 
 def distinct_rows(

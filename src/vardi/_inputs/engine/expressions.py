@@ -1,40 +1,40 @@
 """Expressions of Polars and narwhals on lazy frames: each is added to its frame as a column, and read as one.
 
 A value is null, and so unknown, if the engine returns null, or if a column it reads is NaN, which engines compare in
-different ways; with pandas, which uses NaN for null, if such a column has a missing value. Partitions of Dask are
-copied to columns with nulls, as rows in memory are.
+different ways. Frames of pandas, which uses NaN for null, and partitions of Dask are copied to columns with nulls, as
+rows in memory are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial, reduce
-from operator import mul, or_
-from typing import Any
+from operator import mul
 
 import narwhals as nw
 import numpy as np
 
-from vardi._inputs.engine.asking import DataFrame, LazyFrame, collected, schema_of
+from vardi._inputs.engine.asking import DataFrame, LazyFrame, collected
 from vardi._inputs.engine.part import PREFIX, Change
 from vardi._inputs.engine.queries import with_own
 from vardi._inputs.frames.library_expressions import (
     columns_read,
     computed,
-    not_computed,
+    in_library,
+    known_only,
+    lost_values,
     require_by_row,
-    require_one_column,
+    selected,
     with_nulls,
 )
-from vardi.biases import Bias, ExpressionBias, FrameExpressionBias, ProductBias
+from vardi.biases import Bias, ExpressionBias, FrameExpressionBias
 from vardi.biases._expressions.nodes import Column
-from vardi.biases._expressions.targets import NarwhalsTarget
+from vardi.biases._kinds import factors_of
 from vardi.errors import InvalidBiasError, MismatchError
 
 GIVEN = "__vardi_given_{}_{}"
-PROBED_ROWS = 16  # rows on which to test whether a value depends on other rows
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,13 +63,11 @@ class ColumnBias(ExpressionBias):
 
 def is_computable(bias: Bias) -> bool:
     """Return whether an engine can compute a bias: an expression, or a product of expressions."""
-    if isinstance(bias, ProductBias):
-        return all(is_computable(factor) for factor in bias.factors)
-    return isinstance(bias, ExpressionBias | FrameExpressionBias)
+    return all(isinstance(factor, ExpressionBias | FrameExpressionBias) for factor in factors_of(bias))
 
 
 def on_frame(
-    frame: LazyFrame, biases: Sequence[Bias], sample: str | None, what: str = "bias"
+    frame: LazyFrame, biases: Sequence[Bias], sample: str | None, what: str = "bias", probed: int = 16
 ) -> tuple[list[Change], tuple[ExpressionBias, ...]]:
     """Return changes that add expressions of Polars and narwhals to a frame as columns, and the biases that read these.
 
@@ -83,22 +81,24 @@ def on_frame(
         Name of the sample, for messages.
     what : str
         Their purpose: a part of the columns' names, so that columns of one purpose do not replace those of another.
+    probed : int
+        On how many rows to test whether a value depends on other rows.
     """
     for bias in biases:
         if not is_computable(bias):
             raise InvalidBiasError(f"An engine cannot compute {bias}. Give an expression as text.", sample=sample or "")
     if all(isinstance(bias, ExpressionBias) for bias in biases):
         return [], tuple(bias for bias in biases if isinstance(bias, ExpressionBias))
-    source = _Source(frame, schema_of(frame, sample), collected(frame.head(PROBED_ROWS), sample), sample)
+    few = collected(frame.head(probed), sample)
     changes: list[Change] = []
     found = []
     for k, bias in enumerate(biases):
-        factors: list[Bias] = list(_factors(bias))
+        factors = list(factors_of(bias))
         read: list[str] = []
         for j, factor in enumerate(factors):
             if isinstance(factor, FrameExpressionBias):
                 name = GIVEN.format(what, f"{k}_{j}")
-                change, columns = source.put(factor, name)
+                change, columns = _put(factor, name, frame, few, sample)
                 changes.append(change)
                 read += columns
                 factors[j] = ExpressionBias(Column(name))
@@ -108,56 +108,34 @@ def on_frame(
     return changes, tuple(found)
 
 
-def _factors(bias: Bias) -> tuple[Bias, ...]:
-    return bias.factors if isinstance(bias, ProductBias) else (bias,)
+def _put(
+    bias: FrameExpressionBias, name: str, frame: LazyFrame, few: DataFrame, sample: str | None
+) -> tuple[Change, tuple[str, ...]]:
+    """Return the change that adds an expression to a frame as a column, and the columns that it reads.
 
+    Some of the rows show whether it has a value for each.
+    """
+    if bias.library == "Polars" and not frame.implementation.is_polars():
+        raise InvalidBiasError(
+            f"{bias} is a Polars expression, but the rows{'' if sample is None else f' of {sample!r}'} are in "
+            f"another engine ({frame.implementation}), which cannot compute it. Write it as text, such as "
+            "'x <= 3', or as a narwhals expression, such as nw.col('x') <= 3.",
+            sample=sample or "",
+        )
+    selected(bias, frame, sample)
+    read = columns_read(bias, frame)
+    with suppress(MismatchError):  # the engine may compute what the library of its answers cannot
+        alone = computed(bias, few, sample)
+        if not read and len(alone) == len(few) > 1:  # a pattern of columns, which may read any of them
+            read = tuple(column for column in few.columns if not column.startswith(PREFIX))
+        require_by_row(bias, few, np.asarray(alone.cast(nw.Float64).to_numpy(), np.float64), sample)
+    if frame.implementation.is_pandas():
+        return partial(with_nulls, bias, name, read), read
+    if frame.implementation.is_dask():
+        return partial(with_own, partial(with_nulls, bias, name, read), read), read
+    column, lost = bias.expression.alias(name), lost_values(frame, read)
 
-@dataclass(frozen=True)
-class _Source:
-    """A frame as the user gave it, its columns and its first rows."""
+    def change(rows: LazyFrame) -> LazyFrame:
+        return known_only(in_library(bias, rows, lambda own: own.with_columns(column)).lazy(), name, lost)
 
-    frame: LazyFrame
-    schema: nw.Schema
-    few: DataFrame
-    sample: str | None
-
-    def put(self, bias: FrameExpressionBias, name: str) -> tuple[Change, tuple[str, ...]]:
-        """Return the change that adds an expression to the rows as a column, and the columns that it reads."""
-        frame, sample = self.frame, self.sample
-        if bias.library == "Polars" and not frame.implementation.is_polars():
-            raise InvalidBiasError(
-                f"{bias} is a Polars expression, but the rows{'' if sample is None else f' of {sample!r}'} are in "
-                f"another engine ({frame.implementation}), which cannot compute it. Write it as text, such as "
-                "'x <= 3', or as a narwhals expression, such as nw.col('x') <= 3.",
-                sample=sample or "",
-            )
-        try:
-            dtypes = _changed(bias, frame, lambda rows: rows.select(bias.expression)).collect_schema()
-        except Exception as error:
-            raise not_computed(bias, error, list(self.schema), sample) from error
-        require_one_column(bias, dtypes, sample)
-        read = columns_read(bias, frame)
-        with suppress(MismatchError):  # the engine may compute what the library of its answers cannot
-            alone = computed(bias, self.few, sample)
-            if not read and len(alone) == len(self.few) > 1:  # a pattern of columns, which may read any of them
-                read = tuple(column for column in self.schema if not column.startswith(PREFIX))
-            require_by_row(bias, self.few, np.asarray(alone.cast(nw.Float64).to_numpy(), np.float64), sample)
-        if frame.implementation.is_dask():
-            return partial(with_own, partial(with_nulls, bias, name, read), read), read
-        column = bias.expression.alias(name)
-        return (lambda rows: self._known(_changed(bias, rows, lambda own: own.with_columns(column)), name, read)), read
-
-    def _known(self, rows: LazyFrame, name: str, read: Sequence[str]) -> LazyFrame:
-        """Return rows whose column is null wherever it reads a missing value that the engine does not propagate."""
-        if rows.implementation.is_pandas_like():
-            target = NarwhalsTarget(self.schema)
-            lost = [target.is_missing(column) for column in read]
-        else:
-            floats = [nw.col(column) for column in read if self.schema[column].is_float()]
-            lost = [column.is_nan() & ~column.is_null() for column in floats]
-        return rows.with_columns(nw.when(~reduce(or_, lost)).then(nw.col(name)).alias(name)) if lost else rows
-
-
-def _changed(bias: FrameExpressionBias, rows: LazyFrame, change: Callable[[Any], Any]) -> LazyFrame:
-    """Return rows with a change made in the library of an expression."""
-    return nw.from_native(change(rows.to_native())).lazy() if bias.library == "Polars" else change(rows)
+    return change, read

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import narwhals as nw
 import numpy as np
 
-from vardi._inputs.engine.aggregates import LENGTH, Aggregate
+from vardi._inputs.engine.aggregates import LENGTH, Aggregate, AggregateQuery
 from vardi._inputs.engine.asking import DataFrame, LazyFrame, answering, collected, schema_of
 from vardi._inputs.engine.queries import aggregated
 from vardi._types import Floats, Integers
@@ -77,22 +77,17 @@ class Part:
         with answering(self.name):  # DuckDB raises while a query is built
             return collected(build(changed(self.frame, self.put)), self.name)
 
-    def map(self, change: Change) -> Part:
-        """Return the part with a change of columns made to its rows, including those that do not count."""
+    def map(self, *changes: Change | None) -> Part:
+        """Return the part with changes of columns made to its rows, including those that do not count."""
         with answering(self.name):
-            whole = None if self.whole is None else change(self.whole)
-            return replace(self, frame=change(self.frame), whole=whole)
+            whole = None if self.whole is None else changed(self.whole, changes)
+            return replace(self, frame=changed(self.frame, changes), whole=whole)
 
     @property
     def schema(self) -> nw.Schema:
         """Names and types of the user's own columns."""
         whole = schema_of(self.frame, self.name)
         return nw.Schema({name: kind for name, kind in whole.items() if not name.startswith(PREFIX)})
-
-    @property
-    def count(self) -> nw.Expr:
-        """How many rows a row stands for, as an expression."""
-        return nw.col(COUNT) if self.counted else nw.lit(1.0)
 
     def of_sample(self, numbers: Sequence[float]) -> nw.Expr:
         """Return, from a number for each sample, that of each row's own, as an expression."""
@@ -153,7 +148,8 @@ class Part:
     ) -> Groups:
         """Query aggregates by sample and key, as `by_sample` does, of so many groups at most."""
         keys = [*filter(None, [self.label]), *([key] if isinstance(key, str) else key)]
-        return Groups(self.ask(lambda frame: aggregated(changed(frame, changes), keys, asked, most)), self)
+        query = AggregateQuery(keys, asked, most)
+        return Groups(self.ask(lambda frame: aggregated(changed(frame, changes), query)), self)
 
     def first(self, columns: Sequence[str], rows: int, *changes: Change | None) -> Groups:
         """Query columns of the first rows."""
@@ -190,7 +186,8 @@ class Part:
 
     def aggregates(self, asked: Mapping[str, Aggregate], *changes: Change | None) -> dict[str, Any]:
         """Query aggregates over all rows of the part, in one query."""
-        return self.ask(lambda frame: aggregated(changed(frame, changes), (), asked)).rows(named=True)[0]
+        query = AggregateQuery((), asked)
+        return self.ask(lambda frame: aggregated(changed(frame, changes), query)).rows(named=True)[0]
 
 
 @dataclass(frozen=True, eq=False)

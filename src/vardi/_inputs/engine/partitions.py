@@ -7,28 +7,32 @@ and counts are put together by the workers, a few at a time, and only the result
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._inputs.engine.aggregates import LENGTH, Aggregate, How, query
+from vardi._inputs.engine.aggregates import LENGTH, Aggregate, AggregateQuery, How
 from vardi._inputs.engine.asking import DataFrame, LazyFrame
 from vardi._types import Floats
 
-AT_ONCE = 64  # aggregates of a query: pandas warns of results with more than a hundred columns
 TOGETHER = 16  # partial answers that one task puts together
+#: A frame of Dask, one of pandas, and a partition that Dask has yet to compute.
+DaskFrame: TypeAlias = Any
+PandasFrame: TypeAlias = Any
+Partition: TypeAlias = Any
+
 MERGED: dict[How, How] = {"sum": "sum", "len": "sum", "count": "sum", "min": "min", "max": "max"}
 DISTINCT = "__vardi_distinct"
 SHOWS_NAMES = repr(nw.col("x") + 1).startswith("col(x)")  # as narwhals does today; otherwise all columns are read
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class PartitionStep:
     """What is done to the rows of a partition, each on its own.
 
     Attributes
@@ -53,10 +57,10 @@ class PartitionedFrame:
     ----------
     native : dask.dataframe.DataFrame
         The rows.
-    before : PartitionedFrame, optional
-        The frame of which this one is made by a step; without it, the rows are as they are.
-    step : Step, optional
+    steps : tuple of PartitionStep
         What is done to the rows of each partition.
+    before : PartitionedFrame, optional
+        The frame before the last of these steps.
     narrow : bool
         Whether Dask may be asked for some of the columns; not of sorted rows, of which it loses the order then.
     """
@@ -64,40 +68,44 @@ class PartitionedFrame:
     implementation = nw.Implementation.DASK
 
     def __init__(
-        self, native: Any, before: PartitionedFrame | None = None, step: Step | None = None, *, narrow: bool = False
+        self,
+        native: DaskFrame,
+        steps: tuple[PartitionStep, ...] = (),
+        before: PartitionedFrame | None = None,
+        *,
+        narrow: bool = False,
     ) -> None:
-        self._native, self._before, self._narrow = native, before, narrow
+        self._native, self._steps, self._before, self._narrow = native, steps, before, narrow
         self._numbered: dict[tuple[str, ...], PartitionedFrame] = {}  # to sort is expensive
-        self._planned: dict[tuple[str, ...], list[Any]] = {} if before is None else before._planned
-        self._steps: tuple[Step, ...] = () if before is None or step is None else (*before._steps, step)
+        self._planned: dict[tuple[str, ...], list[Partition]] = {} if before is None else before._planned
 
     # row by row
 
-    def then(self, step: Step) -> PartitionedFrame:
+    def then(self, step: PartitionStep) -> PartitionedFrame:
         """Return the frame with a step made on each partition."""
-        return PartitionedFrame(self._native, self, step, narrow=self._narrow)
+        return PartitionedFrame(self._native, (*self._steps, step), self, narrow=self._narrow)
 
     def with_columns(self, *expressions: nw.Expr, **named: nw.Expr) -> PartitionedFrame:
         """Return the frame with columns added or replaced."""
         read = shown(*expressions, *named.values())
-        return self.then(Step(lambda frame: frame.with_columns(*expressions, **named), read))
+        return self.then(PartitionStep(lambda frame: frame.with_columns(*expressions, **named), read))
 
     def select(self, *expressions: nw.Expr | str) -> PartitionedFrame:
         """Return some columns, or expressions of the columns of each row."""
-        return self.then(Step(lambda frame: frame.select(*expressions), shown(*expressions), keeps=False))
+        return self.then(PartitionStep(lambda frame: frame.select(*expressions), shown(*expressions), keeps=False))
 
     def drop(self, *columns: str) -> PartitionedFrame:
         """Return the frame without some columns."""
-        return self.then(Step(lambda frame: frame.drop(*columns), shown(*columns)))
+        return self.then(PartitionStep(lambda frame: frame.drop(*columns), shown(*columns)))
 
     def filter(self, *conditions: nw.Expr) -> PartitionedFrame:
         """Return the rows that meet conditions."""
-        return self.then(Step(lambda frame: frame.filter(*conditions), shown(*conditions)))
+        return self.then(PartitionStep(lambda frame: frame.filter(*conditions), shown(*conditions)))
 
     def with_interval(self, name: str, x: nw.Expr, edges: Floats) -> PartitionedFrame:
         """Return the frame with how many of increasing edges x is above, by a search rather than an expression."""
         with_x = self.with_columns(**{name: x.cast(nw.Float64)})
-        return with_x.then(Step(partial(_placed, name, name, edges), shown(name)))
+        return with_x.then(PartitionStep(partial(_placed, name, name, edges), shown(name)))
 
     def with_rank(self, name: str, column: str) -> PartitionedFrame:
         """Return the frame with the place of each row's value among the distinct values of a column, from 0 on.
@@ -105,7 +113,7 @@ class PartitionedFrame:
         The distinct values are brought into memory: they name clusters, whose sums are held there, too.
         """
         values = np.sort(self.select(column).unique().collect().get_column(column).to_numpy())
-        return self.then(Step(partial(_placed, name, column, values), shown(column)))
+        return self.then(PartitionStep(partial(_placed, name, column, values), shown(column)))
 
     # across rows: what Dask has a way of its own for
 
@@ -135,7 +143,7 @@ class PartitionedFrame:
     # answers
 
     @cached_property
-    def _empty(self) -> Any:
+    def _empty(self) -> PandasFrame:
         """The frame without rows, as pandas has it."""
         return self._native._meta if self._before is None else _after(self._steps[-1:], self._before._empty)
 
@@ -143,7 +151,7 @@ class PartitionedFrame:
         """Return names and types of the columns."""
         return nw.from_native(self._empty, eager_only=True).schema
 
-    def to_native(self) -> Any:
+    def to_native(self) -> DaskFrame:
         """Return the frame as Dask's own, not computed."""
         if not self._steps:
             return self._native
@@ -153,27 +161,19 @@ class PartitionedFrame:
         """Compute the rows."""
         return nw.from_native(self.to_native().compute(), eager_only=True)
 
-    def aggregated(
-        self, keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | None = None
-    ) -> PartitionedAnswer:
-        """Return a query of aggregates by keys, or over all rows if there are none; of so many groups at most."""
-        return PartitionedAnswer(self, keys, asked, most)
-
-    def answer(self, keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | None) -> DataFrame:
+    def answer(self, query: AggregateQuery) -> DataFrame:
         """Compute aggregates that can be put together from those of partitions."""
         from dask.delayed import delayed
 
-        partial_answer = delayed(partial(_answer, self._steps, keys, asked, most), pure=False)
-        put_together = delayed(partial(_together, keys, asked, most), pure=False)
-        found = [partial_answer(partition) for partition in self._partitions(*asked.values(), *keys)]
+        partial_answer = delayed(partial(_answer, self._steps, query), pure=False)
+        put_together = delayed(partial(_together, query), pure=False)
+        found = [partial_answer(partition) for partition in self._partitions(*query.asked.values(), *query.keys)]
         while len(found) > 1:
             found = [put_together(found[start : start + TOGETHER]) for start in range(0, len(found), TOGETHER)]
         answer = found[0].compute()
-        if answer is None:
-            answer = _aggregates(self._empty, keys, asked, most)
-        return nw.from_native(answer, eager_only=True)
+        return nw.from_native(_aggregates(query, self._empty) if answer is None else answer, eager_only=True)
 
-    def _partitions(self, *answer: Aggregate | str) -> list[Any]:
+    def _partitions(self, *answer: Aggregate | str) -> list[Partition]:
         """Return the partitions with the columns that an answer reads, as Dask plans them: once for equal columns."""
         rows = self._projected(*answer)
         columns = tuple(rows.columns)
@@ -181,9 +181,9 @@ class PartitionedFrame:
             self._planned[columns] = rows.to_delayed()
         return self._planned[columns]
 
-    def _projected(self, *answer: Aggregate | str) -> Any:
+    def _projected(self, *answer: Aggregate | str) -> DaskFrame:
         """Return the user's columns that steps and an answer read, so that files are not read in full."""
-        steps = [*self._steps, *([Step(_same, shown(*answer), keeps=False)] if answer else [])]
+        steps = [*self._steps, *([PartitionStep(_same, shown(*answer), keeps=False)] if answer else [])]
         last = next((place for place, step in enumerate(steps) if not step.keeps), None)
         read = [step.reads for step in steps[: len(steps) if last is None else last + 1]]
         if last is None or None in read or not (SHOWS_NAMES and self._narrow):
@@ -201,37 +201,31 @@ class PartitionedAnswer:
     ----------
     frame : PartitionedFrame
         The rows.
-    keys : sequence of str
-        By which columns.
-    asked : mapping from str to Aggregate
-        What.
-    most : int or None
-        How many groups at most.
+    query : AggregateQuery
+        What is asked of them.
     """
 
     frame: PartitionedFrame
-    keys: Sequence[str]
-    asked: Mapping[str, Aggregate]
-    most: int | None
+    query: AggregateQuery
 
     def collect(self) -> DataFrame:
         """Compute the aggregates; numbers of distinct values are those of rows without duplicates."""
-        keys, asked = self.keys, self.asked
+        keys, asked = self.query.keys, self.query.asked
         rest = {name: one for name, one in asked.items() if one.how != "n_unique"}
-        found = [self.frame.answer(keys, rest, self.most)] if rest else []
+        found = [self.frame.answer(replace(self.query, asked=rest))] if rest else []
         for name, one in asked.items():
             if one.how == "n_unique":
                 values = self.frame.select(*keys, one.expression.alias(DISTINCT)).unique()
-                found.append(values.answer(keys, {name: LENGTH}, self.most))
+                found.append(values.answer(replace(self.query, asked={name: LENGTH})))
         if len(found) == 1:
             return found[0]
         if not keys:
             return nw.concat(found, how="horizontal").select(*asked)
         beside = nw.concat(found, how="diagonal")  # each number of a group once, and otherwise null
-        return query(beside.lazy(), keys, {name: Aggregate(name, "max") for name in asked}).collect()
+        return AggregateQuery(keys, {name: Aggregate(name, "max") for name in asked}).of(beside.lazy()).collect()
 
 
-def _after(steps: Sequence[Step], rows: Any) -> Any:
+def _after(steps: Sequence[PartitionStep], rows: PandasFrame) -> PandasFrame:
     """Return a frame of pandas with steps made."""
     frame = _lazy(rows)
     with np.errstate(all="ignore"):  # tasks may run in threads of their own
@@ -240,36 +234,34 @@ def _after(steps: Sequence[Step], rows: Any) -> Any:
         return frame.collect().to_native()
 
 
-def _answer(
-    steps: Sequence[Step], keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | None, rows: Any
-) -> Any:
+def _answer(steps: Sequence[PartitionStep], query: AggregateQuery, rows: PandasFrame) -> PandasFrame | None:
     """Return the aggregates of a partition, as a frame of pandas; None if it has no rows."""
     changed = _after(steps, rows.reset_index(drop=True))
-    return _aggregates(changed, keys, asked, most) if len(changed) else None
+    return _aggregates(query, changed) if len(changed) else None
 
 
-def _aggregates(rows: Any, keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | None) -> Any:
-    """Return the aggregates of a frame of pandas."""
-    names = list(asked)
+def _aggregates(query: AggregateQuery, rows: PandasFrame, at_once: int = 64) -> PandasFrame:
+    """Return the aggregates of a frame of pandas, some at once: it warns of results with more than 100 columns."""
+    names = list(query.asked)
     pieces: list[DataFrame] = []
     with np.errstate(all="ignore"):
-        for start in range(0, len(names), AT_ONCE):
-            some = {name: asked[name] for name in names[start : start + AT_ONCE]}
-            piece = query(_lazy(rows), keys, some, most).collect()
-            pieces.append(piece.drop(*keys) if pieces else piece)
-    return nw.concat(pieces, how="horizontal").to_native() if len(pieces) > 1 else pieces[0].to_native()
+        for start in range(0, len(names), at_once):
+            some = {name: query.asked[name] for name in names[start : start + at_once]}
+            piece = replace(query, asked=some).of(_lazy(rows)).collect()
+            pieces.append(piece.drop(*query.keys) if pieces else piece)
+    return nw.concat(pieces, how="horizontal").to_native()
 
 
-def _together(keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | None, answers: Sequence[Any]) -> Any:
+def _together(query: AggregateQuery, answers: Sequence[PandasFrame | None]) -> PandasFrame | None:
     """Return partial answers as one; None if there are none."""
     found = [nw.from_native(one, eager_only=True) for one in answers if one is not None]
     if len(found) < 2:
         return found[0].to_native() if found else None
-    merged = {name: Aggregate(name, MERGED[one.how]) for name, one in asked.items()}
-    return _aggregates(nw.concat(found).to_native(), keys, merged, most)
+    merged = {name: Aggregate(name, MERGED[one.how]) for name, one in query.asked.items()}
+    return _aggregates(replace(query, asked=merged), nw.concat(found).to_native())
 
 
-def _lazy(rows: Any) -> LazyFrame:
+def _lazy(rows: PandasFrame) -> LazyFrame:
     return nw.from_native(rows, eager_only=True).lazy()
 
 

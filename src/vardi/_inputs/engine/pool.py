@@ -12,13 +12,13 @@ import numpy as np
 
 from vardi._inputs.engine.aggregates import Aggregate
 from vardi._inputs.engine.asking import answering, schema_of
-from vardi._inputs.engine.columns import Declared, as_column
+from vardi._inputs.engine.columns import DeclaredColumns, as_column
 from vardi._inputs.engine.dependence import EngineDependence
 from vardi._inputs.engine.distinct import DistinctRows, rows_by_value
 from vardi._inputs.engine.part import PREFIX, Part, sums_by_sample
 from vardi._inputs.engine.queries import as_lazy
 from vardi._inputs.engine.survey import Survey, survey
-from vardi._inputs.frames.names import require_read_as_names
+from vardi._inputs.frames.names import require_read_as_names, shared_names
 from vardi._inputs.pool import Name, Pool, as_biases, as_named, require_biases_for, require_shared_columns
 from vardi._machine.memory import available_memory
 from vardi._types import Floats, once
@@ -26,10 +26,6 @@ from vardi.biases import Bias
 from vardi.errors import InvalidBiasError, MismatchError
 from vardi.errors._refusals import MOST, empty_pool, empty_samples, impossible_rows, invalid_bias, too_many
 from vardi.errors._texts import show
-
-MOST_VALUES = 10_000  # most distinct values of a column that are brought into memory
-FRACTION = 0.25  # of available memory, since the engine and the user's own data need some too
-COPIES = 6  # of a cell's numbers: the engine's table, its result, our matrix, its scaled copy, and two in transit
 
 
 def open_frames(samples: object, biases: object, *, source: object, counts: object) -> OpenFrames:
@@ -42,7 +38,7 @@ def open_frames(samples: object, biases: object, *, source: object, counts: obje
         require_biases_for(named, by_name)
     names = (*named, *(name for name in by_name if name not in named))
     every = as_biases(by_name, names)
-    Declared(tuple(map(str, names)), every).require_computable()
+    DeclaredColumns(tuple(map(str, names)), every).require_computable()
     codes = {name: k for k, name in enumerate(names)}
     if label is not None:
         parts = [_opened(samples, label, codes, None)]
@@ -82,7 +78,7 @@ class OpenFrames:
 
         If all of them are made of conditions, the query returns the distinct rows as well.
         """
-        declared = Declared(tuple(map(str, self.names)), self.biases, tuple(functions))
+        declared = DeclaredColumns(tuple(map(str, self.names)), self.biases, tuple(functions))
         columns = {part.name: tuple(schema_of(part.frame, part.name)) for part in self.parts}
         require_shared_columns(self.biases, self.names, columns)
         limit = most_cells(len(declared.columns))
@@ -102,7 +98,7 @@ class LazyPool(Pool):
     ----------
     parts : tuple of Part
         The frames.
-    declared : Declared
+    declared : DeclaredColumns
         What their columns hold.
     groups : Survey
         Their rows in groups.
@@ -111,7 +107,7 @@ class LazyPool(Pool):
     """
 
     parts: tuple[Part, ...]
-    declared: Declared
+    declared: DeclaredColumns
     groups: Survey
     dropped: tuple[Part, ...] = ()
 
@@ -165,15 +161,11 @@ class LazyPool(Pool):
             groups=self.groups.of(np.isin(self.groups.source, codes)),
         )
 
-    def nearest(self, groups: Sequence[Sequence[Name]]) -> str:
-        """Return nothing: it would take rows to find the nearest samples."""
-        return ""
-
-    def values_of(self, column: str) -> Collection[Hashable] | None:
+    def values_of(self, column: str, most: int = 10_000) -> Collection[Hashable] | None:
         """Query the distinct values of a column, by one query for each frame; None if there are too many."""
         if not all(column in part.schema for part in self.parts):
             return None
-        return rows_by_value(self.parts, column, MOST_VALUES)
+        return rows_by_value(self.parts, column, most)
 
     def sides(self, bounds: Sequence[tuple[str, float]]) -> Floats:
         """Query the number of rows below, at and above bounds, by one query for each frame."""
@@ -221,7 +213,7 @@ def _require_valid(pool: LazyPool) -> None:
         raise too_many(pool.sizes.sum())
 
 
-def _require_values(mine: Survey, declared: Declared, code: int) -> None:
+def _require_values(mine: Survey, declared: DeclaredColumns, code: int) -> None:
     """Refuse a bias that is negative, and any column that is NaN or infinite, on some row of a sample."""
     owners = {name: k for k, names in declared.features.items() for name in names}
     for j, (column, holds) in enumerate(declared.columns.items()):
@@ -259,7 +251,7 @@ class EngineTable:
 
     def __init__(self, parts: Sequence[Part]) -> None:
         self._parts, self._schemas = parts, [part.schema for part in parts]
-        self.columns = tuple(name for name in self._schemas[0] if all(name in schema for schema in self._schemas))
+        self.columns = shared_names(self._schemas)
 
     def counts(self, column: str) -> Mapping[Hashable, int]:
         """Return how many rows have each value of a column."""
@@ -273,11 +265,12 @@ class EngineTable:
         return "number" if all(kind.is_numeric() or kind == nw.Boolean for kind in kinds) else "other"
 
 
-def most_cells(columns: int) -> int:
+def most_cells(columns: int, fraction: float = 0.25, copies: int = 6) -> int:
     """Return how many distinct rows, with this many columns, are brought into memory at most.
 
-    A quarter of the memory available now, over what a cell needs: 8 bytes for each column, its count, its label and its
-    hash, six times, since the engine's table, its answer, our matrix and its scaled copy coexist. With 16 GB available
-    and three columns that is 14 million.
+    A quarter of the memory available now, since the engine and the user's own data need some too, over what a cell
+    needs: 8 bytes for each column, its count, its label and its hash, six times, since the engine's table, its answer,
+    our matrix and its scaled copy coexist, and two are in transit. With 16 GB available and three columns that is 14
+    million.
     """
-    return max(int(FRACTION * available_memory() / (8 * (columns + 3) * COPIES)), 1)
+    return max(int(fraction * available_memory() / (8 * (columns + 3) * copies)), 1)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import narwhals as nw
 
-from vardi._inputs.engine.aggregates import Aggregate, query
+from vardi._inputs.engine.aggregates import AggregateQuery
 from vardi._inputs.engine.asking import LazyFrame
-from vardi._inputs.engine.partitions import PartitionedAnswer, PartitionedFrame, Step, shown
+from vardi._inputs.engine.partitions import PartitionedAnswer, PartitionedFrame, PartitionStep, shown
 from vardi._types import Floats
 from vardi.biases._expressions.targets import literal
 
@@ -22,19 +22,17 @@ def as_lazy(native: Any) -> LazyFrame:
     return frame
 
 
-def aggregated(
-    frame: LazyFrame, keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | None = None
-) -> LazyFrame:
-    """Return a query of aggregates by keys, or over all rows if there are none; of so many groups at most."""
+def aggregated(frame: LazyFrame, query: AggregateQuery) -> LazyFrame:
+    """Return a query of aggregates."""
     own = _partitioned(frame)
-    return query(frame, keys, asked, most) if own is None else _lazy(own.aggregated(keys, asked, most))
+    return query.of(frame) if own is None else _lazy(PartitionedAnswer(own, query))
 
 
 def with_own(change: Callable[[LazyFrame], LazyFrame], read: Sequence[str], frame: LazyFrame) -> LazyFrame:
     """Return a frame of Dask with a change made to its partitions, as pandas: it reads some columns, or any if none."""
     own = _partitioned(frame)
     assert own is not None
-    return _lazy(own.then(Step(change, shown(*read) if read else None)))
+    return _lazy(own.then(PartitionStep(change, shown(*read) if read else None)))
 
 
 def with_interval(frame: LazyFrame, name: str, x: nw.Expr, edges: Floats) -> LazyFrame:

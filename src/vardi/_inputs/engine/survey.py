@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 from vardi._inputs.engine.aggregates import LENGTH, Aggregate
 from vardi._inputs.engine.asking import schema_of
 from vardi._inputs.engine.codes import Codes, as_sign
-from vardi._inputs.engine.columns import Declared, as_floats, expressions, missing_values
+from vardi._inputs.engine.columns import DeclaredColumns, as_floats, expressions, missing_values
 from vardi._inputs.engine.expressions import on_frame
 from vardi._inputs.engine.part import COUNT, PREFIX, Part, where
 from vardi._types import Floats, Integers
 from vardi.biases import Bias, ExpressionBias
-from vardi.biases._expressions.compile import Compiled, NarwhalsTarget, compile_node, require_columns
+from vardi.biases._expressions.compile import Compiled, compile_node, require_columns
 from vardi.biases._expressions.nodes import Column, Node, children, is_condition
-from vardi.biases._expressions.targets import Kind
+from vardi.biases._expressions.targets import Kind, NarwhalsTarget
 from vardi.errors._refusals import (
     WHOLE,
     counts_in_part,
@@ -80,14 +80,13 @@ class Survey:
         return cls(*map(np.concatenate, zip(*(vars(one).values() for one in surveys), strict=True)))
 
 
-def survey(bare: Part, declared: Declared, counts: str | None, limit: int) -> tuple[Part, Survey]:
+def survey(bare: Part, declared: DeclaredColumns, counts: str | None, limit: int) -> tuple[Part, Survey]:
     """Return a frame with the columns of the fit and its groups by one query; raise if it is invalid.
 
     The groups are its distinct rows, if biases are conditions and there are no more than the limit.
     """
     changes, biases = on_frame(bare.frame, tuple(declared.columns.values()), bare.name)
-    for change in changes:
-        bare = bare.map(change)
+    bare = bare.map(*changes)
     schema, label = schema_of(bare.frame, bare.name), bare.label
     read = [column for bias in biases for column in bias.columns]
     needed = tuple(dict.fromkeys([*read, *filter(None, (label, counts))]))
@@ -103,7 +102,7 @@ def survey(bare: Part, declared: Declared, counts: str | None, limit: int) -> tu
             raise missing_labels(label, missing[label])
         if counts is not None and counts in missing:
             raise missing_counts(counts, missing[counts])
-        expressions(bare, biases, target, missing, bare.name)
+        expressions(bare, biases, target, missing)
         surveyor = replace(surveyor, missing=missing)
         found = surveyor.answer(limit)
     part = replace(surveyor.part, codes=_known_codes(found.labels, bare))

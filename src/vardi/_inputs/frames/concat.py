@@ -55,9 +55,9 @@ def mixed_columns(frames: Sequence[Frame]) -> dict[str, list[str]]:
     """Return the columns whose types in different frames are incompatible, with the type in each."""
     schemas = [frame._schema for frame in frames if isinstance(frame, NarwhalsFrame)]
     found = {}
-    for name in dict.fromkeys(name for schema in schemas for name in schema):
+    for name, dtypes in _dtypes(schemas).items():
         try:
-            _common(name, {schema[name] for schema in schemas if name in schema})
+            _common(name, dtypes)
         except MismatchError:
             found[name] = [str(schema[name]) if name in schema else "" for schema in schemas]
     return found
@@ -79,10 +79,7 @@ def _concat_numpy(arrays: list[np.ndarray]) -> Frame:
 
 def _concat_narwhals(frames: list[NarwhalsFrame]) -> Frame:
     schemas = [frame._schema for frame in frames]
-    dtypes: dict[str, set[DType]] = {}
-    for schema in schemas:
-        for name, dtype in schema.items():
-            dtypes.setdefault(name, set()).add(dtype)
+    dtypes = _dtypes(schemas)
     common = {name: _common(name, found) for name, found in dtypes.items() if len(found) > 1}
     for name, dtype in common.items():
         if dtype == nw.Int64:
@@ -104,6 +101,12 @@ def _concat_narwhals(frames: list[NarwhalsFrame]) -> Frame:
     if same and all(frame._is_series for frame in frames):
         return as_frame(pool.get_column(next(iter(dtypes))).to_native())
     return as_frame(pool.to_native())
+
+
+def _dtypes(schemas: Sequence[nw.Schema]) -> dict[str, set[DType]]:
+    """Return the types of each column in different frames."""
+    names = dict.fromkeys(name for schema in schemas for name in schema)
+    return {name: {schema[name] for schema in schemas if name in schema} for name in names}
 
 
 def _require_64_bits(name: str, dtypes: set[DType], frames: Sequence[NarwhalsFrame]) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 import vardi._narwhals as nw
 from vardi.biases import ExpressionBias
-from vardi.biases._expressions.compile import Compiled, NarwhalsTarget, NumpyTarget, Target, compile_node
+from vardi.biases._expressions.compile import Compiled, compile_node
 from vardi.biases._expressions.nodes import Column, to_text
+from vardi.biases._expressions.targets import NarwhalsTarget, NumpyTarget, Operand
 from vardi.errors import InvalidBiasError, MissingValuesError, number_of_rows
 from vardi.errors._texts import LISTED
 
@@ -18,32 +19,8 @@ Eager: TypeAlias = "nw.DataFrame[Any]"
 """An eager frame of any library."""
 
 
-class Engine(Target, Protocol):
-    """A target that holds rows, and can compute what was compiled for it."""
-
-    def missing(self, names: Sequence[str]) -> dict[str, int]:
-        """Return those of some columns that have missing values, with their number."""
-
-    def compute(self, values: Sequence[Any]) -> list[np.ndarray]:
-        """Return compiled values as arrays; a value that is the same for all rows may have length one."""
-
-
-class ArraysByName(NumpyTarget):
-    """Columns as arrays."""
-
-    def missing(self, names: Sequence[str]) -> dict[str, int]:
-        """Return those of some columns that have missing values, with their number."""
-        nullable = [name for name in names if self.arrays[name].dtype.kind in "fOmM"]
-        counts = {name: int(np.count_nonzero(self.is_missing(name))) for name in nullable}
-        return {name: count for name, count in counts.items() if count}
-
-    def compute(self, values: Sequence[Any]) -> list[np.ndarray]:
-        """Return the values, which were computed when they were compiled."""
-        return [np.asarray(value) for value in values]
-
-
 class EagerFrame(NarwhalsTarget):
-    """An eager frame of any library."""
+    """An eager frame of any library, which computes what was compiled for it."""
 
     def __init__(self, data: Eager) -> None:
         super().__init__(data.schema)
@@ -57,7 +34,7 @@ class EagerFrame(NarwhalsTarget):
         counts = {name: counted.get_column(name).to_list()[0] for name in names}  # row() returns PyArrow scalars
         return {name: int(count) for name, count in counts.items() if count}
 
-    def compute(self, values: Sequence[Any]) -> list[np.ndarray]:
+    def compute(self, values: Sequence[Operand]) -> list[np.ndarray]:
         """Return the values, with one select."""
         if not values:
             return []
@@ -65,8 +42,16 @@ class EagerFrame(NarwhalsTarget):
         return [frame.get_column(name).to_numpy() for name in frame.columns]
 
 
+Engine: TypeAlias = NumpyTarget | EagerFrame
+"""A target that holds rows, and computes what was compiled for it."""
+
+
 def evaluate(
-    biases: Sequence[ExpressionBias], engine: Engine, length: int, sample: str | None, called: str = "bias"
+    biases: Sequence[ExpressionBias],
+    engine: NumpyTarget | EagerFrame,
+    length: int,
+    sample: str | None,
+    called: str = "bias",
 ) -> list[np.ndarray]:
     """Return the values of expressions on some rows of an engine: bool for conditions, otherwise float64.
 

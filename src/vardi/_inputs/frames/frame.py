@@ -6,24 +6,27 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 import vardi._narwhals as nw
-from vardi._inputs.frames.evaluate import ArraysByName, Eager, EagerFrame, Engine, evaluate
+from vardi._inputs.frames.evaluate import Eager, EagerFrame, Engine, evaluate
 from vardi._inputs.frames.library_expressions import Series, as_narwhals, evaluate_expression
 from vardi._inputs.frames.names import require_read_as_names
 from vardi._types import Integers
-from vardi.biases import Bias, ExpressionBias, FrameExpressionBias, FunctionBias, ProductBias, ValuesBias
+from vardi.biases import Bias, ExpressionBias, FrameExpressionBias, FunctionBias, ValuesBias
 from vardi.biases._expressions.compile import require_columns
+from vardi.biases._expressions.targets import NumpyTarget
+from vardi.biases._kinds import factors_of
 from vardi.biases._learned import LearnedValues
 from vardi.biases._values import as_array, as_numbers, belongs_elsewhere, coded, index_of, read_only
 from vardi.errors import InvalidBiasError, MismatchError, VardiError, number_of_rows
+from vardi.errors._texts import lines_of
 
-MAX_NUMPY_ROWS = 10_000
-"""Up to this many rows NumPy is done before another library has begun; pandas computes with NumPy anyway."""
+Native: TypeAlias = Any
+"""Rows, or a column of them, in the library and the form that the user gave."""
 ACCEPTED = "a NumPy array, or a frame of pandas, Polars, PyArrow or another library that narwhals supports"
 
 
@@ -76,7 +79,7 @@ class Frame(ABC):
         The rows as the user gave them.
     """
 
-    native: Any
+    native: Native
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -91,15 +94,15 @@ class Frame(ABC):
         """Return one column as an array."""
 
     @abstractmethod
-    def take(self, indices: ArrayLike) -> Any:
+    def take(self, indices: ArrayLike) -> Native:
         """Return the rows at some positions, in the library and the form that the user gave."""
 
     @abstractmethod
-    def series(self, values: np.ndarray, name: str) -> Any:
+    def series(self, values: np.ndarray, name: str) -> Native:
         """Return values, one for each row, as a series of the user's library that is aligned to the rows."""
 
     @abstractmethod
-    def table(self, values: np.ndarray, names: Sequence[str]) -> Any:
+    def table(self, values: np.ndarray, names: Sequence[str]) -> Native:
         """Return columns of values, one for each row, as a frame of the user's library that is aligned to the rows."""
 
     @abstractmethod
@@ -150,7 +153,7 @@ class Frame(ABC):
             For each bias an array of `len(self)`: bool for a condition, otherwise float64. Its sign is not checked.
             It may be a view of the rows, so do not write to it.
         """
-        factors = [bias.factors if isinstance(bias, ProductBias) else (bias,) for bias in biases]
+        factors = [factors_of(bias) for bias in biases]
         expressions = list(
             dict.fromkeys(part for parts in factors for part in parts if isinstance(part, ExpressionBias))
         )
@@ -186,7 +189,7 @@ class Frame(ABC):
             raise
         except (TypeError, ValueError) as error:
             raise InvalidBiasError(
-                f"The bias {bias}{of_sample} failed: {str(error).strip().splitlines()[0].rstrip('.')}. It is called "
+                f"The bias {bias}{of_sample} failed: {lines_of(error)[0].rstrip('.')}. It is called "
                 f"once with all rows (a {type(self.native).__qualname__}), not row by row. Return one number for each "
                 "row, e.g. with numpy.where instead of if, and numpy.maximum instead of max.",
                 sample=sample or "",
@@ -212,6 +215,11 @@ class Frame(ABC):
                 sample=sample or "",
             )
         return numbers
+
+
+def joined(pieces: Sequence[np.ndarray]) -> np.ndarray:
+    """Return pieces one after the other; a single one without a copy."""
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
 
 def product(factors: Sequence[np.ndarray]) -> np.ndarray:
@@ -266,7 +274,7 @@ class NumpyFrame(Frame):
         return NumpyFrame(np.delete(np.atleast_2d(self.native.T).T, places, axis=1))
 
     def _engine(self, names: Sequence[str]) -> Engine:
-        return ArraysByName(self._arrays)
+        return NumpyTarget(self._arrays)
 
     def _eager(self, library: str) -> Eager:
         return as_narwhals(self._arrays, library)
@@ -275,7 +283,7 @@ class NumpyFrame(Frame):
 class NarwhalsFrame(Frame):
     """Rows of an eager frame, or of one series."""
 
-    def __init__(self, native: Any, data: Eager | Series) -> None:
+    def __init__(self, native: Native, data: Eager | Series) -> None:
         self.native = native
         self._is_series = isinstance(data, nw.Series)
         if isinstance(data, nw.Series):
@@ -332,17 +340,17 @@ class NarwhalsFrame(Frame):
             return list(self._data.get_column(name).to_native().cat.categories)
         return None
 
-    def take(self, indices: ArrayLike) -> Any:
+    def take(self, indices: ArrayLike) -> Native:
         rows = nw.from_native(self.native, allow_series=True)
         return rows[np.asarray(indices)].to_native()
 
-    def series(self, values: np.ndarray, name: str) -> Any:
+    def series(self, values: np.ndarray, name: str) -> Native:
         return self._aligned(nw.new_series(name, np.asarray(values), backend=self._data.implementation).to_native())
 
-    def table(self, values: np.ndarray, names: Sequence[str]) -> Any:
+    def table(self, values: np.ndarray, names: Sequence[str]) -> Native:
         return self._aligned(nw.from_numpy(values, list(names), backend=self._data.implementation).to_native())
 
-    def _aligned(self, made: Any) -> Any:
+    def _aligned(self, made: Native) -> Native:
         if index_of(self.native) is not None:
             made.index = self.native.index
         return made
@@ -352,24 +360,26 @@ class NarwhalsFrame(Frame):
         return as_frame(self._data.drop(*names).to_native())
 
     def _engine(self, names: Sequence[str]) -> Engine:
-        arrays = {name: self._plain(name) for name in names}
-        plain = {name: array for name, array in arrays.items() if array is not None}
-        return ArraysByName(plain) if len(plain) == len(arrays) else EagerFrame(self._data)
+        arrays: dict[str, np.ndarray] = {}
+        for name in names:
+            array = self._plain(name)
+            if array is None:
+                return EagerFrame(self._data)
+            arrays[name] = array
+        return NumpyTarget(arrays)
 
     def _eager(self, library: str) -> Eager:
         return self._data
 
     def _plain(self, name: str) -> np.ndarray | None:
-        """Return a column as an array if NumPy is the fastest to compute with it, else None."""
-        dtype, small = self._schema[name], len(self) <= MAX_NUMPY_ROWS
-        if small and dtype in (nw.String, nw.Categorical, nw.Enum):
-            return np.array(self._data.get_column(name).to_list(), dtype=object)
-        wanted = "iu" if dtype.is_integer() else "f" if dtype.is_float() else "b" if dtype == nw.Boolean else ""
-        library = self._data.implementation
-        if wanted and (small or library.is_pandas_like() or library.is_pyarrow()):  # PyArrow: no 2**53 + 1 as a float
-            array = _in_64_bits(self._data.get_column(name)).to_numpy()
-            return array if array.dtype.kind in wanted else None  # nulls may change its kind
-        return None
+        """Return a column of numbers or truth values, with which NumPy computes fastest, as an array; None for others.
+
+        Nulls may change the kind of an array; then the column is left to its library.
+        """
+        dtype = self._schema[name]
+        kinds = "iu" if dtype.is_integer() else "f" if dtype.is_float() else "b" if dtype == nw.Boolean else ""
+        array = _in_64_bits(self._data.get_column(name)).to_numpy() if kinds else None
+        return array if array is not None and array.dtype.kind in kinds else None
 
 
 def _as_array(column: Series) -> np.ndarray:

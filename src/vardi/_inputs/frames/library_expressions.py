@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from operator import or_
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +22,12 @@ from vardi._inputs.frames.evaluate import Eager, EagerFrame
 from vardi.biases import Bias, FrameExpressionBias
 from vardi.biases._values import is_missing
 from vardi.errors import InvalidBiasError, MismatchError, MissingValuesError, number_of_rows
+from vardi.errors._texts import first_of, lines_of
 
 Series: TypeAlias = "nw.Series[Any]"
 Lazy: TypeAlias = "nw.LazyFrame[Any]"
 Rows: TypeAlias = "Eager | Lazy"
+AnyRows = TypeVar("AnyRows", "nw.DataFrame[Any]", "nw.LazyFrame[Any]")
 EagerLibrary = Literal["polars", "pandas", "pyarrow"]
 EAGER: tuple[EagerLibrary, ...] = ("polars", "pandas", "pyarrow")
 
@@ -58,7 +60,8 @@ def evaluate_expression(bias: FrameExpressionBias, rows: Eager, sample: str | No
         data = _nullable(data)
         result = computed(bias, data, sample)
     if missing or not data.implementation.is_pandas_like():  # there, a computed NaN looks like a null
-        unknown = int(np.count_nonzero(_is_true(result.is_null()) | _lost(data, missing)))
+        lost = data.select(lost=reduce(or_, lost_values(data, list(missing)), nw.lit(False))).get_column("lost")
+        unknown = int(np.count_nonzero(result.is_null().to_numpy() | lost.to_numpy()))
         if unknown:
             raise unknown_expression(bias, unknown, missing, sample)
     numbers = np.asarray(result.cast(nw.Float64).to_numpy(), np.float64)
@@ -69,42 +72,46 @@ def evaluate_expression(bias: FrameExpressionBias, rows: Eager, sample: str | No
 
 def computed(bias: FrameExpressionBias, rows: Eager, sample: str | None) -> Series:
     """Return the result of an expression; raise if it is not a column of numbers or truth values."""
+    found = selected(bias, rows, sample)
+    assert isinstance(found, nw.DataFrame)
+    return found.get_column(found.columns[0])
+
+
+def selected(bias: FrameExpressionBias, rows: Rows, sample: str | None) -> Rows:
+    """Return an expression alone, of frames in memory computed; raise if it is no column of numbers or truth values."""
     try:
         with np.errstate(all="ignore"):
-            if bias.library == "Polars":
-                found = nw.from_native(rows.to_native().select(bias.expression), eager_only=True)
-            else:
-                found = rows.select(bias.expression)
+            found = in_library(bias, rows, lambda own: own.select(bias.expression))
+        schema = found.collect_schema()
     except Exception as error:
-        raise not_computed(bias, error, rows.columns, sample) from error
-    require_one_column(bias, found.schema, sample)
-    return found.get_column(found.columns[0])
+        raise not_computed(bias, error, rows.collect_schema().names(), sample) from error
+    if len(schema) != 1:
+        raise MismatchError(
+            f"The expression {bias}{_of(sample)} gives {len(schema)} columns. Give one that has one value for each row."
+        )
+    dtype = next(iter(schema.values()))
+    if not (dtype.is_numeric() or dtype == nw.Boolean):
+        raise MismatchError(
+            f"The expression {bias}{_of(sample)} gives {dtype}, but a number or a condition is needed. Compare it with "
+            "something."
+        )
+    return found
+
+
+def in_library(bias: FrameExpressionBias, rows: Rows, change: Callable[[Any], Any]) -> Rows:
+    """Return rows with a change made in the library of an expression."""
+    return nw.from_native(change(rows.to_native())) if bias.library == "Polars" else change(rows)
 
 
 def not_computed(
     bias: FrameExpressionBias, error: Exception, columns: Sequence[str], sample: str | None
 ) -> MismatchError:
     """Return the error for an expression that a library cannot compute."""
-    said = (str(error).strip() or "no message").splitlines()[0].rstrip(".")
-    listed = ", ".join(columns[:20]) + (", ..." if len(columns) > 20 else "")
+    said = lines_of(error)[0].rstrip(".")
     return MismatchError(
         f"The expression {bias} cannot be computed{_of(sample)} ({type(error).__name__}: {said}). The columns are: "
-        f"{listed}."
+        f"{first_of(columns)}."
     )
-
-
-def require_one_column(bias: FrameExpressionBias, found: Mapping[str, nw.dtypes.DType], sample: str | None) -> None:
-    """Refuse an expression that gives several columns, or one that is neither a number nor a condition."""
-    if len(found) != 1:
-        raise MismatchError(
-            f"The expression {bias}{_of(sample)} gives {len(found)} columns. Give one that has one value for each row."
-        )
-    dtype = next(iter(found.values()))
-    if not (dtype.is_numeric() or dtype == nw.Boolean):
-        raise MismatchError(
-            f"The expression {bias}{_of(sample)} gives {dtype}, but a number or a condition is needed. Compare it with "
-            "something."
-        )
 
 
 def unknown_expression(bias: Bias, count: int, missing: Mapping[str, int], sample: str | None) -> MissingValuesError:
@@ -196,34 +203,28 @@ def with_nulls(bias: FrameExpressionBias, name: str, read: Sequence[str], rows: 
     """Return rows of pandas with an expression as a column, which is null where it is unknown."""
     frame = rows.collect()
     data = _nullable(frame.select(*read) if read else frame)
-    native = data.to_native()
-    lost = [nw.col(column).is_null() for column in read if not _has_nulls(native[column].dtype)]
-    found = data.with_columns(bias.expression.alias(name))
-    if lost:
-        found = found.with_columns(nw.when(~reduce(or_, lost)).then(nw.col(name)).alias(name))
+    found = known_only(data.with_columns(bias.expression.alias(name)), name, lost_values(data, read))
     return frame.with_columns(found.get_column(name)).lazy()
+
+
+def known_only(rows: AnyRows, name: str, lost: Sequence[nw.Expr]) -> AnyRows:
+    """Return rows whose column is null wherever a value that it reads is lost."""
+    return rows.with_columns(nw.when(~reduce(or_, lost)).then(nw.col(name)).alias(name)) if lost else rows
+
+
+def lost_values(rows: Rows, read: Sequence[str]) -> list[nw.Expr]:
+    """Return conditions that hold where a column has a missing value that the library does not propagate."""
+    if rows.implementation.is_pandas_like():
+        native = rows.to_native()
+        return [nw.col(column).is_null() for column in read if not _has_nulls(native[column].dtype)]
+    schema = rows.collect_schema()
+    floats = [nw.col(column) for column in read if schema[column].is_float()]
+    return [column.is_nan() & ~column.is_null() for column in floats]
 
 
 def _has_nulls(dtype: object) -> bool:
     """Return whether a dtype of pandas uses NA for missing values, rather than NaN or NaT."""
     return type(getattr(dtype, "na_value", None)).__name__ == "NAType"
-
-
-def _lost(rows: Eager, missing: Mapping[str, int]) -> NDArray[np.bool_]:
-    """Return where a column has a missing value that the library does not propagate."""
-    lost = np.zeros(len(rows), bool)
-    for name in missing:
-        column = rows.get_column(name)
-        if rows.implementation.is_pandas_like():
-            if not (rows.implementation.is_pandas() and _has_nulls(rows.to_native()[name].dtype)):
-                lost |= _is_true(column.is_null())
-        elif column.dtype.is_float():
-            lost |= _is_true(column.is_nan())
-    return lost
-
-
-def _is_true(column: Series) -> NDArray[np.bool_]:
-    return np.asarray(column.fill_null(False).to_numpy(), bool)
 
 
 def as_narwhals(arrays: Mapping[str, np.ndarray], library: str) -> Eager:

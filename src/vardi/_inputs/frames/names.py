@@ -1,11 +1,20 @@
-"""Names of columns that a library would not read as plain names."""
+"""Names of columns: those that frames share, and those that a library would not read as plain names."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 import vardi._narwhals as nw
 from vardi.errors import MismatchError
+
+
+def shared_names(columns: Sequence[Collection[str]]) -> tuple[str, ...]:
+    """Return the names of columns that all of several frames have, in the order of the first.
+
+    >>> shared_names([["x", "y"], ["z", "y"]]), shared_names([])
+    (('y',), ())
+    """
+    return tuple(name for name in columns[0] if all(name in own for own in columns)) if columns else ()
 
 
 def misread_names(names: Iterable[str], implementation: nw.Implementation) -> list[str]:

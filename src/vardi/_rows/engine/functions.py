@@ -15,7 +15,8 @@ from vardi._inputs.engine.columns import expressions, missing_values
 from vardi._inputs.engine.expressions import on_frame
 from vardi._inputs.engine.part import PREFIX, Part
 from vardi.biases import Bias
-from vardi.biases._expressions.compile import NarwhalsTarget, require_columns
+from vardi.biases._expressions.compile import require_columns
+from vardi.biases._expressions.targets import NarwhalsTarget
 from vardi.errors import MissingValuesError
 from vardi.errors._refusals import column_of_some, not_finite
 
@@ -86,7 +87,7 @@ def compiled_functions(
         target = NarwhalsTarget(schema)
         missing = missing_values(part, target, columns)
         try:
-            by_part[part.name] = expressions(part, found, target, missing, part.name, called="expression")
+            by_part[part.name] = expressions(part, found, target, missing, "expression")
         except MissingValuesError:
             for column, count in missing.items():
                 labels = {code: str(part.name if label is None else label) for label, code in part.codes.items()}

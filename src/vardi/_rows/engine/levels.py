@@ -27,8 +27,9 @@ from vardi._rows.cells import (
 from vardi._rows.engine.functions import users_columns
 from vardi.biases import ExpressionBias, ParametricBias
 from vardi.biases._expressions.cells import Cells, Level, Value
-from vardi.biases._expressions.compile import NarwhalsTarget, require_columns
+from vardi.biases._expressions.compile import require_columns
 from vardi.biases._expressions.nodes import Column, Node, columns, is_condition
+from vardi.biases._expressions.targets import NarwhalsTarget
 from vardi.biases._values import is_missing
 from vardi.errors._refusals import untold_parameters
 
@@ -125,9 +126,7 @@ class _FrameReader:
     def _part(self) -> Part:
         """The frame with the count of each row, 0 where the known factor of the bias is 0."""
         changes, (known,) = on_frame(self.bare.frame, [self.bias.known], self.bare.name, "known")
-        part = self.bare
-        for change in changes:
-            part = part.map(change)
+        part = self.bare.map(*changes)
         schema = users_columns(part, [known])
         require_columns(known.columns, schema)
         value = _expression(part, known, NarwhalsTarget(schema))
@@ -139,4 +138,4 @@ class _FrameReader:
 def _expression(part: Part, bias: ExpressionBias, target: NarwhalsTarget) -> nw.Expr:
     """Return an expression for an engine; raise if it is unknown on some rows."""
     missing = missing_values(part, target, bias.columns)
-    return expressions(part, [bias], target, missing, part.name)[0]
+    return expressions(part, [bias], target, missing)[0]

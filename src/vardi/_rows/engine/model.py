@@ -15,7 +15,7 @@ from vardi._rows.queries import Queries
 from vardi._types import Floats
 from vardi.biases import ParametricBias
 from vardi.biases._expressions.cells import Cells
-from vardi.biases._expressions.families import Family
+from vardi.biases._expressions.families import ExpressionFamily
 
 if TYPE_CHECKING:
     from vardi._inputs.engine.distinct import DistinctRows
@@ -60,7 +60,7 @@ def model_of(pool: LazyPool, known: KnownMoments) -> tuple[Queries, Model]:
 
 def _is_of_indicators(bias: ParametricBias) -> bool:
     """Return whether the features of a family are 0 or 1, and are left so."""
-    return isinstance(bias.family, Cells) or (isinstance(bias.family, Family) and bias.family.kind == "steps")
+    return isinstance(bias.family, Cells) or (isinstance(bias.family, ExpressionFamily) and bias.family.kind == "steps")
 
 
 def _spread(pool: LazyPool, names: Sequence[str]) -> tuple[Floats, Floats]:

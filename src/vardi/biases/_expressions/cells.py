@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -37,6 +37,8 @@ from vardi.errors import MismatchError, suggest
 Value = bool | int | float | str
 Level = tuple[Value, ...]
 """A value for each crossed column; for a single column a tuple of one."""
+Parameters: TypeAlias = Mapping[Any, Any] | Iterable[float]
+"""A number for each parameter, by name or in order; for cells from each column to its values, each with a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +82,10 @@ class Cells:
         """Return the same with the values that occur in rows, in each group the most frequent first."""
         return replace(self, levels=tuple(tuple(one) for one in levels))
 
-    def indicators(self) -> tuple[Node, ...]:
-        """Return a condition for each parameter: the rows on which it adds to the log of the bias."""
-        return tuple(
-            _holds(group, level) for group, levels in zip(self.groups, self.levels, strict=True) for level in levels[1:]
-        )
+    def features(self) -> tuple[Node, ...]:
+        """Return a condition for each parameter, on which it adds to the log of the bias; none until rows are seen."""
+        pairs = zip(self.groups, self.levels, strict=False)
+        return tuple(_holds(group, level) for group, levels in pairs for level in levels[1:])
 
     def node(self, theta: Sequence[float]) -> Node:
         """Return the expression of the bias with its parameters fixed: zero for a value that was not seen."""
@@ -94,7 +95,7 @@ class Cells:
             factors.append(total([times(h, _holds(group, one)) for h, one in zip(heights, levels, strict=True)]))
         return reduce(lambda product, part: arithmetic(product, "*", part), factors)
 
-    def fixed(self, theta: Mapping[Any, Any] | Iterable[float]) -> tuple[Cells, list[float]]:
+    def fixed(self, theta: Parameters) -> tuple[Cells, list[float]]:
         """Return the same with the values named in a table of parameters, and these parameters.
 
         Parameters

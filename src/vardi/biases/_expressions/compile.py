@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -36,10 +36,9 @@ from vardi.biases._expressions.nodes import (
     columns,
     to_text,
 )
-from vardi.biases._expressions.targets import NUMERIC, Kind, NarwhalsTarget, NumpyTarget, Target, Values, call_numpy
+from vardi.biases._expressions.targets import NUMERIC, Kind, Operand, Target, Values, call_numpy
 from vardi.errors import MismatchError, suggest
-
-__all__ = ["Compiled", "NarwhalsTarget", "NumpyTarget", "Target", "compile_node", "require_columns"]
+from vardi.errors._texts import first_of
 
 
 @dataclass(frozen=True)
@@ -56,8 +55,8 @@ class Compiled:
         Whether the values are true and false.
     """
 
-    value: Any
-    known: Any | None
+    value: Operand
+    known: Operand | None
     is_condition: bool
 
 
@@ -87,8 +86,8 @@ def require_columns(names: Sequence[str], present: Collection[str]) -> None:
     """Raise `MismatchError` for the first name that is not a column."""
     for name in names:
         if name not in present:
-            listed = ", ".join(map(str, list(present)[:20])) + (", ..." if len(present) > 20 else "")
-            raise MismatchError(f"There is no column '{name}'. The columns are: {listed}.{suggest(name, present)}")
+            shown = first_of(map(str, present))
+            raise MismatchError(f"There is no column '{name}'. The columns are: {shown}.{suggest(name, present)}")
 
 
 @dataclass(frozen=True)
@@ -97,11 +96,11 @@ class _Term:
 
     node: Node
     kind: Kind
-    value: Any
+    value: Operand
     known: Values | None = None
 
 
-Join: TypeAlias = Callable[[Any, Any], Any]
+Join: TypeAlias = Callable[[Operand, Operand], Operand]
 """Two values, either of which may be a Python number, as one."""
 
 _OPERATORS: dict[str, Join] = {
@@ -119,7 +118,7 @@ _OPERATORS: dict[str, Join] = {
 }
 
 
-def _power(base: Any, exponent: Any) -> Any:
+def _power(base: Operand, exponent: Operand) -> Operand:
     """Return a power; a square as a product, as in NumPy, since elsewhere it costs as much as any other power."""
     return base * base if isinstance(exponent, float) and exponent == 2.0 else base**exponent
 
@@ -174,7 +173,7 @@ class _Builder:
             case Call(function, arguments):
                 return self._call(node, function, [self._number(argument) for argument in arguments])
 
-    def float(self, term: _Term) -> Any:
+    def float(self, term: _Term) -> Operand:
         """Return the value of a numeric term as floats."""
         if term.kind is Kind.FLOAT:
             return term.value
@@ -210,7 +209,7 @@ class _Builder:
     def _call(self, node: Node, function: str, terms: list[_Term]) -> _Term:
         arguments = [term.value for term in terms]
         if all(isinstance(argument, float) for argument in arguments):
-            value: Any = float(call_numpy(function, [np.float64(argument) for argument in arguments]))
+            value: Operand = float(call_numpy(function, [np.float64(argument) for argument in arguments]))
         else:
             value = self.target.call(function, arguments)
         many = len(terms) > 1  # engines differ on the least of a number and NaN
@@ -238,7 +237,7 @@ class _Builder:
         known = _both(self._defined(left), self._defined(right))
         return _Term(node, Kind.CONDITION, _both(value, known), known)
 
-    def _comparable(self, left: _Term, right: _Term) -> tuple[Any, Any]:
+    def _comparable(self, left: _Term, right: _Term) -> tuple[Operand, Operand]:
         """Return two values that every engine compares in the same way."""
         kinds = {left.kind, right.kind}
         if kinds <= NUMERIC:
@@ -262,7 +261,7 @@ class _Builder:
             remedy = f"{error}. {_comparison_remedy(term.kind)}"
             raise self.mismatch(term, f"it is compared with {text!r}", remedy) from None
 
-    def _is_in(self, node: IsIn, term: _Term, values: Sequence[Any]) -> _Term:
+    def _is_in(self, node: IsIn, term: _Term, values: Sequence[Operand]) -> _Term:
         a, texts = term.value, isinstance(values[0], str)
         if term.kind in NUMERIC and not texts:
             if term.kind is not Kind.INTEGER or not all(type(value) is int for value in values):

@@ -27,7 +27,7 @@ FAMILIES: tuple[Kind, ...] = ("exponential_tilt", "logistic", "power", "steps")
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class ExpressionFamily:
     """A bias up to its parameters.
 
     Attributes
@@ -46,17 +46,17 @@ class Family:
 
     def __post_init__(self) -> None:
         if self.kind in ("power", "steps") and len(self.terms) > 1:
-            raise InvalidBiasError(f"{self.kind} reads one column, but {len(self.terms)} were given.", sample="")
+            raise InvalidBiasError(f"{self.kind} reads one column, but {len(self.terms)} were given.")
         require_terms(self, self.kind, self.terms, "Name it once.")
         if self.kind == "steps":
             self._require_cuts()
 
     def _require_cuts(self) -> None:
         if not self.cuts:
-            raise InvalidBiasError("steps has no cuts. Give at least one number, such as [30, 60].", sample="")
+            raise InvalidBiasError("steps has no cuts. Give at least one number, such as [30, 60].")
         if not all(math.isfinite(cut) for cut in self.cuts) or any(low >= high for low, high in pairwise(self.cuts)):
             raise InvalidBiasError(
-                f"The cuts {list(self.cuts)} of steps are not finite, increasing numbers. Put them in order.", sample=""
+                f"The cuts {list(self.cuts)} of steps are not finite, increasing numbers. Put them in order."
             )
 
     @property
@@ -88,6 +88,12 @@ class Family:
         inner = [Comparison(low, (("<=", term), ("<", high))) for low, high in pairwise(cuts)]
         return (Comparison(term, (("<", cuts[0]),)), *inner, Comparison(term, ((">=", cuts[-1]),)))
 
+    def features(self) -> tuple[Node, ...]:
+        """Return what the parameters, except the intercept, multiply in the log of the bias or its odds."""
+        if self.kind == "power":
+            return (Call("log", self.terms),)
+        return self.intervals()[1:] if self.kind == "steps" else self.terms
+
     def node(self, theta: Sequence[float]) -> Node:
         """Return the expression of the bias with its parameters fixed."""
         if self.kind == "power":
@@ -105,13 +111,11 @@ class Family:
 def require_terms(bias: object, kind: str, terms: Sequence[Node], remedy: str) -> None:
     """Refuse a family without a term, or whose parameters cannot be told apart."""
     if not terms:
-        raise InvalidBiasError(f"{kind} has no column. Name what the bias depends on.", sample="")
+        raise InvalidBiasError(f"{kind} has no column. Name what the bias depends on.")
     if len(set(terms)) < len(terms):
-        raise InvalidBiasError(
-            f"A column appears twice in {bias}, so its parameters cannot be told apart. {remedy}", sample=""
-        )
+        raise InvalidBiasError(f"A column appears twice in {bias}, so its parameters cannot be told apart. {remedy}")
     if any(not columns(term) for term in terms):
-        raise InvalidBiasError(f"A term of {bias} reads no column, so it is the same for all rows.", sample="")
+        raise InvalidBiasError(f"A term of {bias} reads no column, so it is the same for all rows.")
 
 
 def factor(value: float) -> float:
@@ -120,8 +124,7 @@ def factor(value: float) -> float:
         return math.exp(value)
     except OverflowError:
         raise InvalidBiasError(
-            f"A parameter is {value:g}, whose exponential overflows floating point. Parameters are logs of factors.",
-            sample="",
+            f"A parameter is {value:g}, whose exponential overflows floating point. Parameters are logs of factors."
         ) from None
 
 

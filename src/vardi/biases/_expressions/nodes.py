@@ -26,11 +26,11 @@ class Constant:
     def __post_init__(self) -> None:
         object.__setattr__(self, "is_boolean", isinstance(self.value, bool))
         if isinstance(self.value, float) and not math.isfinite(self.value):
-            raise InvalidBiasError(f"The constant {self.value} is not finite. Give a finite number.", sample="")
+            raise InvalidBiasError(f"The constant {self.value} is not finite. Give a finite number.")
         if isinstance(self.value, int) and self.value not in INTEGERS:
-            raise InvalidBiasError("An integer is too large for 64 bits. Write it as a float, e.g. 1e20.", sample="")
+            raise InvalidBiasError("An integer is too large for 64 bits. Write it as a float, e.g. 1e20.")
         if isinstance(self.value, str) and any("\ud800" <= letter <= "\udfff" for letter in self.value):
-            raise InvalidBiasError(f"The string {self.value!r} holds half a character (a lone surrogate).", sample="")
+            raise InvalidBiasError(f"The string {self.value!r} holds half a character (a lone surrogate).")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import TypeGuard
 
 from vardi.biases._expressions.cells import Cells
-from vardi.biases._expressions.families import FAMILIES, Family, Kind
+from vardi.biases._expressions.families import FAMILIES, ExpressionFamily, Kind
 from vardi.biases._expressions.nodes import (
     FUNCTIONS,
     Call,
@@ -31,6 +31,7 @@ from vardi.biases._expressions.nodes import (
     to_text,
 )
 from vardi.errors import ExpressionError, InvalidBiasError, suggest
+from vardi.errors._texts import shortened
 
 WITH_PARAMETERS = (*FAMILIES, "cells")
 OF_ROWS = ("learned", "window")  # biases that the rows themselves determine
@@ -38,7 +39,6 @@ WORDS = frozenset(("and", "or", "not", "in", "is", "missing"))  # words of the l
 MAX_LENGTH = 100_000
 MAX_DEPTH = 50
 MAX_TERMS = 2_500  # of a sum or a product; Python's own parsers stop at 2,900 or later, each version elsewhere
-MAX_DIGITS = 400
 ALLOWED = (
     "An expression may contain numbers, strings, True, False, column names, comparisons, and, or, not, in (...), "
     f"is missing, + - * / ** and the functions {', '.join(sorted(FUNCTIONS))}."
@@ -71,7 +71,7 @@ def parse(text: str) -> Node:
     return _Reading(text).read()
 
 
-def parse_bias(text: str) -> tuple[Node | None, Family | Cells | OfRows | None]:
+def parse_bias(text: str) -> tuple[Node | None, ExpressionFamily | Cells | OfRows | None]:
     """Read an expression that may have a family of biases among its factors: what is known, and the family.
 
     Examples
@@ -135,7 +135,7 @@ class _Reading:
     def read(self) -> Node:
         return self._whole(self._tree())
 
-    def read_bias(self) -> tuple[Node | None, Family | Cells | OfRows | None]:
+    def read_bias(self) -> tuple[Node | None, ExpressionFamily | Cells | OfRows | None]:
         tree = self._tree()
         first, rest = _spine(tree, {ast.Mult: "*"})
         factors = [first, *(factor for _, factor in reversed(rest))]
@@ -201,8 +201,8 @@ class _Reading:
                 raise self._refusal(
                     "A number is followed by a letter. Numbers are decimal, such as 12, 0.5 or 1e-3.", start
                 )
-            elif kind == "number" and len(part) > MAX_DIGITS:
-                raise self._refusal(f"A number has {len(part):,} digits, but at most {MAX_DIGITS} are allowed.", start)
+            elif kind == "number" and len(part) > 400:
+                raise self._refusal(f"A number has {len(part):,} digits, but at most 400 are allowed.", start)
             elif kind == "sign" and part not in _SIGNS:
                 hint = _HINTS.get(part, ALLOWED)
                 raise self._refusal(f"{part!r} is not in the language of biases. {hint}", start)
@@ -383,7 +383,7 @@ class _Reading:
     def _is_family(self, tree: ast.expr) -> TypeGuard[ast.Call]:
         return isinstance(tree, ast.Call) and self._written(tree.func) in (*WITH_PARAMETERS, *OF_ROWS)
 
-    def _family(self, tree: ast.Call) -> Family | Cells | OfRows:
+    def _family(self, tree: ast.Call) -> ExpressionFamily | Cells | OfRows:
         name = self._written(tree.func)
         if name in OF_ROWS:
             open_end = [isinstance(term, ast.Constant) and term.value is None for term in tree.args]
@@ -394,14 +394,14 @@ class _Reading:
         except InvalidBiasError as error:
             raise self._refusal(str(error), tree.func) from None
 
-    def _curve(self, tree: ast.Call, name: str) -> Family:
+    def _curve(self, tree: ast.Call, name: str) -> ExpressionFamily:
         kind: Kind = next(kind for kind in FAMILIES if kind == name)
         terms, cuts = list(tree.args), tuple[float, ...]()
         if kind == "steps":
             if len(terms) != 2:
                 raise self._refusal("steps takes a column and its cuts, such as steps(age, [30, 60]).", tree.func)
             cuts = self._cuts(terms.pop())
-        return Family(kind, tuple(self._number(term, 1) for term in terms), cuts)
+        return ExpressionFamily(kind, tuple(self._number(term, 1) for term in terms), cuts)
 
     def _group(self, tree: ast.expr) -> tuple[Node, ...]:
         """Return the columns that cells crosses: several in parentheses, or a single one."""
@@ -451,8 +451,7 @@ def _printable(text: str) -> str:
 
 
 def _short(node: Node) -> str:
-    text = to_text(node)
-    return text if len(text) <= 40 else text[:37] + "..."
+    return shortened(to_text(node), 40)
 
 
 def _describe(tree: ast.expr) -> str:

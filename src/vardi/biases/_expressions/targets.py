@@ -8,7 +8,7 @@ import zoneinfo
 from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 from functools import reduce
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -34,46 +34,8 @@ NUMERIC = {Kind.CONDITION, Kind.INTEGER, Kind.FLOAT}
 Values: TypeAlias = "nw.Expr | np.ndarray"
 """A column, or what was computed of columns, in a library."""
 
-
-class Target(Protocol):
-    """How one library writes the steps for which Python has no operator."""
-
-    @property
-    def columns(self) -> Collection[str]:
-        """The names of all columns."""
-
-    def dtype(self, name: str) -> str:
-        """Return the dtype of a column, for messages."""
-
-    def kind(self, name: str) -> Kind:
-        """Return what a column holds."""
-
-    def column(self, name: str) -> Values:
-        """Return a column: booleans, 64-bit numbers, texts or times, whatever narrower dtype it is stored in."""
-
-    def is_missing(self, name: str) -> Values:
-        """Return the mask of the rows where a column is null or NaN."""
-
-    def truth(self, value: bool) -> Values:
-        """Return a condition that is the same on every row."""
-
-    def moment(self, name: str, text: str) -> datetime.date | np.datetime64:
-        """Return an ISO text as a value to compare with a column of dates or times; ValueError if it is not one."""
-
-    def as_float(self, value: Any) -> Values:
-        """Return numbers or conditions as 64-bit floats."""
-
-    def is_nan(self, value: Any) -> Values:
-        """Return the mask of the rows where a float is NaN."""
-
-    def number(self, value: float) -> Values | float:
-        """Return a number to compare values with, exact to the last digit."""
-
-    def is_in(self, value: Any, values: Sequence[object]) -> Values:
-        """Return the mask of the rows where a value is one of values."""
-
-    def call(self, function: str, arguments: Sequence[Any]) -> Values:
-        """Return a function of its arguments, of which at least one is not a Python number."""
+Operand: TypeAlias = Any
+"""Values, or a Python number or text that is the same on all rows: operators are those of either."""
 
 
 def literal(value: float) -> nw.Expr | float:
@@ -108,9 +70,11 @@ class NarwhalsTarget:
         return self.schema.keys()
 
     def dtype(self, name: str) -> str:
+        """Return the dtype of a column, for messages."""
         return str(self.schema[name])
 
     def kind(self, name: str) -> Kind:
+        """Return what a column holds."""
         dtype = self.schema[name]
         if dtype.is_integer():
             return Kind.INTEGER
@@ -123,6 +87,7 @@ class NarwhalsTarget:
         )
 
     def column(self, name: str) -> nw.Expr:
+        """Return a column: booleans, 64-bit numbers, texts or times, whatever narrower dtype it is stored in."""
         dtype, column = self.schema[name], nw.col(name)
         if dtype in (nw.Int8, nw.Int16, nw.Int32, nw.UInt8, nw.UInt16, nw.UInt32):
             return column.cast(nw.Int64)
@@ -131,34 +96,42 @@ class NarwhalsTarget:
         return column.cast(nw.String) if dtype in (nw.Categorical, nw.Enum) else column
 
     def is_missing(self, name: str) -> nw.Expr:
+        """Return the mask of the rows where a column is null or NaN."""
         column = nw.col(name)
         return column.is_null() | column.is_nan() if self.schema[name].is_float() else column.is_null()
 
     def truth(self, value: bool) -> nw.Expr:
+        """Return a condition that is the same on every row."""
         return nw.lit(value)
 
     def moment(self, name: str, text: str) -> datetime.date:
+        """Return an ISO text as a value to compare with a column of dates or times; ValueError if it is not one."""
         dtype = self.schema[name]
         if isinstance(dtype, nw.Datetime):
             return read_moment(text, dtype.time_zone)
         return datetime.date.fromisoformat(text)
 
     def as_float(self, value: nw.Expr) -> nw.Expr:
+        """Return numbers or conditions as 64-bit floats."""
         return value.cast(nw.Float64)
 
     @staticmethod
     def is_nan(value: nw.Expr) -> nw.Expr:
+        """Return the mask of the rows where a float is NaN."""
         # NaN is null in nullable pandas, and division by zero, infinite elsewhere, is null in Spark.
         return value.is_null() | value.is_nan()
 
     def number(self, value: float) -> nw.Expr | float:
+        """Return a number to compare values with, exact to the last digit."""
         return literal(value)
 
     def is_in(self, value: nw.Expr, values: Sequence[object]) -> nw.Expr:
+        """Return the mask of the rows where a value is one of values."""
         long = [number for number in values if isinstance(number, float) and isinstance(literal(number), nw.Expr)]
         return _any([value.is_in(values), *(value == literal(number) for number in long)])
 
-    def call(self, function: str, arguments: Sequence[Any]) -> nw.Expr:
+    def call(self, function: str, arguments: Sequence[Operand]) -> nw.Expr:
+        """Return a function of its arguments, of which at least one is not a Python number."""
         if function in ("min", "max"):
             join, least = (nw.min_horizontal, min) if function == "min" else (nw.max_horizontal, max)
             numbers = [value for value in arguments if isinstance(value, float)]
@@ -180,7 +153,7 @@ def _any(conditions: Sequence[nw.Expr]) -> nw.Expr:
 
 
 class NumpyTarget:
-    """Arrays of NumPy.
+    """Arrays of NumPy, with the methods of `NarwhalsTarget`; what is compiled for them is computed at once.
 
     Parameters
     ----------
@@ -249,8 +222,22 @@ class NumpyTarget:
             return np.array([text in chosen for text in value.tolist()], dtype=bool)
         return np.isin(value, np.array(values))
 
-    def call(self, function: str, arguments: Sequence[Any]) -> np.ndarray:
+    def call(self, function: str, arguments: Sequence[Operand]) -> np.ndarray:
         return call_numpy(function, arguments)
+
+    def missing(self, names: Sequence[str]) -> dict[str, int]:
+        """Return those of some columns that have missing values, with their number."""
+        nullable = [name for name in names if self.arrays[name].dtype.kind in "fOmM"]
+        counts = {name: int(np.count_nonzero(self.is_missing(name))) for name in nullable}
+        return {name: count for name, count in counts.items() if count}
+
+    def compute(self, values: Sequence[Operand]) -> list[np.ndarray]:
+        """Return compiled values as arrays; one that is the same for all rows may have length one."""
+        return [np.asarray(value) for value in values]
+
+
+Target: TypeAlias = NarwhalsTarget | NumpyTarget
+"""How one library writes the steps for which Python has no operator."""
 
 
 _NUMPY_KINDS = {
@@ -263,7 +250,7 @@ _NUMPY_KINDS = {
 }
 
 
-def call_numpy(function: str, arguments: Sequence[Any]) -> Any:
+def call_numpy(function: str, arguments: Sequence[Operand]) -> Operand:
     """Return a function of arrays or NumPy numbers."""
     if function in ("min", "max"):
         return reduce(np.minimum if function == "min" else np.maximum, arguments)
