@@ -211,7 +211,7 @@ def place_of(coefficient: str, names: tuple[str, ...]) -> int:
 
 
 @dataclass(frozen=True)
-class Solved:
+class SolvedModel:
     """A model's equations on the debiased rows, solved by theta, and the influence values of its coefficients."""
 
     names: tuple[str, ...]
@@ -222,7 +222,7 @@ class Solved:
     left_out: tuple[int, Mapping[str, int]]
 
 
-def solve(fit: WeightedSample, model: LinearModel, X: Features, y: Outcome, missing: Missing = "refuse") -> Solved:
+def solve(fit: WeightedSample, model: LinearModel, X: Features, y: Outcome, missing: Missing = "refuse") -> SolvedModel:
     """Fit a model to the debiased rows and solve it to rounding; or check that a fitted one solves its equations."""
     response = response_of(model)
     require_rows(fit.solved, "A regression")
@@ -248,7 +248,7 @@ def solve(fit: WeightedSample, model: LinearModel, X: Features, y: Outcome, miss
     moved = moved @ inverse.T  # influence on the coefficients, whose covariance is the sandwich
     if given:
         _require_solved(inverse @ equations.gradient(theta), moved.covariance(), response, names)
-    return Solved(names, theta, equations, moved, fitted, (rows.left_out, rows.missing))
+    return SolvedModel(names, theta, equations, moved, fitted, (rows.left_out, rows.missing))
 
 
 def _with_intercept(model: LinearModel, intercept: bool | None, *, given: bool) -> LinearModel:
