@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 import numpy as np
 
@@ -296,8 +296,8 @@ def _statistics(held: SolvedFit, statistic: Statistic | None) -> Statistics:
 def _means(held: SolvedFit, statistic: object) -> Statistics:
     """Return the means of columns, expressions or arrays."""
     is_one = is_function(statistic)
-    given: object = [statistic] if is_one else statistic
-    if isinstance(given, list | tuple) and given and all(is_function(one) or np.ndim(one) for one in given):
+    given: Sequence[Any] = [statistic] if is_one else statistic if isinstance(statistic, list | tuple) else ()
+    if given and all(is_function(one) or np.ndim(one) for one in given):
         names = [name_of(one) if is_function(one) else f"mean {j}" for j, one in enumerate(given)]
     else:
         array = np.asarray(statistic)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from vardi._estimate.sensitivity.errors_of_biases import Errors
     from vardi._inputs.engine.pool import LazyPool
+    from vardi._inputs.given import Function, Functions
     from vardi._inputs.kept import KeptRows
     from vardi._inputs.pool import Pool
     from vardi._rows import Rows
@@ -33,7 +34,7 @@ class GivenRows(Protocol):
     def numeric_columns(self) -> tuple[str, ...]:
         """The numeric columns without missing values."""
 
-    def matrix(self, values: object) -> Kept:
+    def matrix(self, values: Functions) -> Kept:
         """Return several functions in the form in which their holder keeps them."""
 
 
@@ -43,7 +44,7 @@ class GivenInMemory(GivenRows, Protocol):
     pool: Pool
     kept: KeptRows
 
-    def values(self, values: object) -> Floats:
+    def values(self, values: Function) -> Floats:
         """Return a function as numbers, one for each row in the fit."""
 
 
