@@ -293,11 +293,11 @@ def _statistics(held: SolvedFit, statistic: Statistic | None) -> Statistics:
     return _function(held, statistic) if callable(statistic) else _means(held, statistic)
 
 
-def _means(held: SolvedFit, statistic: Functions) -> Statistics:
+def _means(held: SolvedFit, statistic: object) -> Statistics:
     """Return the means of columns, expressions or arrays."""
     is_one = is_function(statistic)
-    given: Any = [statistic] if is_one else statistic
-    if isinstance(given, list | tuple) and given and all(is_function(one) or np.ndim(one) for one in given):
+    given: Sequence[Any] = [statistic] if is_one else statistic if isinstance(statistic, list | tuple) else ()
+    if given and all(is_function(one) or np.ndim(one) for one in given):
         names = [name_of(one) if is_function(one) else f"mean {j}" for j, one in enumerate(given)]
     else:
         array = np.asarray(statistic)
