@@ -71,7 +71,7 @@ class Hessian:
     @cached_property
     def sums(self) -> Sums:
         """Shares and gram at the solution."""
-        return self.rows.sums(self.u)
+        return self.rows.sums(self.u, objective=False)
 
     @cached_property
     def laplacian(self) -> Laplacian:
