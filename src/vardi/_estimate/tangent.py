@@ -48,8 +48,8 @@ class SolvedRows(Protocol):
     def settled(self, u: Floats) -> Self:
         """Return the rows in the form that suits a solution."""
 
-    def sums(self, u: Floats) -> Sums:
-        """Return the sums at u."""
+    def sums(self, u: Floats, *, objective: bool = True) -> Sums:
+        """Return the sums at u, with or without the objective."""
 
 
 class Hessian:
@@ -80,7 +80,7 @@ class Hessian:
     @cached_property
     def sums(self) -> Sums:
         """Shares and gram at the solution."""
-        return self.rows.settled(self.u).sums(self.u)
+        return self.rows.settled(self.u).sums(self.u, objective=False)
 
     @property
     def gram(self) -> Gram:

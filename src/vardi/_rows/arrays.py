@@ -259,7 +259,8 @@ class ArrayBlock:
         return sums_by_sample(self.counted(columns), self.source, self.K)
 
     def extremes(self, columns: Floats, states: Sequence[int] = ()) -> Extremes:
-        rows = columns[np.isin(self.rows.source[self.place], states)] if len(states) else columns
+        chosen = np.broadcast_to(np.isin(self.source, states), len(self)) if len(states) else slice(None)
+        rows = columns[chosen]
         return Extremes(rows.min(axis=0, initial=np.inf), rows.max(axis=0, initial=-np.inf))
 
     def interval(self, column: Floats, edges: Floats) -> Floats:

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, cast
 
 import narwhals as nw
 import numpy as np
 
 from vardi._inputs.engine.aggregates import LENGTH, Aggregate, AggregateQuery, How
-from vardi._inputs.engine.asking import answering, collected
+from vardi._inputs.engine.asking import answering, collected, gives_batches
 from vardi._inputs.engine.dependence import CELL, UNIT, EngineDependence
 from vardi._inputs.engine.part import OMEGA, PREFIX, Change, Groups, Part, changed, with_columns
 from vardi._inputs.engine.queries import aggregated, stacked, with_interval
+from vardi._rows.batches import Batches
 from vardi._rows.columns import ByKey, Extremes, Grouped, Normalised, Question, Result, addable, pieces_of
 from vardi._rows.engine.functions import EngineFunction, Reads
 from vardi._rows.engine.united import can_unite, united
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from vardi._rows.point import RowsAt
 
 SUMS_OF_A_QUERY = 400  # at most
+MANY = 16  # samples from which a local engine is asked for columns rather than for sums: see docs/ARCHITECTURE.md
 EXTREMES: dict[How, Callable[[Iterable[float]], float]] = {
     "min": lambda numbers: float(np.fmin.reduce([np.inf, *numbers])),
     "max": lambda numbers: float(np.fmax.reduce([-np.inf, *numbers])),
@@ -71,11 +74,16 @@ class Queries:
 
     def total(self, question: Question[Result], width: int = 0, *, biases: bool = True) -> Result:
         """Return the sum of the answers of all frames."""
-        answers = [self._answer(part, names, question) for part, names in self._asked(question)]
+        answers = [self._answer(part, names, question, width) for part, names in self._asked(question)]
         found = addable(answers[0])
         for answer in answers[1:]:
             found = found + addable(answer)
         return found
+
+    @cached_property
+    def by_batches(self) -> bool:
+        """Whether sums over all rows are made by NumPy: there are many samples, in engines that give columns."""
+        return len(self.sizes) >= MANY and all(gives_batches(part.frame) for part in self.parts)
 
     def grouped(self, question: Question[ByKey], width: int = 0, most: int | None = None) -> Grouped:
         """Return counted sums, and extremes, of columns by a key, which the question returns first.
@@ -223,9 +231,7 @@ class Queries:
         """Return the frames to ask: one in place of many, with the functions that the question reads as columns."""
         if not can_unite(self.parts):
             return self._apart
-        probe = QueryBlock(self.parts[0], len(self.sizes), {})
-        probe.put(question)
-        read = tuple(dict.fromkeys(probe.read))
+        read = self._functions_of(question)
         if not all(function.is_number for function in read):
             return self._apart
         if read not in self._joined:
@@ -239,7 +245,20 @@ class Queries:
         joined = self._joined[read]
         return self._apart if joined is None else [joined]
 
-    def _answer(self, part: Part, names: Mapping[EngineFunction, str], question: Question[Result]) -> Result:
+    def _functions_of(self, question: Question[Any]) -> tuple[EngineFunction, ...]:
+        """Return the functions that a question reads."""
+        if self.by_batches:
+            read = Batches(self.parts[0], {}, self.sizes).read_by(question)
+            return tuple(one for one in read if isinstance(one, EngineFunction))
+        probe = QueryBlock(self.parts[0], len(self.sizes), {})
+        probe.put(question)
+        return tuple(dict.fromkeys(probe.read))
+
+    def _answer(
+        self, part: Part, names: Mapping[EngineFunction, str], question: Question[Result], width: int
+    ) -> Result:
+        if self.by_batches:
+            return Batches(part, names, self.sizes).total(question, width)
         block = QueryBlock(part, len(self.sizes), names)
         block.put(question)
         return QueryBlock(part, len(self.sizes), names, block.answers()).put(question)

@@ -24,6 +24,28 @@ def collected(frame: LazyFrame, sample: str | None = None) -> DataFrame:
         return frame.collect()
 
 
+def gives_batches(frame: LazyFrame) -> bool:
+    """Return whether an engine works in this process and gives rows as it computes them, without holding all.
+
+    Before version 2 batches of Polars could wait forever for an expression that calls a function of Python.
+    """
+    kind = frame.implementation
+    return kind.is_duckdb() or (kind.is_polars() and int(kind.to_native_namespace().__version__.split(".")[0]) >= 2)
+
+
+def in_batches(frame: LazyFrame, rows: int, sample: str | None = None) -> Iterator[DataFrame]:
+    """Yield a lazy frame of such an engine in batches of so many rows at most, as they are computed."""
+    with answering(sample):
+        native, is_polars = frame.to_native(), frame.implementation.is_polars()
+        batches = iter(native.collect_batches(chunk_size=rows) if is_polars else native.to_arrow_reader(rows))
+    while True:
+        with answering(sample):
+            batch = next(batches, None)
+        if batch is None:
+            return
+        yield nw.from_arrow(batch, backend="polars" if is_polars else "pyarrow")
+
+
 def schema_of(frame: LazyFrame, sample: str | None = None) -> nw.Schema:
     """Return names and types of the columns of a lazy frame."""
     with answering(sample):

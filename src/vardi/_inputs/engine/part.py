@@ -14,6 +14,7 @@ from vardi._inputs.engine.aggregates import LENGTH, Aggregate, AggregateQuery
 from vardi._inputs.engine.asking import DataFrame, LazyFrame, answering, collected, schema_of
 from vardi._inputs.engine.queries import aggregated
 from vardi._types import Floats, Integers
+from vardi.biases._expressions.nodes import Node
 from vardi.errors import MismatchError
 
 #: Adds columns to a frame, for the terms of a query to read.
@@ -52,6 +53,9 @@ class Part:
         Which rows of ``whole``, if there is one, are in the fit.
     name : str or None
         Name of the sample, for messages; None if the frame holds all samples.
+    formulas : mapping from str to Node
+        Those of the biases' columns that NumPy can compute in the engine's place: of columns of doubles, all of them
+        there.
     put : list of callable
         Changes that add later expressions of Polars and narwhals to the rows as columns. All copies of a part share
         this list, so that columns added through one can be combined with those added through another.
@@ -64,6 +68,7 @@ class Part:
     whole: LazyFrame | None = None
     belongs: nw.Expr | None = None
     name: str | None = None
+    formulas: Mapping[str, Node] = field(default_factory=dict)
     put: list[Change] = field(default_factory=list)
 
     @property

@@ -25,7 +25,7 @@ from vardi._inputs.engine.part import COUNT, PREFIX, Part, where
 from vardi._types import Floats, Integers
 from vardi.biases import Bias, ExpressionBias
 from vardi.biases._expressions.compile import Compiled, compile_node, require_columns
-from vardi.biases._expressions.nodes import Column, Node, children, is_condition
+from vardi.biases._expressions.nodes import Column, Node, children, columns, is_condition
 from vardi.biases._expressions.targets import Kind, NarwhalsTarget
 from vardi.errors._refusals import (
     WHOLE,
@@ -105,7 +105,7 @@ def survey(bare: Part, declared: DeclaredColumns, counts: str | None, limit: int
         expressions(bare, biases, target, missing)
         surveyor = replace(surveyor, missing=missing)
         found = surveyor.answer(limit)
-    part = replace(surveyor.part, codes=_known_codes(found.labels, bare))
+    part = replace(surveyor.part, codes=_known_codes(found.labels, bare), formulas=surveyor.formulas)
     if counts is not None:
         if found.refused:
             _refuse_counts(part, counts, declared.names)
@@ -201,6 +201,14 @@ class _Surveyor:
             columns[COUNT] = nw.col(self.counts).cast(nw.Float64)
         part = self.bare.map(lambda frame: frame.with_columns(**columns))
         return replace(part, counted=self.counts is not None)
+
+    @property
+    def formulas(self) -> dict[str, Node]:
+        """What of the columns NumPy can compute as well, since it reads doubles of which none is missing."""
+        if self.missing is not None:
+            return {}
+        kinds = {name: {self.target.schema[one] for one in columns(bias.node)} for name, bias in self.columns.items()}
+        return {name: self.columns[name].node for name, read in kinds.items() if read == {nw.Float64()}}
 
     def _compiled(self, node: Node) -> Compiled:
         return compile_node(node, self.target, self.missing or ())

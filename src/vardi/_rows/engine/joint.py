@@ -124,7 +124,8 @@ class EngineRows(JointRows):
         def biases(block: Block) -> Floats:
             return np.hstack([point.at(block).users_bias(k) for k in self.families])
 
-        return tuple(part.map(self.frames.adding(part, names, biases)) for part in self.frames.parts)
+        changed = [part.map(self.frames.adding(part, names, biases)) for part in self.frames.parts]
+        return tuple(replace(part, formulas={}) for part in changed)
 
     def weights(self, v: Floats) -> tuple[Floats, float]:
         """Return no weights, which stay in the engine, and the log of the scale at which they have mean 1."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,8 @@ from vardi._rows.queries import Queries
 from vardi._rows.weights import masses_of_pairs
 from vardi._types import Floats
 
-GRAMS = 100  # products of p up to which their sums come with every pass
+SAME = 1e-15  # relative difference of u up to which two points count as equal up to a shift: its rounding
+GRAMS = 100  # products of p up to which an engine sums them with every pass
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,18 @@ class Pass:
     u: Floats
     sums: Sums
     inverse: float | None
+
+    def at(self, u: Floats, n: float) -> Pass | None:
+        """Return the sums of n rows at another point, if it differs by a shift only: p is the same there."""
+        finite = np.isfinite(u)
+        if not np.array_equal(finite, np.isfinite(self.u)):
+            return None
+        moved = u[finite] - self.u[finite]
+        if np.ptp(moved) > SAME * max(np.abs(u[finite]).max(), np.abs(self.u[finite]).max()):
+            return None
+        shift, log_mass = float(moved.mean()), self.sums.log_mass
+        sums = replace(self.sums, log_mass=None if log_mass is None else log_mass + n * shift)
+        return Pass(u, sums, None if self.inverse is None else self.inverse * float(np.exp(-shift)))
 
 
 class LazyRows:
@@ -92,11 +105,14 @@ class LazyRows:
 
     def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums:
         """Return log_mass, shares and gram at u: a pass over the rows, unless the last one was there."""
-        last = self._last if self._last is not None and np.array_equal(self._last.u, u) else None
+        last = self._last_at(u)
         if last is None or (gram and last.sums.gram is None) or (objective and last.sums.log_mass is None):
             scale = self._last is not None and self._even is None  # the first point is hardly ever the last
             last = self._last = self._pass(u, gram=gram, objective=objective, scale=scale)
         return last.sums
+
+    def _last_at(self, u: Floats) -> Pass | None:
+        return None if self._last is None else self._last.at(u, float(self.sizes.sum()))
 
     def _pass(self, u: Floats, *, gram: bool, objective: bool, scale: bool) -> Pass:
         """Query each part for K - 1 sums, and K (K - 1) / 2 more if these are few or asked for; one more with a scale.
@@ -108,7 +124,7 @@ class LazyRows:
         sampled = np.flatnonzero(np.isfinite(u))
         largest = sampled[np.argmax(self.sizes[sampled])]
         asked = sampled[sampled != largest]
-        gram = gram or len(asked) * (len(asked) + 1) // 2 <= GRAMS
+        gram = gram or self.frames.by_batches or len(asked) * (len(asked) + 1) // 2 <= GRAMS
         top = float(u[sampled].max())  # p does not depend on a shift of u, and one factor less is multiplied
         once, nothing = np.ones((self.K, 1)), np.zeros(1)
 
@@ -146,9 +162,10 @@ class LazyRows:
             k, value = self._even
             inverse = self.sums(u, gram=False, objective=False).shares[k] / (value * np.exp(u[k]))
         else:
-            if self._last is None or self._last.inverse is None or not np.array_equal(self._last.u, u):
-                self._last = self._pass(u, gram=True, objective=False, scale=True)
-            inverse = self._last.inverse
+            last = self._last_at(u)
+            if last is None or last.inverse is None:
+                last = self._last = self._pass(u, gram=True, objective=False, scale=True)
+            inverse = last.inverse
             assert inverse is not None
         return np.empty(0), float(np.log(inverse / self.sizes.sum()))
 

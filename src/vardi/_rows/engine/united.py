@@ -10,6 +10,7 @@ from vardi._inputs.engine.asking import LazyFrame, answering, schema_of
 from vardi._inputs.engine.part import PREFIX, Part
 from vardi._inputs.engine.queries import stacked
 from vardi._rows.engine.functions import EngineFunction
+from vardi.biases._expressions.nodes import columns
 from vardi.errors import EngineError
 
 MANY = 8  # frames from which they are asked together; fewer are asked one by one, so that errors name the sample
@@ -21,22 +22,25 @@ def united(parts: Sequence[Part], functions: Mapping[str, EngineFunction] | None
 
     A query for each of K frames with terms for each pair of samples is written and planned in a time that grows with
     the cube of K; one query of all frames in a time that grows with its square. Columns of the user are left behind,
-    apart from functions of them, each under a name of its own.
+    apart from functions of them, each under a name of its own, and from those that formulas read.
     """
     if not can_unite(parts):
         return parts
     schemas = [schema_of(part.frame, part.name) for part in parts]
+    formulas = parts[0].formulas if all(part.formulas == parts[0].formulas for part in parts) else {}
+    read = {name for formula in formulas.values() for name in columns(formula)}
     names = [
         name
         for name in schemas[0]
-        if name.startswith(PREFIX) and all(name in schema and schema[name].is_numeric() for schema in schemas)
+        if name in read
+        or (name.startswith(PREFIX) and all(name in schema and schema[name].is_numeric() for schema in schemas))
     ]
     try:
         with answering():
             whole = stacked([_numbers(part, names, functions or {}) for part in parts])
     except EngineError:  # frames of two connections, say, which no query reads together
         return parts
-    return (Part(whole, OF_SAMPLE, {_code(part): _code(part) for part in parts}, parts[0].counted),)
+    return (Part(whole, OF_SAMPLE, {_code(part): _code(part) for part in parts}, parts[0].counted, formulas=formulas),)
 
 
 def can_unite(parts: Sequence[Part]) -> bool:
@@ -49,8 +53,8 @@ def can_unite(parts: Sequence[Part]) -> bool:
 def _numbers(part: Part, names: Sequence[str], functions: Mapping[str, EngineFunction]) -> LazyFrame:
     """Return columns and functions as numbers, and the position of the sample."""
     values = {name: nw.col(name) for name in names} | {name: function(part) for name, function in functions.items()}
-    columns = [value.cast(nw.Float64).alias(name) for name, value in values.items()]
-    return part.rows_as_asked.select(*columns, nw.lit(_code(part), nw.Int64).alias(OF_SAMPLE))
+    numbers = [value.cast(nw.Float64).alias(name) for name, value in values.items()]
+    return part.rows_as_asked.select(*numbers, nw.lit(_code(part), nw.Int64).alias(OF_SAMPLE))
 
 
 def _code(part: Part) -> int:
