@@ -92,7 +92,7 @@ def code_of(name: str, fit: vardi.DebiasedSample) -> CodeType:
     module, path = name.split(":")
     owner, _, own = path.rpartition(".")
     place = importlib.import_module(f"vardi.{module}")
-    if owner == "Data":
+    if owner == "UserRows":
         return getattr(type(fit.data), own).__code__
     return functools.reduce(getattr, path.split("."), place).__code__
 

@@ -98,8 +98,8 @@ ANSWERS = {
     "replicate weights": Answer(
         "replicate_weights; a learned bias is held fixed", "_estimate.replicates:replicate_weights"
     ),
-    "draws": Answer("sample without replacement", "_fit.data:Data.draw"),
-    "draws with replacement": Answer("sample(replace=True), torch_sampler, torch_weights", "_fit.data:Data.draw"),
+    "draws": Answer("sample without replacement", "_fit.data:UserRows.draw"),
+    "draws with replacement": Answer("sample(replace=True), torch_sampler, torch_weights", "_fit.data:UserRows.draw"),
     "new rows": Answer("weigh", "_fit.new_rows:weigh"),
     "update": Answer("update", "_fit.sample:DebiasedSample.update"),
     "verdict": Answer("identify, trust", "_solve.identify:judge"),

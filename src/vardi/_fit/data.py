@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Keys = tuple[tuple[Any, ...], ...]  # of domains: the values of the columns that define each
 
 
-class Data(ABC):
+class UserRows(ABC):
     """The rows that the user gave: of all samples of a fit, or of those in question.
 
     Attributes

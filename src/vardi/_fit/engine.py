@@ -14,7 +14,7 @@ from vardi._estimate.refits import entropy_of
 from vardi._estimate.resampling import effective_rows
 from vardi._estimate.steps import Steps
 from vardi._fit.capabilities import refusal
-from vardi._fit.data import Data, Keys
+from vardi._fit.data import Keys, UserRows
 from vardi._fit.engine_columns import EngineColumns
 from vardi._fit.engine_parts import EngineParts
 from vardi._inputs.domains import By, bases, in_domains
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from vardi._fit.weighted import WeightedSample
 
 
-class DataInEngine(Data):
+class RowsInEngine(UserRows):
     """Lazy frames, whose rows stay in their engine.
 
     Parameters
@@ -75,9 +75,9 @@ class DataInEngine(Data):
         super().__init__(pool, sampled, states)
         self.frames, self.model = frames, model
 
-    def of(self, states: tuple[int, ...]) -> DataInEngine:
+    def of(self, states: tuple[int, ...]) -> RowsInEngine:
         """Return the same rows, with other samples in question."""
-        return DataInEngine(self.pool, self.frames, self.model, self.sampled, states)
+        return RowsInEngine(self.pool, self.frames, self.model, self.sampled, states)
 
     @property
     def dependence(self) -> EngineDependence:
@@ -258,7 +258,7 @@ class DataInEngine(Data):
         found = {name: self._recorded(name).states for name in names}
         return {name: states for name, states in found.items() if states != self.states}
 
-    def _recorded(self, name: str) -> DataInEngine:
+    def _recorded(self, name: str) -> RowsInEngine:
         """Return the rows of the samples that have recorded a column: their frames have it, with some value."""
         states = self.recorded_by([name])
         return self.of(states)._recorded(name) if states else self

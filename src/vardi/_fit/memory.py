@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._estimate.steps import Steps
-from vardi._fit.data import Data, Keys
+from vardi._fit.data import Keys, UserRows
 from vardi._inputs.by_row import in_order
 from vardi._inputs.dependence import Dependence
 from vardi._inputs.domains import By, Grouping, bases, grouping, in_domains
@@ -39,7 +39,7 @@ if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked 
     from vardi._rows.domains import RowsByDomain
 
 
-class DataInMemory(Data):
+class RowsInMemory(UserRows):
     """The rows of a pool.
 
     Parameters
@@ -67,9 +67,9 @@ class DataInMemory(Data):
         super().__init__(pool, sampled, states)
         self.kept, self.of_windows = kept, of_windows
 
-    def of(self, states: tuple[int, ...]) -> DataInMemory:
+    def of(self, states: tuple[int, ...]) -> RowsInMemory:
         """Return the same rows, with other samples in question."""
-        return DataInMemory(self.pool, self.kept, self.sampled, states, self.of_windows)
+        return RowsInMemory(self.pool, self.kept, self.sampled, states, self.of_windows)
 
     @cached_property
     def source(self) -> Integers:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._fit.memory import DataInMemory
+from vardi._fit.memory import RowsInMemory
 from vardi._fit.prepare import Prepared, counted, prepare
 from vardi._fit.solved import Solved
 from vardi._inputs.kept import KeptRows
@@ -85,4 +85,4 @@ class MemoryRows:
         """Return the solution at the rows of the pool."""
         pool = self.pool if prepared.pool is None else prepared.pool
         sampled = tuple(np.flatnonzero(prepared.joint.sizes > 0).tolist())
-        return Solved(DataInMemory(pool, KeptRows.where(self.kept), sampled), prepared, found, self.reference)
+        return Solved(RowsInMemory(pool, KeptRows.where(self.kept), sampled), prepared, found, self.reference)

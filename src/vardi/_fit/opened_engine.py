@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from vardi._facts.bias_notes import bias_notes
-from vardi._fit.engine import DataInEngine
+from vardi._fit.engine import RowsInEngine
 from vardi._fit.prepare import Prepared, independent, require_told
 from vardi._fit.solved import Solved
 from vardi._inputs.engine.dependence import as_engine_dependence
@@ -90,7 +90,7 @@ class EngineFrames:
         assert prepared.frames is not None
         assert prepared.model is not None
         sampled = tuple(np.flatnonzero(self.pool.sizes > 0).tolist())
-        data = DataInEngine(self.pool, prepared.frames, prepared.model, sampled)
+        data = RowsInEngine(self.pool, prepared.frames, prepared.model, sampled)
         return Solved(data, prepared, replace(found, solution=replace(found.solution, weights=None)))
 
 

@@ -11,8 +11,8 @@ import numpy as np
 from vardi._estimate.own_states import OwnStates
 from vardi._estimate.tangent import Hessian, Influence, Tangent
 from vardi._fit.capabilities import refusal
-from vardi._fit.data import Data
-from vardi._fit.memory import DataInMemory
+from vardi._fit.data import UserRows
+from vardi._fit.memory import RowsInMemory
 from vardi._fit.prepare import Prepared
 from vardi._inputs.dependence import Dependence
 from vardi._inputs.given import Function
@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked 
     from vardi._estimate.bias_check import BiasCheck, Features
     from vardi._estimate.bounds import Bounds
     from vardi._estimate.sensitivity.errors_of_biases import Errors
-    from vardi._fit.engine import DataInEngine
+    from vardi._fit.engine import RowsInEngine
     from vardi._inputs.engine.dependence import EngineDependence
     from vardi._rows.engine.lazy_rows import LazyRows
 
@@ -55,7 +55,7 @@ class Solved:
 
     Parameters
     ----------
-    data : Data
+    data : UserRows
         The rows.
     prepared : Prepared
         What was solved.
@@ -71,7 +71,7 @@ class Solved:
 
     def __init__(
         self,
-        data: Data,
+        data: UserRows,
         prepared: Prepared,
         found: JointFit,
         reference: Solved | None = None,
@@ -162,17 +162,17 @@ class Solved:
             return np.log(self.tangent.measure.mean(biases))
 
     @property
-    def memory(self) -> DataInMemory:
+    def memory(self) -> RowsInMemory:
         """The rows that the user gave, in memory."""
-        assert isinstance(self.data, DataInMemory)
+        assert isinstance(self.data, RowsInMemory)
         return self.data
 
     @property
-    def engine(self) -> DataInEngine:
+    def engine(self) -> RowsInEngine:
         """The rows that the user gave, in an engine."""
-        from vardi._fit.engine import DataInEngine
+        from vardi._fit.engine import RowsInEngine
 
-        assert isinstance(self.data, DataInEngine)
+        assert isinstance(self.data, RowsInEngine)
         return self.data
 
     @property

@@ -19,7 +19,7 @@ from vardi._estimate.quasi_independence import quasi_independence
 from vardi._estimate.sensitivity.errors_of_biases import Errors
 from vardi._estimate.tangent import Hessian, Influence, Tangent
 from vardi._fit.capabilities import Holder, refusal
-from vardi._fit.memory import DataInMemory
+from vardi._fit.memory import RowsInMemory
 from vardi._fit.prepare import Prepared, counted
 from vardi._fit.solved import Solved
 from vardi._inputs.frames import as_frame
@@ -166,7 +166,7 @@ class SolvedByWindows(Solved):
         log_chance = self._log_chance(self.inner.sizes, np.log(self.through))
         chance = Dense(np.exp(log_chance) / weights[:, None], np.zeros(len(weights), np.int64), opened.counts)
         solution = replace(found.solution, u=np.array([-log_chance]), cut=np.ones(1))
-        data = DataInMemory(opened.pool, KeptRows.where(opened.kept), (0,), of_windows=opened.of_windows)
+        data = RowsInMemory(opened.pool, KeptRows.where(opened.kept), (0,), of_windows=opened.of_windows)
         super().__init__(data, Prepared.plain(chance), replace(found, solution=solution))
 
     @staticmethod
