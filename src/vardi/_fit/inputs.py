@@ -22,8 +22,9 @@ from vardi._inputs.pool import Name, Pool, as_named, as_pool, matrix_pool
 from vardi._inputs.shared_units import warn_of_shared_units
 from vardi._rows import Windows
 from vardi._rows.readers import Reader, as_reader
-from vardi.biases import LearnedBias, ProductBias, ValuesBias, WindowBias, as_bias
+from vardi.biases import LearnedBias, ValuesBias, WindowBias, as_bias
 from vardi.biases._fitted import parts_of
+from vardi.biases._kinds import factors_of
 from vardi.biases._values import as_array
 from vardi.errors import EmptySampleError, MismatchError, suggest
 from vardi.errors._texts import show
@@ -249,8 +250,7 @@ def _refuse_given_by_row(
 
 def _refuse_values(name: Name, bias: BiasLike) -> None:
     found = as_bias(bias)
-    parts = found.factors if isinstance(found, ProductBias) else (found,)
-    if any(isinstance(part, ValuesBias) for part in parts):
+    if any(isinstance(part, ValuesBias) for part in factors_of(found)):
         raise MismatchError(
             f"The bias of {str(name)!r} was given by its values on the rows of the fit, so it is unknown on new "
             "rows. Give it as an expression or a function of the rows, or debias all rows together."

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy
 
+from vardi._estimate.bias_test import chi_square
 from vardi._estimate.intervals import REFUSED
 from vardi._estimate.known_check import KnownCheck, known_lines
 from vardi._estimate.tangent import Tangent
@@ -58,7 +59,8 @@ def check_known(solved: Solved) -> KnownCheck | None:
         statistic, df = _test_of_multipliers(solved)
     else:
         told = np.outer(stderr > 0, stderr > 0)
-        statistic, df = _chi_square(values - known.values, np.where(told, covariance + known.covariance, 0.0), least)
+        total = np.where(told, covariance + known.covariance, 0.0)
+        statistic, _, df = chi_square(values - known.values, total, least)
     pvalue = float(scipy.special.chdtrc(df, statistic)) if df else math.nan
     return KnownCheck(lines, statistic if df else math.nan, df, pvalue, residual, samples)
 
@@ -66,16 +68,6 @@ def check_known(solved: Solved) -> KnownCheck | None:
 def _least(solved: Solved) -> Floats:
     """Return the variances of the known functions' means below which they are only rounding."""
     return np.asarray(NOTHING * np.maximum(solved.prepared.values.var(axis=0), 1e-300) / solved.tangent.n)
-
-
-def _chi_square(gap: Floats, covariance: Floats, least: Floats) -> tuple[float, int]:
-    """Return gap' covariance^+ gap and the rank of the covariance, scaled to a unit diagonal."""
-    informed = np.flatnonzero(np.diag(covariance) > least)
-    root = np.sqrt(np.diag(covariance)[informed])
-    values, vectors = np.linalg.eigh(covariance[np.ix_(informed, informed)] / (root[:, None] * root))
-    kept = values > RANK * values.max(initial=0.0)
-    along = (vectors.T @ (gap[informed] / root))[kept]
-    return float((along**2 / values[kept]).sum()), int(kept.sum())
 
 
 def warn_of_contradiction(check: KnownCheck | None) -> None:

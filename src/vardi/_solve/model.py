@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy
-from numpy.typing import NDArray
 
 from vardi._inputs.known import Known
 from vardi._inputs.known_on_rows import out_of_reach
@@ -94,20 +92,9 @@ def _start(rows: Rows | LazyRows, names: Sequence[Name], near: Mapping[Name, flo
         log_shares = np.log(rows.sizes / n)
         u = np.where(told, log_shares - logs, -np.inf)
         if told.any() and new.any() and isinstance(rows, Rows):
-            u[new] = log_shares[new] + np.log(n) - _log_means_by_others(rows, u, told, new)
+            others = rows.subset(np.flatnonzero(told[rows.source]))
+            u[new] = log_shares[new] + np.log(n) - others.log_means(u)[new]
     return u if np.isfinite(u[sampled]).all() else None
-
-
-def _log_means_by_others(rows: Rows, u: Floats, told: NDArray[np.bool_], new: NDArray[np.bool_]) -> Floats:
-    """Return log sum_i c_i omega_ik / S_i(u) of new samples over the rows of the others, with only these in S."""
-    found = []
-    for place, logs in rows.log_blocks():
-        inside = told[rows.source[place]]
-        if inside.any():
-            log_mass = scipy.special.logsumexp(logs[inside][:, told] + u[told], axis=1)
-            log_mass = log_mass - np.log(rows.counts[place][inside])
-            found.append(scipy.special.logsumexp(logs[inside][:, new] - log_mass[:, None], axis=0))
-    return np.asarray(scipy.special.logsumexp(found, axis=0))
 
 
 @dataclass(frozen=True)
