@@ -359,7 +359,7 @@ def test_draws_of_a_bootstrap_share_passes(kept: int, tmp_path: Path, monkeypatc
     """Those of a batch read the rows together, in the thread of the user, and are what each would be alone."""
     monkeypatch.setattr(draws, "KEPT_NUMBERS", kept)
     monkeypatch.setattr(refits, "THREADED", 0)
-    monkeypatch.setattr(refits, "MANY_SHARED_NUMBERS", 6 * ROWS)
+    monkeypatch.setattr(refits, "_batch_size", lambda *sizes, has_threads: 6)
     x, logs, source = potentials()
     order = np.random.default_rng(1).permutation(ROWS)
     threads, told = set(), []

@@ -375,10 +375,14 @@ def test_sums_at_the_last_point_take_no_query(engine, asked):
     rows = vardi.debias(engine(gammas(1_000)), LENGTHS, source="s").solved.rows
     u = np.array([0.1, -0.2, -0.4])
     there, passes = rows.sums(u), len(asked)
-    assert rows.sums(u, gram=False) is there
+    again = rows.sums(u, gram=False)
+    assert again.log_mass == there.log_mass
+    assert np.array_equal(again.shares, there.shares)
     rows.weights(u)
+    shifted = rows.sums(u + 0.5)  # multiplies every S by the same number
+    assert_allclose([shifted.log_mass, *shifted.shares], [there.log_mass + 0.5 * len(rows), *there.shares], rtol=1e-12)
     assert len(asked) == passes
-    rows.sums(u + 1e-6)
+    rows.sums(u + np.array([1e-6, 0.0, 0.0]))
     assert len(asked) == passes + 1
 
 

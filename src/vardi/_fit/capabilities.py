@@ -60,7 +60,7 @@ class Answer:
 
 
 ANSWERS = {
-    "weights": Answer("weights, probabilities, weight_shares, effective_rows", "_rows.point:Point.at"),
+    "weights": Answer("weights, probabilities, weight_shares, effective_rows", "_fit.data:UserRows.weights"),
     "means": Answer("expectation, expectations of columns", "_estimate.tangent:Tangent.estimates"),
     "among": Answer(
         "expectation, total and cdf of some samples' rows with among=; fit.among(...).weights",
