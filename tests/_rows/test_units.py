@@ -252,3 +252,14 @@ def test_the_score_test_knows_clusters():
         ]
     assert rejected[0] > 35  # as if all rows were independent
     assert rejected[1] <= 12
+
+
+def test_what_rounding_leaves_of_a_column_does_not_touch_the_correlations_of_others():
+    """Its autocorrelation is an accident, and would set the length of the batches that all correlations come from."""
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(200, 2)) @ np.array([[1.0, 0.5], [0.0, 1.0]])
+    slow = np.cumsum(rng.normal(size=(200, 1)), axis=0)  # g is far above that of the others
+    alone = Autocorrelation(values).covariance()
+    both = np.hstack([values, slow - slow.mean()])
+    assert_allclose(Autocorrelation(both, np.array([1.0, 1.0, 1e-18])).covariance()[:2, :2], alone, rtol=1e-12)
+    assert abs(Autocorrelation(both).covariance()[0, 1] / alone[0, 1] - 1) > 0.01  # it counts in units like theirs

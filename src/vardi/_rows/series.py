@@ -46,10 +46,10 @@ def batch_lengths(sizes: Floats, effective: Floats) -> list[int]:
 
 
 class Autocorrelation:
-    """Values of shape (N, m) in time order, with mean zero."""
+    """Values of shape (N, m) in time order, with mean zero, in units of their own if these are given."""
 
-    def __init__(self, values: Floats) -> None:
-        self.values = values
+    def __init__(self, values: Floats, units: Floats | float = 1.0) -> None:
+        self.values, self.units = values, units
 
     @cached_property
     def _found(self) -> tuple[Floats, Integers]:
@@ -84,7 +84,7 @@ class Autocorrelation:
         errors = np.sqrt(g * (self.values**2).sum(axis=0) / (1.0 - lost))
         if m == 1:
             return errors[:, None] ** 2
-        moved = errors > ROUNDING * errors.max()  # what rounding leaves of other columns has a g of its own
+        moved = errors * self.units > ROUNDING * (errors * self.units).max()  # what rounding leaves has a g of its own
         length = batch_length(N, float(g[moved].max(initial=1.0)))
         batches = np.add.reduceat(self.values, np.arange(0, N, length), axis=0)
         sizes = np.sqrt((batches**2).sum(axis=0))

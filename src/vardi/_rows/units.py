@@ -101,7 +101,7 @@ class Units:
         values = deviations / scale
         order = np.argsort(self.unit)
         for k in np.unique(self.sample).tolist():
-            found = Autocorrelation(values[order[self.sample[order] == k]])
+            found = Autocorrelation(values[order[self.sample[order] == k]], scale)
             own = found.covariance()
             covariance += own
             within[k], effective[k], freedom[k] = np.diag(own), found.effective, found.freedom
