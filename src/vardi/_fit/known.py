@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy
 
-from vardi._estimate.bias_test import chi_square
 from vardi._estimate.intervals import REFUSED
 from vardi._estimate.known_check import KnownCheck, known_lines
 from vardi._estimate.tangent import Tangent
@@ -59,6 +58,8 @@ def check_known(solved: Solved) -> KnownCheck | None:
         statistic, df = _test_of_multipliers(solved)
     else:
         told = np.outer(stderr > 0, stderr > 0)
+        from vardi._estimate.bias_test import chi_square  # which few fits need
+
         total = np.where(told, covariance + known.covariance, 0.0)
         statistic, _, df = chi_square(values - known.values, total, least)
     pvalue = float(scipy.special.chdtrc(df, statistic)) if df else math.nan
