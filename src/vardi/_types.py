@@ -1,4 +1,4 @@
-"""Arrays as the package names them."""
+"""Arrays and seeds as the package names them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
 Numbers: TypeAlias = NDArray[Any]
 """Numbers of any type, as they were given."""
+
+RandomSeed: TypeAlias = int | np.random.Generator | None
+"""What draws are repeated by; None for new ones."""
 
 
 def once(n: int) -> Floats:

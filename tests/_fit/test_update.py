@@ -275,7 +275,7 @@ class TestLazyFrames:
         fit = vardi.debias({name: pl.LazyFrame({"x": x}) for name, x in first.items()}, BIASES)
         with pytest.raises(
             vardi.MismatchError,
-            match="The rows of the fit are polars, and the new ones are rows in memory, so they cannot be put into one "
+            match="The rows of the fit are in polars, and the new ones are in memory, so they cannot be put into one "
             "frame. Give the new ones as a lazy frame of the same engine.",
         ):
             fit.update({"seen": np.array([1.0])})

@@ -157,7 +157,7 @@ class Bootstrap:
 
 
 def bootstrap(
-    held: SolvedFit,
+    solved: SolvedFit,
     statistic: Statistic | None = None,
     n: int = 1000,
     seed: int | np.random.Generator | None = 0,
@@ -176,7 +176,7 @@ def bootstrap(
 
     Parameters
     ----------
-    held : SolvedFit
+    solved : SolvedFit
         The fit's rows and solution.
     statistic : str, expression, array, list of these, callable or None
         A column, an expression or a value for each row, of which the debiased mean is taken; several of these; or a
@@ -225,57 +225,57 @@ def bootstrap(
     """
     _check(n, kind, level, jobs)
     entropy = entropy_of(seed)
-    if held.data.in_memory or (statistic is None and groups is None and held.summed_in_memory):
-        codes = None if groups is None else group_codes(held, groups)
-        plan = make_plan(held, codes, of_rows=statistic is not None, functions=_judged_by(held, statistic))
-        if not plan.whole and (held.tangent.measure.rows.dependence.independent or codes is not None):
-            _warn_of_few_units(plan, held.names, grouped=codes is not None)
-        statistics = _statistics(held, statistic)
+    if solved.data.in_memory or (statistic is None and groups is None and solved.summed_in_memory):
+        codes = None if groups is None else group_codes(solved, groups)
+        plan = make_plan(solved, codes, of_rows=statistic is not None, functions=_judged_by(solved, statistic))
+        if not plan.whole and (solved.tangent.measure.rows.dependence.independent or codes is not None):
+            _warn_of_few_units(plan, solved.names, grouped=codes is not None)
+        statistics = _statistics(solved, statistic)
         if jobs is None:
             jobs = 1 if callable(statistic) else cores()
-        draws = in_threads(Refits(held, plan, statistics, kind, entropy, jobs), n, progress)
+        draws = in_threads(Refits(solved, plan, statistics, kind, entropy, jobs), n, progress)
     else:
         first = int(np.random.SeedSequence(entropy).generate_state(1)[0])
-        sums = held.engine.in_groups(held, statistic, groups, first, identity)
-        statistics = _statistics(held, statistic)
-        draws = in_turn(GroupRefits(held, sums, kind), entropy, n, progress)
-    return _gathered(draws, held, statistics, n, level, kind)
+        sums = solved.engine.in_groups(solved, statistic, groups, first, identity)
+        statistics = _statistics(solved, statistic)
+        draws = in_turn(GroupRefits(solved, sums, kind), entropy, n, progress)
+    return _gathered(draws, solved, statistics, n, level, kind)
 
 
-def _judged_by(held: SolvedFit, statistic: Statistic | None, most: int = 10) -> Kept | None:
+def _judged_by(solved: SolvedFit, statistic: Statistic | None, most: int = 10) -> Kept | None:
     """Return functions by which autocorrelation is judged: those of the statistic, or the first numeric columns."""
-    named = held.tangent.measure.rows.dependence.named
+    named = solved.tangent.measure.rows.dependence.named
     if "series" not in named or statistic is None:
         return None
     if callable(statistic):
-        columns = [name for name in held.data.numeric_columns if name != named["series"]]
-        return _means(held, columns[:most]).functions if columns else None
-    return _means(held, statistic).functions
+        columns = [name for name in solved.data.numeric_columns if name != named["series"]]
+        return _means(solved, columns[:most]).functions if columns else None
+    return _means(solved, statistic).functions
 
 
 def _gathered(
-    draws: Iterable[Drawn], held: SolvedFit, statistics: Statistics, n: int, level: float, kind: Kind
+    draws: Iterable[Drawn], solved: SolvedFit, statistics: Statistics, n: int, level: float, kind: Kind
 ) -> Bootstrap:
     """Return the draws, or report how many have no fit."""
     names, value, functions = statistics.names, statistics.value, statistics.functions
-    values, log_omegas = np.full((n, len(names)), np.nan), np.full((n, len(held.names)), np.nan)
+    values, log_omegas = np.full((n, len(names)), np.nan), np.full((n, len(solved.names)), np.nan)
     failures = []
     for i, refit in enumerate(draws):
         if isinstance(refit, Refit):
             failures.append(refit)
         else:
             values[i], log_omegas[i] = refit
-    _report_failures(failures, n, kind, held)
+    _report_failures(failures, n, kind, solved)
     errors = values[np.isfinite(log_omegas).any(axis=1)].std(axis=0, ddof=1)
-    laws = () if functions is None else _laws(held, functions, errors)
+    laws = () if functions is None else _laws(solved, functions, errors)
     shown = value if np.ndim(value) else float(value)
-    return Bootstrap(values, shown, log_omegas, len(failures), names, level, kind, laws, held.tangent.approximate)
+    return Bootstrap(values, shown, log_omegas, len(failures), names, level, kind, laws, solved.tangent.approximate)
 
 
-def _laws(held: SolvedFit, functions: Kept, errors: Floats) -> tuple[Law, ...]:
+def _laws(solved: SolvedFit, functions: Kept, errors: Floats) -> tuple[Law, ...]:
     """Return the laws of the intervals of means; the error of its draws gives the rows that a share is worth."""
-    found = held.tangent.estimates(functions, 0.95)
-    measure = held.tangent.measure
+    found = solved.tangent.estimates(functions, 0.95)
+    measure = solved.tangent.measure
     return tuple(
         Share.of(float(value), float(error), (law.events, law.others), measure, law.holds)
         if isinstance(law, Share)
@@ -286,14 +286,14 @@ def _laws(held: SolvedFit, functions: Kept, errors: Floats) -> tuple[Law, ...]:
     )
 
 
-def _statistics(held: SolvedFit, statistic: Statistic | None) -> Statistics:
+def _statistics(solved: SolvedFit, statistic: Statistic | None) -> Statistics:
     """Return what is taken of each draw."""
     if statistic is None:
-        return Statistics(tuple(f"log Omega of {name}" for name in held.names), held.log_omegas)
-    return _function(held, statistic) if callable(statistic) else _means(held, statistic)
+        return Statistics(tuple(f"log Omega of {name}" for name in solved.names), solved.log_omegas)
+    return _function(solved, statistic) if callable(statistic) else _means(solved, statistic)
 
 
-def _means(held: SolvedFit, statistic: object) -> Statistics:
+def _means(solved: SolvedFit, statistic: object) -> Statistics:
     """Return the means of columns, expressions or arrays."""
     is_one = is_function(statistic)
     given: Sequence[Any] = [statistic] if is_one else statistic if isinstance(statistic, list | tuple) else ()
@@ -304,23 +304,23 @@ def _means(held: SolvedFit, statistic: object) -> Statistics:
         is_one = array.ndim != 2
         given = [statistic] if is_one else list(array.T)
         names = ["mean"] if is_one else [f"mean {j}" for j in range(array.shape[1])]
-    if held.data.in_memory:
-        functions = np.column_stack([held.memory.values(one) for one in given])
+    if solved.data.in_memory:
+        functions = np.column_stack([solved.memory.values(one) for one in given])
     else:
-        functions = held.data.matrix(given)
-    value = held.tangent.measure.mean(functions)
+        functions = solved.data.matrix(given)
+    value = solved.tangent.measure.mean(functions)
     return Statistics(tuple(names), value[0] if is_one else value, functions)
 
 
-def _function(held: SolvedFit, function: Callable[..., ArrayLike]) -> Statistics:
-    kept, measure = held.memory.kept, held.tangent.measure
+def _function(solved: SolvedFit, function: Callable[..., ArrayLike]) -> Statistics:
+    kept, measure = solved.memory.kept, solved.tangent.measure
     value = np.asarray(function(kept.spread(measure.weights * measure.counts)), np.float64)
     name = getattr(function, "__name__", "statistic")
     name = "statistic" if name == "<lambda>" else name
     names = tuple(f"{name}{list(index)}" for index in np.ndindex(value.shape)) if value.ndim else (name,)
 
     def of(mass: Floats, order: Integers) -> Floats:
-        weights = np.zeros(len(held))
+        weights = np.zeros(len(solved))
         weights[kept.positions[order]] = mass
         result = np.asarray(function(weights), np.float64)
         if result.shape != value.shape:
@@ -366,19 +366,19 @@ def _warn_of_few_units(plan: DrawPlan, names: Sequence[Name], *, grouped: bool, 
         warn(VardiWarning(f"{fact}: {effect}. {remedy}"))
 
 
-def _report_failures(failures: Sequence[Refit], n: int, kind: Kind, held: SolvedFit, most: float = 0.1) -> None:
+def _report_failures(failures: Sequence[Refit], n: int, kind: Kind, solved: SolvedFit, most: float = 0.1) -> None:
     """Warn how many draws have no fit; raise if that is more than a share of them: others are not representative."""
     if not failures:
         return
-    tangent = held.tangent
+    tangent = solved.tangent
     sampled, joined = tangent.measure.sizes > 0, None if tangent.is_plain else tangent.hessian.groups
-    names = [name for name, has_rows in zip(held.names, sampled, strict=True) if has_rows]
+    names = [name for name, has_rows in zip(solved.names, sampled, strict=True) if has_rows]
     labels = failures[0].labels if joined is None else joined[sampled]
     groups = [[names[k] for k in np.flatnonzero(labels == label)] for label in dict.fromkeys(labels.tolist())]
     parts = " and ".join(f"({show(group)})" for group in groups[:6])
     parted = f" In the first such draw {parts} cannot be compared." if len(groups) > 1 else ""
     fact = (
-        f"{len(failures)} of {n} draws have no fit: {held.apart}.{parted}"
+        f"{len(failures)} of {n} draws have no fit: {solved.apart}.{parted}"
         if tangent.is_plain
         else f"{len(failures)} of {n} draws have no fit: their rows do not determine the parameters of the biases, or "
         "cannot meet the known values."

@@ -28,7 +28,7 @@ class GroupRefits:
 
     Parameters
     ----------
-    held : SolvedFit
+    solved : SolvedFit
         The fit.
     sums : GroupSums
         Sums within groups; the functions are those of the statistics, then 1, then biases without rows.
@@ -36,9 +36,9 @@ class GroupRefits:
         Exponential multiplicities, or groups drawn with replacement.
     """
 
-    def __init__(self, held: SolvedFit, sums: GroupSums, kind: Kind) -> None:
-        self.tangent, self.measure, self.sums, self.kind = held.tangent, held.tangent.measure, sums, kind
-        self.sizes, self.cut, self.point = self.measure.sizes, held.solution.cut, self.measure.whole_point.v
+    def __init__(self, solved: SolvedFit, sums: GroupSums, kind: Kind) -> None:
+        self.tangent, self.measure, self.sums, self.kind = solved.tangent, solved.tangent.measure, sums, kind
+        self.sizes, self.cut, self.point = self.measure.sizes, solved.solution.cut, self.measure.whole_point.v
         self.model = self.measure.whole_point.model
         self.idle, self.fixed = np.flatnonzero(self.sizes == 0), held_of(self.model)
 

@@ -54,18 +54,18 @@ class Refits:
     """The refit of each draw, as a function of its number."""
 
     def __init__(
-        self, held: SolvedFit, plan: DrawPlan, statistics: Statistics, kind: Kind, entropy: int, jobs: int
+        self, solved: SolvedFit, plan: DrawPlan, statistics: Statistics, kind: Kind, entropy: int, jobs: int
     ) -> None:
-        self.held, self.plan, self.statistics, self.kind, self.entropy = held, plan, statistics, kind, entropy
+        self.solved, self.plan, self.statistics, self.kind, self.entropy = solved, plan, statistics, kind, entropy
         rows, self.jobs = plan.rows, jobs
-        rows.anchor(held.tangent.hessian.u)  # once for all refits, which do not move u far
+        rows.anchor(solved.tangent.hessian.u)  # once for all refits, which do not move u far
         self.may_part = kind == "rows" and not _allow_all(rows)
         self.functions = statistics.functions
         if self.functions is not None and plan.runs is not None:
             self.functions = self.functions[plan.order]
         self.takes_weights = statistics.of is not None or (self.functions is not None and plan.runs is not None)
         of_rows = np.empty((len(rows), 0)) if self.functions is None or self.takes_weights else self.functions
-        self.passes = None if self.may_part else held.shared_passes(of_rows)
+        self.passes = None if self.may_part else solved.shared_passes(of_rows)
         self.is_read = isinstance(rows, Blocks)
         has_threads = self.passes is not None and len(rows) * len(rows.sizes) >= THREADED
         self.in_turn = self.is_read or has_threads
@@ -78,7 +78,7 @@ class Refits:
         drawn = self._each(self._draw, self.in_turn, rngs, counts)
         refits: Sequence[Refit | None] = [None] * len(draws)
         if self.passes is not None and len(draws) > 1:
-            refits = self.held.refit_draws(self.passes, counts, tol=TOLERANCE, weights=self.takes_weights)
+            refits = self.solved.refit_draws(self.passes, counts, tol=TOLERANCE, weights=self.takes_weights)
         in_threads = self.in_turn and not self.is_read  # a draw that is solved on its own reads its rows
         return self._each(self._measured, in_threads, rngs, drawn, counts, refits)
 
@@ -92,7 +92,7 @@ class Refits:
         self, rng: np.random.Generator, drawn: tuple[Floats, Floats] | None, counts: Floats, refit: Refit | None
     ) -> Drawn:
         if refit is None:
-            refit = self.held.refit(counts, tol=TOLERANCE, may_part=self.may_part, rng=rng)
+            refit = self.solved.refit(counts, tol=TOLERANCE, may_part=self.may_part, rng=rng)
         if not refit.is_solved:
             return refit
         if refit.means is not None and len(refit.means):

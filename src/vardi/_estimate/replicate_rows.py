@@ -76,7 +76,7 @@ class ReplicatesInMemory:
 
     Parameters
     ----------
-    held : SolvedFit
+    solved : SolvedFit
         The fit.
     kind, n, seed
         Options of the multipliers.
@@ -84,22 +84,22 @@ class ReplicatesInMemory:
         Column that identifies a row; without it, its position.
     """
 
-    def __init__(self, held: SolvedFit, kind: ReplicateKind, n: int, seed: int, identity: str | None) -> None:
+    def __init__(self, solved: SolvedFit, kind: ReplicateKind, n: int, seed: int, identity: str | None) -> None:
         require_memory(
-            16 * len(held) * n,
-            f"{n} replicate weights of {len(held):,} rows",
+            16 * len(solved) * n,
+            f"{n} replicate weights of {len(solved):,} rows",
             "Take fewer, or give lazy frames, whose replicates are columns that their engine computes.",
         )
-        self.held, measure, clusters = held, held.tangent.measure, _clusters(held)
+        self.solved, measure, clusters = solved, solved.tangent.measure, _clusters(solved)
         self.rows, self.point, self.counts = measure.arrays, measure.whole_point, measure.counts
         self.strata = _strata(measure, clusters)
         self.is_counted = clusters is None and not are_once(self.counts)  # a row has a multiplier for each count
-        halves = _halves(held, seed, identity) if clusters is None else hashed_numbers(clusters, seed, 0)
+        halves = _halves(solved, seed, identity) if clusters is None else hashed_numbers(clusters, seed, 0)
         self.left, self.right = (half.astype(np.float64)[:, None] for half in halves)
         self.law = Multipliers(kind, n, seed, self.strata.sizes if clusters is None else self._units(clusters))
         powers = self.law.powers
         self.power = 1.0 if (powers == 1.0).all() else powers[self.strata.codes][:, None]
-        self.weights = np.zeros((len(held), n), order="F")
+        self.weights = np.zeros((len(solved), n), order="F")
 
     def chunks(self) -> Iterator[range]:
         """Yield the replicates that are computed at once."""
@@ -134,12 +134,12 @@ class ReplicatesInMemory:
         weights, change = np.hsplit(self.rows.column(question, 2 * len(replicates.numbers)), 2)
         share = self.counts / self.counts.sum()
         place = slice(replicates.numbers.start, replicates.numbers.stop)
-        self.weights[:, place] = self.held.memory.kept.spread(weights / (share @ weights))
+        self.weights[:, place] = self.solved.memory.kept.spread(weights / (share @ weights))
         return _deviation(share @ change, share @ change**2)
 
     def result(self) -> Any:
         """Return the weights, a column for each replicate, in the user's library."""
-        return self.held.memory.pool.table(self.weights, names_of(self.law.n))
+        return self.solved.memory.pool.table(self.weights, names_of(self.law.n))
 
     def _units(self, clusters: Integers) -> Floats:
         """Return how many clusters each stratum has."""
@@ -152,7 +152,7 @@ class ReplicatesInEngine:
 
     Parameters
     ----------
-    held : SolvedFit
+    solved : SolvedFit
         The fit.
     kind, n, seed
         Options of the multipliers.
@@ -160,15 +160,15 @@ class ReplicatesInEngine:
         Column that identifies a row; without it the engine's own row number, if it has one.
     """
 
-    def __init__(self, held: SolvedFit, kind: ReplicateKind, n: int, seed: int, identity: str | None) -> None:
-        rows, self.held = held.tangent.measure.rows, held
+    def __init__(self, solved: SolvedFit, kind: ReplicateKind, n: int, seed: int, identity: str | None) -> None:
+        rows, self.solved = solved.tangent.measure.rows, solved
         assert isinstance(rows, Queries)
         given, parts = rows.dependence, rows.parts
         if given.strata or (given.remaining < 1.0).any():
             raise needs_rows("Making replicate weights within strata, or of finite populations,")
         clusters = given.clusters
         if given.order:
-            lengths = batch_lengths(rows.sizes, effective_rows(held, None))
+            lengths = batch_lengths(rows.sizes, effective_rows(solved, None))
             clusters, parts = UNIT, tuple(_in_batches(given, part, lengths) for part in parts)
         elif clusters is None and any(part.counted for part in parts):
             raise needs_rows(f"{WHAT}, where rows have counts,")
@@ -176,7 +176,7 @@ class ReplicatesInEngine:
             raise needs_rows(f"{WHAT} of clusters in several frames that are not whole numbers")
         parts = tuple(_with_hash(part, place, seed, identity, clusters) for place, part in enumerate(parts))
         self.rows = Queries(parts, rows.sizes, given)
-        self.point = held.tangent.measure.whole_point
+        self.point = solved.tangent.measure.whole_point
         self.law = Multipliers(kind, n, seed, self.rows.sizes if clusters is None else self._units(clusters))
         self._kept: list[tuple[SomeReplicates, Floats]] = []
 
@@ -238,7 +238,7 @@ class ReplicatesInEngine:
     def result(self) -> Any:
         """Return the user's frames, lazy as they are, with a column of weights and one for each replicate."""
         names = ("weight", *names_of(self.law.n))
-        engine = self.held.engine
+        engine = self.solved.engine
         return engine.by_name(self.rows.frames_with(names, self._columns, engine.pool.dropped))
 
     def _columns(self, block: Block) -> Floats:
@@ -263,13 +263,13 @@ def _deviation(mean: Floats, squares: Floats) -> Floats:
     return np.sqrt(np.maximum(squares - mean**2, 0.0))
 
 
-def _clusters(held: SolvedFit) -> Integers | None:
+def _clusters(solved: SolvedFit) -> Integers | None:
     """Return the number of the unit that each row is drawn with: its cluster, or its batch of a series."""
-    measure = held.tangent.measure
+    measure = solved.tangent.measure
     given, source, sizes = measure.arrays.dependence, measure.source, measure.sizes
     if given.order is None:
         return given.clusters
-    lengths = batch_lengths(sizes, effective_rows(held, None))
+    lengths = batch_lengths(sizes, effective_rows(solved, None))
     batches = np.ceil(sizes / lengths).astype(np.int64)
     apart = np.arange(len(sizes)) * SERIES_APART - (np.cumsum(batches) - batches)  # as in engines
     return in_series(source, given.order, lengths) + apart[source]
@@ -289,16 +289,16 @@ def _strata(measure: Measure, clusters: Integers | None) -> Strata:
     return Strata(codes, units, spread)
 
 
-def _halves(held: SolvedFit, seed: int, identity: str | None) -> tuple[Integers, Integers]:
+def _halves(solved: SolvedFit, seed: int, identity: str | None) -> tuple[Integers, Integers]:
     """Return a hash of each row in the fit: of its place in its frame, or of a column."""
-    lengths = [len(frame) for frame in held.memory.pool.frames] or [len(held)]
+    lengths = [len(frame) for frame in solved.memory.pool.frames] or [len(solved)]
     numbers = [np.arange(length) for length in lengths]
     if identity is not None:
-        numbers = [_identity(frame, identity) for frame in held.memory.pool.frames]
+        numbers = [_identity(frame, identity) for frame in solved.memory.pool.frames]
         if not numbers:
             raise _no_identity(identity, ())
     ends = np.cumsum(lengths)
-    own = [one[held.memory.kept.mask[end - len(one) : end]] for one, end in zip(numbers, ends, strict=True)]
+    own = [one[solved.memory.kept.mask[end - len(one) : end]] for one, end in zip(numbers, ends, strict=True)]
     with_rows = [one for one in own if len(one)]  # frames that were left out are not numbered
     halves = [hashed_numbers(one, seed, place) for place, one in enumerate(with_rows)]
     left, right = (np.concatenate(half) for half in zip(*halves, strict=True))

@@ -29,7 +29,7 @@ from vardi.errors._warn import warn
 
 
 def replicate_weights(
-    held: SolvedFit,
+    solved: SolvedFit,
     n: int = 500,
     kind: ReplicateKind = "bayesian",
     seed: int | np.random.Generator | None = 0,
@@ -44,19 +44,19 @@ def replicate_weights(
 
     Parameters
     ----------
-    held : SolvedFit
+    solved : SolvedFit
         The fit's rows and solution.
     n, kind, seed, identity, progress
         As in that method.
     """
     _check(n, kind)
-    holder = ReplicatesInMemory if held.data.in_memory else ReplicatesInEngine
-    rows = holder(held, kind, n, entropy_of(seed), identity)
+    holder = ReplicatesInMemory if solved.data.in_memory else ReplicatesInEngine
+    rows = holder(solved, kind, n, entropy_of(seed), identity)
     _require_units(rows.law)
-    far, uncertain = 0, held.tangent.measure.coordinates.uncertain
+    far, uncertain = 0, solved.tangent.measure.coordinates.uncertain
     for chunk in rows.chunks():
         times, counted, q = rows.drawn(chunk)
-        steps = one_step(held.tangent, q, counted, drawn_errors(rows.law, uncertain, chunk))
+        steps = one_step(solved.tangent, q, counted, drawn_errors(rows.law, uncertain, chunk))
         spread = rows.keep(SomeReplicates(chunk, rows.point, times, steps))
         far += int((spread > LONG).sum())
         if progress is not None:

@@ -235,9 +235,9 @@ def _drawn_with_replacement(rng: np.random.Generator, out: Floats, block: int = 
         out[low : low + length] = np.bincount(rng.integers(length, size=times), minlength=length)
 
 
-def make_plan(held: SolvedFit, groups: Integers | None, *, of_rows: bool, functions: Kept | None = None) -> DrawPlan:
+def make_plan(solved: SolvedFit, groups: Integers | None, *, of_rows: bool, functions: Kept | None = None) -> DrawPlan:
     """Return the plan of a bootstrap: draws of distinct rows' counts where these are enough, of rows otherwise."""
-    rows, measure, parts, strata = held.rows_in_memory, held.tangent.measure, None, None
+    rows, measure, parts, strata = solved.rows_in_memory, solved.tangent.measure, None, None
     given = measure.rows.dependence
     if not of_rows and groups is None and not given.in_units:  # counts of distinct rows are drawn
         source, counts, inverse = rows.source, rows.counts, None
@@ -245,7 +245,7 @@ def make_plan(held: SolvedFit, groups: Integers | None, *, of_rows: bool, functi
         source, counts, inverse = measure.source, measure.counts, rows.inverse
     if groups is None and given.in_units:
         order = measure.arrays.dependence.order
-        effective = None if order is None else effective_rows(held, functions)
+        effective = None if order is None else effective_rows(solved, functions)
         entry, units = measure.arrays.entries
         groups, parts = drawn(entry, units, source, measure.sizes, order, effective)
     if given.strata is not None or (given.remaining < 1.0).any():
@@ -255,40 +255,40 @@ def make_plan(held: SolvedFit, groups: Integers | None, *, of_rows: bool, functi
     return DrawPlan(rows, source, counts, inverse, groups, parts, strata)
 
 
-def effective_rows(held: SolvedFit, functions: Kept | None, rounding: float = 1e-9) -> Floats:
+def effective_rows(solved: SolvedFit, functions: Kept | None, rounding: float = 1e-9) -> Floats:
     """Return how many independent rows each series is worth: the minimum over log normalisers and functions' means."""
-    measure = held.tangent.measure
-    of_functions = [] if functions is None else [held.tangent.influence(functions)[1]]
-    found = [measure.spread(one.values) for one in (held.bias_influence(), *of_functions)]
+    measure = solved.tangent.measure
+    of_functions = [] if functions is None else [solved.tangent.influence(functions)[1]]
+    found = [measure.spread(one.values) for one in (solved.bias_influence(), *of_functions)]
     moved = [one.effective[:, one.stderr > rounding * one.stderr.max()] for one in found if one.stderr.max() > rounding]
     return np.asarray(np.hstack(moved).min(axis=1)) if moved else measure.sizes
 
 
-def group_codes(held: SolvedFit, groups: Labels) -> Integers:
+def group_codes(solved: SolvedFit, groups: Labels) -> Integers:
     """Return the number of the group of each row in the fit; a group must lie within one sample."""
     if isinstance(groups, str):
-        known = list(dict.fromkeys(name for frame in held.memory.pool.frames for name in frame.columns))
-        if groups not in known or not all(groups in frame.columns for frame in held.memory.pool.frames):
+        known = list(dict.fromkeys(name for frame in solved.memory.pool.frames for name in frame.columns))
+        if groups not in known or not all(groups in frame.columns for frame in solved.memory.pool.frames):
             raise no_groups(groups, known)
-        labels = np.concatenate([np.asarray(frame.column(groups)) for frame in held.memory.pool.frames])
+        labels = np.concatenate([np.asarray(frame.column(groups)) for frame in solved.memory.pool.frames])
     else:
-        labels = as_array(in_order(groups, held.memory.pool.frames, "The series of groups"), "groups")
-    if labels.shape != (len(held),):
+        labels = as_array(in_order(groups, solved.memory.pool.frames, "The series of groups"), "groups")
+    if labels.shape != (len(solved),):
         raise MismatchError(
-            f"The groups have shape {labels.shape}, but the pool has {len(held)} rows. Give a group for each."
+            f"The groups have shape {labels.shape}, but the pool has {len(solved)} rows. Give a group for each."
         )
-    labels = held.memory.kept.of(labels)
+    labels = solved.memory.kept.of(labels)
     try:
         codes, values = coded(labels)
     except TypeError as error:
         raise no_labels(repr(groups) if isinstance(groups, str) else "groups") from error
     if missing := [j for j, value in enumerate(values) if is_missing(value)]:
         raise missing_groups(int(np.isin(codes, missing).sum()))
-    source, firsts = held.tangent.measure.source, _firsts(codes, len(values))
+    source, firsts = solved.tangent.measure.source, _firsts(codes, len(values))
     astray = np.flatnonzero(source[firsts][codes] != source)
     if len(astray):
         row = astray[0]
-        raise spanning_group(labels.tolist()[row], held.names[source[firsts[codes[row]]]], held.names[source[row]])
+        raise spanning_group(labels.tolist()[row], solved.names[source[firsts[codes[row]]]], solved.names[source[row]])
     return codes
 
 
@@ -299,7 +299,7 @@ def _firsts(codes: Integers, groups: int) -> Integers:
     return firsts
 
 
-def require_rows(held: SolvedFit, what: str) -> None:
+def require_rows(solved: SolvedFit, what: str) -> None:
     """Refuse a fit whose rows are in an engine."""
-    if not held.data.in_memory:
+    if not solved.data.in_memory:
         raise needs_rows(what)

@@ -6,8 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-
 from vardi._estimate.steps import Steps
 from vardi._inputs.dependence import Dependence
 from vardi._inputs.domains import By
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
     from vardi._inputs.engine.dependence import EngineDependence
     from vardi._rows.domains import RowsByDomain
     from vardi._rows.joint import JointRows
-    from vardi._types import Floats
+    from vardi._types import Floats, RandomSeed
 
 Keys = tuple[tuple[Any, ...], ...]  # of domains: the values of the columns that define each
 
@@ -86,15 +84,7 @@ class UserRows(ABC):
         """Return weight times count of each row, with sum 1."""
 
     @abstractmethod
-    def draw(
-        self,
-        measure: Measure,
-        n: int,
-        seed: int | np.random.Generator | None,
-        *,
-        replace: bool | None,
-        identity: str | None,
-    ) -> Any:
+    def draw(self, measure: Measure, n: int, seed: RandomSeed, *, replace: bool | None, identity: str | None) -> Any:
         """Draw rows by weight."""
 
     @abstractmethod

@@ -36,7 +36,7 @@ from vardi._rows.measure import Functions, Measure, as_functions
 from vardi._rows.point import Model, Point, RowsAt
 from vardi._rows.queries import Queries
 from vardi._rows.series import batch_lengths
-from vardi._types import Floats
+from vardi._types import Floats, RandomSeed
 from vardi.errors import ImpossibleRowError, MissingValuesError, number_of_rows
 from vardi.errors._refusals import needs_rows, not_covered
 from vardi.errors._texts import listed
@@ -314,15 +314,7 @@ class RowsInEngine(UserRows):
         """Return what accounts of a fit need of its rows."""
         return EngineParts(fit)
 
-    def draw(
-        self,
-        measure: Measure,
-        n: int,
-        seed: int | np.random.Generator | None,
-        *,
-        replace: bool | None,
-        identity: str | None,
-    ) -> Any:
+    def draw(self, measure: Measure, n: int, seed: RandomSeed, *, replace: bool | None, identity: str | None) -> Any:
         """Draw rows by weight and without replacement, as lazy frames."""
         if replace:
             raise refusal("draws with replacement", "engine")

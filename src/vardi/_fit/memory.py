@@ -27,7 +27,7 @@ from vardi._rows.grouping import first_rows
 from vardi._rows.joint import Joint, JointRows
 from vardi._rows.measure import Measure, as_functions
 from vardi._rows.point import Point
-from vardi._types import Floats, Integers
+from vardi._types import Floats, Integers, RandomSeed
 from vardi.biases._values import as_array, is_missing
 from vardi.errors import ImpossibleRowError, MismatchError, MissingValuesError, number_of_rows
 from vardi.errors._refusals import column_of_some, not_covered, not_finite
@@ -177,15 +177,7 @@ class RowsInMemory(UserRows):
             counts = np.bincount(rows[rows >= 0], minlength=len(found.keys)).astype(np.float64)
             raise in_domains(error, by, found.keys, counts) from None
 
-    def draw(
-        self,
-        measure: Measure,
-        n: int,
-        seed: int | np.random.Generator | None,
-        *,
-        replace: bool | None,
-        identity: str | None,
-    ) -> Any:
+    def draw(self, measure: Measure, n: int, seed: RandomSeed, *, replace: bool | None, identity: str | None) -> Any:
         """Draw rows by weight: in the user's library, or their positions for a fit of a matrix."""
         if identity is not None:
             raise MismatchError(
@@ -195,7 +187,7 @@ class RowsInMemory(UserRows):
         drawn = self.positions(measure, n, seed, replace=replace is not False)
         return drawn if not self.pool.frames else concat(self.pool.frames).take(drawn)
 
-    def positions(self, measure: Measure, n: int, seed: int | np.random.Generator | None, *, replace: bool) -> Integers:
+    def positions(self, measure: Measure, n: int, seed: RandomSeed, *, replace: bool) -> Integers:
         """Return the positions of rows drawn by weight."""
         chances = self.chances(measure)
         drawable = int(np.count_nonzero(chances))

@@ -85,9 +85,7 @@ class Solved:
         self.joint: JointRows = prepared.joint
         self.names: tuple[Name, ...] = data.names
         self.rows: Rows | LazyRows = prepared.joint.rows_at(self.theta) if prepared.in_memory else prepared.rows
-        self._of_samples: dict[
-            tuple[int, ...], Self
-        ] = {}  # with some samples in question, as far as they were asked for
+        self._of_samples: dict[tuple[int, ...], Self] = {}  # those of some samples, once they are asked for
 
     def __len__(self) -> int:
         return len(self.data)

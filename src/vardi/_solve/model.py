@@ -86,12 +86,12 @@ def _start(rows: Rows | LazyRows, names: Sequence[Name], near: Mapping[Name, flo
     logs = np.array([near.get(name, np.nan) for name in names])
     told = sampled & np.isfinite(logs)
     new = sampled & ~told
-    if new.any() and not isinstance(rows, Rows):
-        return None  # an engine starts from a few of its rows
     with np.errstate(divide="ignore", invalid="ignore"):
         log_shares = np.log(rows.sizes / n)
         u = np.where(told, log_shares - logs, -np.inf)
-        if told.any() and new.any() and isinstance(rows, Rows):
+        if new.any():
+            if not (isinstance(rows, Rows) and told.any()):
+                return None  # nothing to go by, or an engine, which starts from a few of its rows
             others = rows.subset(np.flatnonzero(told[rows.source]))
             u[new] = log_shares[new] + np.log(n) - others.log_means(u)[new]
     return u if np.isfinite(u[sampled]).all() else None

@@ -89,12 +89,12 @@ def inefficiencies(fit: DebiasedSample) -> dict[Name, float]:
 
 def _differences(fit: DebiasedSample) -> Influence:
     """Return the influence on each free energy minus the mean of all, which a distant population does not disturb."""
-    held = fit.solved
-    sampled = held.rows.sizes > 0
+    solved = fit.solved
+    sampled = solved.rows.sizes > 0
     centred = (np.eye(len(sampled)) - sampled[:, None] / sampled.sum())[:, sampled]
-    directions = np.zeros((len(held.tangent.measure.coordinates), int(sampled.sum())))
-    directions[held.tangent.measure.coordinates.u] = centred * sampled[:, None]
-    found: Influence = held.tangent.of_coordinates(directions)
+    directions = np.zeros((len(solved.tangent.measure.coordinates), int(sampled.sum())))
+    directions[solved.tangent.measure.coordinates.u] = centred * sampled[:, None]
+    found: Influence = solved.tangent.of_coordinates(directions)
     return found
 
 

@@ -66,13 +66,13 @@ class InPopulation:
 
     def means(self, functions: Functions) -> Floats:
         """Return the mean of each function."""
-        held = self._fit.solved
-        return np.asarray(held.tangent.measure.mean(held.data.matrix(_as_given(functions))))
+        solved = self._fit.solved
+        return np.asarray(solved.tangent.measure.mean(solved.data.matrix(_as_given(functions))))
 
     def log_covariance(self, functions: Functions) -> Floats:
         """Return the covariance of the logs of the means."""
-        held = self._fit.solved
-        means, influence = held.tangent.influence(held.data.matrix(_as_given(functions)))
+        solved = self._fit.solved
+        means, influence = solved.tangent.influence(solved.data.matrix(_as_given(functions)))
         return np.asarray(influence.covariance() / np.outer(means, means))
 
     def refits(self, functions: Functions, n: int, seed: int) -> Floats:

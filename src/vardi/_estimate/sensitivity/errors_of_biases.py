@@ -48,14 +48,14 @@ class Errors:
         return np.where(self.wrong, errors, 0.0)
 
 
-def as_errors(held: SolvedFit, samples: Sequence[Name] | None, kind: str) -> Errors:
+def as_errors(solved: SolvedFit, samples: Sequence[Name] | None, kind: str) -> Errors:
     """Return the errors asked for; raise if they are invalid."""
     if kind not in ("free", "common"):
         raise MismatchError(
             f"kind is {kind!r}. Give 'free', where each bias errs on its own, or 'common', where all err alike."
         )
-    measure = held.tangent.measure
-    sampled = [held.names[k] for k in measure.states or range(len(measure.sizes)) if measure.sizes[k]]
+    measure = solved.tangent.measure
+    sampled = [solved.names[k] for k in measure.states or range(len(measure.sizes)) if measure.sizes[k]]
     if samples is None:
         wanted = sampled
     else:

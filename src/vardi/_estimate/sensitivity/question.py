@@ -28,7 +28,7 @@ REFITTED = 2_000_000  # numbers (rows times samples) up to which biases are refi
 class Question:
     """How far an estimate of a fit moves, at which factors, for which errors, and when it reaches a threshold."""
 
-    held: SolvedFit
+    solved: SolvedFit
     gammas: Floats
     errors: Errors
     threshold: float | None
@@ -36,7 +36,7 @@ class Question:
     @classmethod
     def of(
         cls,
-        held: SolvedFit,
+        solved: SolvedFit,
         gammas: float | Sequence[float],
         samples: Sequence[Name] | None,
         kind: Kind,
@@ -44,7 +44,7 @@ class Question:
     ) -> Question:
         """Return the question; raise if it is invalid."""
         threshold = None if threshold is None else require_number(threshold)
-        return cls(held, _factors(gammas), as_errors(held, samples, kind), threshold)
+        return cls(solved, _factors(gammas), as_errors(solved, samples, kind), threshold)
 
     def answer(self, target: Estimand, estimate: Estimate, name: str, own: Influence | None = None) -> Sensitivity:
         r"""Return the range of a target at every factor, given the fit's estimate of it with its influence values.
@@ -83,7 +83,7 @@ class Question:
 
     def _worst(self, target: Estimand, start: End, own: Influence) -> tuple[Worst, float, str]:
         """Return how the ends of the range are found, how far they move at first per unit of log Gamma, and a note."""
-        tangent, errors = self.held.tangent, self.errors
+        tangent, errors = self.solved.tangent, self.errors
         if tangent.measure.states:
             assert isinstance(target, Mean)
             if not errors.wrong.all():
@@ -95,16 +95,16 @@ class Question:
             reweighed = Reweighed(tangent, target)
             note = "The factor applies to their bias as a whole." if len(errors.wrong) > 1 else ""
             return reweighed, reweighed.steepest, note
-        steepest = float(self.held.slopes(own, errors)[0])
+        steepest = float(self.solved.slopes(own, errors)[0])
         first_order = FirstOrder(start.value, start.phi, steepest)
-        if not self.held.data.in_memory:
+        if not self.solved.data.in_memory:
             return first_order, steepest, "Refits need rows in memory, but these are in their engine."
         if not tangent.is_plain:
             note = "Known values and parameters would have to be refitted, so the range is given to first order."
             return first_order, steepest, note
         if isinstance(target, Mean) and errors.reweighs:
             return Reweighed(tangent, target), steepest, ""
-        numbers = len(self.held) * len(errors.wrong)
+        numbers = len(self.solved) * len(errors.wrong)
         if numbers <= REFITTED:
             return Search(tangent, target, errors), steepest, ""
         note = f"Rows times samples are {numbers:,}, but biases are refitted only up to {REFITTED:,}: use fewer rows."
@@ -115,7 +115,7 @@ class Question:
         assert estimate.influence is not None
         if math.isnan(estimate.stderr):
             return np.full(len(ends), math.nan)
-        tangent = self.held.tangent
+        tangent = self.solved.tangent
         beyond = float((estimate.influence.beyond**2).sum()) / tangent.n**2
         moved = [end.phi if beside is None else end.phi + beside for end in ends]
         variances = [tangent.measure.whole.covariance(phi)[0, 0] + beyond for phi in moved]

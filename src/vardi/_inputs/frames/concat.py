@@ -38,7 +38,7 @@ def stacked(own: object, more: object) -> Any:
     if not any_lazy([own, more]):
         return concat([as_frame(own), as_frame(more)]).native
     frames = [nw.from_native(rows, pass_through=True) for rows in (own, more)]
-    kinds = [str(frame.implementation) if isinstance(frame, nw.LazyFrame) else "rows in memory" for frame in frames]
+    kinds = [f"in {frame.implementation}" if isinstance(frame, nw.LazyFrame) else "in memory" for frame in frames]
     lazy = [frame for frame in frames if isinstance(frame, nw.LazyFrame)]
     if len(set(kinds)) > 1:
         raise MismatchError(
