@@ -59,6 +59,7 @@ def question(point, values):
 
 def compared(found, expected):
     for mine, other in zip(found[:-1], expected[:-1], strict=True):
+        mine = mine.toarray() if sparse.issparse(mine) else mine
         np.testing.assert_allclose(mine, other, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(found[-1].low, expected[-1].low)
     np.testing.assert_allclose(found[-1].high, expected[-1].high)

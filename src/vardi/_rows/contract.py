@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy import sparse
 
 from vardi._types import Floats
 
@@ -102,8 +104,10 @@ class JointSums:
         :math:`\sum_i c_i (\log S_i - \log\omega_{s_i}(z_i;\theta))`.
     x : ndarray of shape (d,)
         :math:`\sum_i c_i x_i`.
-    gram : ndarray of shape (d, d)
-        :math:`\sum_i c_i x_i x_i'`.
+    products : ndarray or csr_array of shape (K, K)
+        :math:`\sum_i c_i p_i p_i'`, the part of ``gram`` in u.
+    products_beside : ndarray of shape (d - K, d)
+        The rows of ``gram`` beyond those of u.
     own : ndarray of shape (d,)
         :math:`\sum_i c_i \nabla\log\omega_{s_i}(z_i;\theta)`: zero except in theta.
     beside : ndarray of shape (d - K, d)
@@ -117,11 +121,22 @@ class JointSums:
     inverse: float
     log_mass: float
     x: Floats
-    gram: Floats
+    products: Floats | sparse.csr_array
+    products_beside: Floats
     own: Floats
     beside: Floats
     bend: Floats
     refused: float
+
+    @cached_property
+    def gram(self) -> Floats:
+        r""":math:`\sum_i c_i x_i x_i'`, of shape (d, d)."""
+        d = len(self.x)
+        K = d - len(self.products_beside)
+        found = np.empty((d, d))
+        found[:K, :K] = self.products if isinstance(self.products, np.ndarray) else self.products.toarray()
+        found[K:], found[:K, K:] = self.products_beside, self.products_beside[:, :K].T
+        return found
 
     @property
     def information(self) -> Floats:
@@ -142,14 +157,17 @@ class JointSums:
     @property
     def positive(self) -> bool:
         """Whether every S is above zero, and finite."""
-        return not self.refused and bool(np.isfinite(self.inverse) and np.isfinite(self.gram).all())
+        if self.refused or not np.isfinite(self.inverse):
+            return False
+        stored = self.products if isinstance(self.products, np.ndarray) else self.products.data
+        return bool(np.isfinite(stored).all() and np.isfinite(self.products_beside).all())
 
     @property
     def checked(self) -> JointSums:
         """The sums; NaN where some S is not above zero."""
         if self.positive:
             return self
-        return JointSums(*(np.nan * np.ones_like(getattr(self, part.name)) for part in fields(self)))
+        return JointSums(*(np.nan * getattr(self, part.name) for part in fields(self)))
 
     def __add__(self, other: JointSums) -> JointSums:
         return JointSums(*(getattr(self, part.name) + getattr(other, part.name) for part in fields(self)))

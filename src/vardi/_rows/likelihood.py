@@ -22,16 +22,16 @@ def likelihood(point: Point, *, objective: bool) -> Question[JointSums]:
         K, d, inner = at.samples, len(at), at.epsilon.start
         p, r, epsilon = rows.p, rows.weight, rows.weight_of_epsilon
         shares, inverse = block.sum(p), block.sum(r)  # type: ignore[arg-type]
-        gram, beside, bend = np.zeros((d, d)), np.zeros((d - K, d)), np.zeros((at.parameters, at.parameters))
-        x, own, log_mass = np.zeros(d), np.zeros(d), np.full(1, np.nan)
-        x[at.u], x[at.epsilon], gram[:K, :K] = shares, epsilon * inverse, block.gram(p, p)
+        products, gram, beside = block.gram(p, p), np.zeros((d - K, d)), np.zeros((d - K, d))  # gram: beyond u
+        x, own, bend = np.zeros(d), np.zeros(d), np.zeros((at.parameters, at.parameters))
+        x[at.u], x[at.epsilon], log_mass = shares, epsilon * inverse, np.full(1, np.nan)
         if inner > K:
             y = rows.others
-            x[K:inner], gram[K:inner, K:inner], gram[:K, K:inner] = block.sum(y), block.gram(y, y), block.gram(p, y)
-            gram[K:inner, :K] = gram[:K, K:inner].T
+            x[K:inner], gram[: inner - K, :K] = block.sum(y), block.gram(y, p)
+            gram[: inner - K, K:inner] = block.gram(y, y)
         if at.uncertain:
-            gram[:, at.epsilon] = np.outer(rows.against(r)[:, 0], epsilon)
-            gram[at.epsilon] = gram[:, at.epsilon].T
+            gram[inner - K :] = np.outer(epsilon, rows.against(r)[:, 0])
+            gram[:, at.epsilon] = gram[inner - K :, K:].T
             mu, known = slice(at.mu.start - K, at.mu.stop - K), -point.model.known.root * inverse
             beside[mu, at.epsilon], beside[inner - K :, at.mu] = known, known.T
         if objective:
@@ -51,6 +51,6 @@ def likelihood(point: Point, *, objective: bool) -> Question[JointSums]:
             beside[row - K, where] = beside[place, row] = block.sum(t * h)
             bend[place, place] += rows.mu[j] * (block.gram(t * h, t) + rows.families[k].bend(h))
         refused = float(block.sum(rows.refused)[0]) if at.known else 0.0
-        return JointSums(float(inverse[0]), float(log_mass[0]), x, gram, own, beside, bend, refused)
+        return JointSums(float(inverse[0]), float(log_mass[0]), x, products, gram, own, beside, bend, refused)
 
     return question

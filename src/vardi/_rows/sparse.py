@@ -105,8 +105,7 @@ class Sparse(Rows):
         root = np.sqrt(self.counts) / S
 
         def block(rows: slice) -> sparse.csr_array:
-            part = _part(scaled.matrix, rows)
-            part.data = part.data * np.repeat(root[rows], self._lengths[rows])
+            part = _times_rows(_part(scaled.matrix, rows), root[rows])
             return part.T @ part
 
         gram = self._total(block).tocsr()
@@ -280,7 +279,7 @@ class SparseProbabilities:
         return np.asarray(self.p @ b)
 
     def __mul__(self, column: Floats) -> SparseProbabilities:
-        return SparseProbabilities(sparse.diags_array(column[:, 0]) @ self.p)
+        return SparseProbabilities(_times_rows(self.p, column[:, 0]))
 
     def column(self, k: int | Integers) -> Floats:
         """Return p_k, of a bias for all rows or for each."""
@@ -299,9 +298,9 @@ class SparseProbabilities:
         """Return the sums of c P over the rows with each code below a size, of shape (size, K)."""
         return np.asarray((membership(codes, size, counts) @ self.p).toarray())
 
-    def gram(self, counts: Floats) -> Floats:
+    def gram(self, counts: Floats) -> sparse.csr_array:
         """Return P'(c P)."""
-        return np.asarray((self.p.T @ (sparse.diags_array(counts) @ self.p)).toarray())
+        return self.p.T @ _times_rows(self.p, counts)
 
     def products(self, weights: Floats) -> sparse.csr_array:
         """Return P'(w P) for each of m weights, already counted, one below another.
@@ -323,4 +322,10 @@ def _weighed_products(p: sparse.csr_array, w: Floats) -> sparse.csr_array:
     """Return P'(w P), from the rows that have a weight."""
     inside = np.flatnonzero(w)
     rows = p[inside]
-    return rows.T @ (sparse.diags_array(w[inside]) @ rows)
+    return rows.T @ _times_rows(rows, w[inside])
+
+
+def _times_rows(matrix: sparse.csr_array, factors: Floats) -> sparse.csr_array:
+    """Return a CSR array with each row times a number."""
+    data = matrix.data * np.repeat(factors, np.diff(matrix.indptr))
+    return sparse.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)

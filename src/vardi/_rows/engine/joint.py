@@ -61,7 +61,7 @@ class Last:
             inverse=sums.inverse * float(np.exp(-shift)),
             log_mass=sums.log_mass + self.n * shift,
             x=sums.x * factor,
-            gram=sums.gram * square,
+            products_beside=sums.products_beside * square[coordinates.samples :],
             beside=sums.beside * square[coordinates.samples :],
         )
 
