@@ -33,7 +33,7 @@ REACH = 10.0  # largest change of a difference of u in one step
 FAR = 40.0  # size of such a parameter beyond which the search is lost
 SCORE, ENOUGH = 1e-9, 1e-5  # the gradient in its standard errors: what is sought, and what is accepted
 SETTLED = 1e-6  # length of the last step
-STUCK = 3  # steps that do not halve the gradient after which weights are made to meet known values first
+STUCK = 10  # steps that do not halve the gradient after which weights are made to meet known values first
 CALIBRATION = 50  # steps of mu alone
 ROUGH = 1e-6  # change of the likelihood that is expected of a step, below which Newton's method starts again
 
