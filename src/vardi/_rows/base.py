@@ -126,8 +126,11 @@ class Rows(ABC):
         """The layout of a point: normalisers alone."""
         return Coordinates(len(self.sizes))
 
-    def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums:
-        """Return shares and, if asked for, gram and log_mass at u, in one pass over the rows."""
+    def sums(self, u: Floats, *, gram: bool = True, objective: bool = True, rough: bool = False) -> Sums:
+        """Return shares and, if asked for, log_mass and gram at u, in one pass over the rows.
+
+        A rough gram may have seven digits only.
+        """
         is_formed = gram and self.forms_gram
 
         def question(block: ArrayBlock) -> tuple[float, Floats, Any]:

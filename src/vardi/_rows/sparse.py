@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from vardi._machine.threads import map_blocks, sum_blocks
+from vardi._machine.threads import blocks, map_blocks, sum_blocks
 from vardi._rows.base import Rows, Space
 from vardi._rows.columns import Normalised
 from vardi._rows.dense import DenseProbabilities, weighed_products
@@ -17,6 +17,7 @@ from vardi._rows.start import mean_log_start, widest_tree
 from vardi._types import Floats, Integers, Numbers
 
 MAX_PAIRED_SAMPLES = 300  # samples up to which the start uses pairs, for which a subsample is made dense
+PAIRWISE = 128  # numbers that NumPy adds one by one before it adds in pairs
 MAX_DENSE_SAMPLES = 2000  # samples up to which overlaps are summed in dense blocks
 CHEAP = 100.0  # entries of a typical row up to which forming the gram costs less than the products it saves
 FILLED = 2.0  # entries of the gram, relative to those of the rows, up to which its products are cheaper
@@ -57,8 +58,9 @@ class Sparse(Rows):
 
     @property
     def additions(self) -> int:
-        """How many numbers a sum over the rows adds one after the other: at most all of a row, and of a column."""
-        return min(super().additions, self.terms + int(np.bincount(self.matrix.indices).max()))
+        """How many numbers a sum over the rows adds one after the other: those of blocks are added in pairs."""
+        parts = blocks(len(self), self.width)
+        return self.terms + PAIRWISE + parts[0].stop.bit_length() + len(parts)
 
     @property
     def terms(self) -> int:
@@ -204,13 +206,20 @@ class SparseProbabilities(DenseProbabilities):
         own = np.asarray(self.A[np.arange(rows), np.broadcast_to(k, rows)])
         return (own * self.step[k] / self.S * self.factor)[:, None]
 
+    def sum(self, counts: Floats) -> Floats:
+        """Return P'c, summed in pairs: a product with a sparse array adds one by one, and loses digits as n grows."""
+        columns, sums = _times_rows(self.A, counts * self.factor / self.S).tocsc(), np.zeros(len(self.step))
+        filled = np.flatnonzero(np.diff(columns.indptr))
+        sums[filled] = np.add.reduceat(columns.data, columns.indptr[filled])
+        return sums * self.step
+
     def by_code(self, codes: Integers, counts: Floats, size: int) -> Floats:
         """Return the sums of c P over the rows with each code below a size, of shape (size, K)."""
         sums = membership(codes, size, counts * self.factor / self.S) @ self.A
         return np.asarray(sums.toarray()) * self.step
 
-    def gram(self, counts: Floats) -> sparse.csr_array:
-        """Return P'(c P)."""
+    def gram(self, counts: Floats, precision: type[np.floating] = np.float64) -> sparse.csr_array:
+        """Return P'(c P), its products to every digit."""
         p = _times_rows(self._p, np.sqrt(counts))
         return p.T @ p
 

@@ -104,8 +104,7 @@ class Intervals(Rows):
         super().__init__(matrix, source, counts, **known)
         values, position = np.unique(matrix.x, return_inverse=True)
         low, high = np.searchsorted(values, matrix.low, "left"), np.searchsorted(values, matrix.high, "right")
-        ends = [[0], low, high, [len(values)]]  # new rows may lie beyond all windows
-        edges = np.unique(np.concatenate(ends))
+        edges = np.unique(np.concatenate([low, high, [0, len(values)]]))  # new rows may lie beyond all windows
         self._cell = np.searchsorted(edges, position, "right") - 1
         self._low = np.searchsorted(edges, low)
         self._high = np.maximum(np.searchsorted(edges, high), self._low)  # a window that ends before it begins is empty
