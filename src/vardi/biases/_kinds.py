@@ -14,9 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vardi._types import Floats
-from vardi.biases._constants import constant
-from vardi.biases._expressions.cells import Cells, Parameters
-from vardi.biases._expressions.families import ExpressionFamily
+from vardi.biases._expressions.families import Cells, ExpressionFamily, Parameters
 from vardi.biases._expressions.nodes import (
     Call,
     Column,
@@ -27,6 +25,7 @@ from vardi.biases._expressions.nodes import (
     arithmetic,
     columns,
     conjunction,
+    constant,
     disjunction,
     is_condition,
     to_text,

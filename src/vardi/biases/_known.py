@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from vardi.biases._constants import Scalar, column_named, constant
 from vardi.biases._expressions.families import total
-from vardi.biases._expressions.nodes import Column, Comparison, IsIn, arithmetic
+from vardi.biases._expressions.nodes import Column, Comparison, IsIn, Scalar, arithmetic, column_named, constant
 from vardi.biases._expressions.parse import OfRows, parse_bias
 from vardi.biases._kinds import EVERYWHERE, Bias, ExpressionBias, ParametricBias
 from vardi.biases._learned import LearnedBias

@@ -7,10 +7,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from vardi.biases._constants import constant
-from vardi.biases._expressions.cells import Cells
-from vardi.biases._expressions.families import ExpressionFamily, Kind
-from vardi.biases._expressions.nodes import Node
+from vardi.biases._expressions.families import Cells, ExpressionFamily, Kind
+from vardi.biases._expressions.nodes import Node, constant
 from vardi.biases._expressions.parse import parse
 from vardi.biases._kinds import EVERYWHERE, FunctionFamily, FunctionOfRows, ParametricBias
 from vardi.errors import InvalidBiasError, MismatchError

@@ -24,8 +24,8 @@ from vardi.biases import (
     as_bias,
     where,
 )
-from vardi.biases._expressions.cells import Cells
 from vardi.biases._expressions.compile import compile_node
+from vardi.biases._expressions.families import Cells
 from vardi.biases._expressions.nodes import Column, Node, is_condition
 from vardi.biases._expressions.targets import NarwhalsTarget
 from vardi.errors import ExpressionError, InvalidBiasError, MismatchError, suggest

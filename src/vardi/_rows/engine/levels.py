@@ -26,8 +26,8 @@ from vardi._rows.cells import (
 )
 from vardi._rows.engine.functions import users_columns
 from vardi.biases import ExpressionBias, ParametricBias
-from vardi.biases._expressions.cells import Cells, Level, Value
 from vardi.biases._expressions.compile import require_columns
+from vardi.biases._expressions.families import Cells, Level, Value
 from vardi.biases._expressions.nodes import Column, Node, columns, is_condition
 from vardi.biases._expressions.targets import NarwhalsTarget
 from vardi.biases._values import is_missing

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import datetime
 import keyword
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain
+
+import numpy as np
 
 from vardi.errors import InvalidBiasError
+
+Scalar = bool | int | float | str | datetime.date | np.generic
+"""A value that a column can be compared with; dates and times are written in ISO form."""
 
 FUNCTIONS = {"abs": 1, "exp": 1, "log": 1, "sqrt": 1, "min": 2, "max": 2}
 """Each function with its minimum number of arguments; min and max take more."""
@@ -128,6 +135,25 @@ Computed = Sum | Product | Power | Negative | Call
 Node = Constant | Column | Condition | Computed
 
 
+def column_named(name: object) -> Column:
+    """Return a column by its name; raise if it is not a string."""
+    if not isinstance(name, str):
+        raise InvalidBiasError(f"A column is named by a string, not by {type(name).__name__}: {name!r}.")
+    return Column(str(name))
+
+
+def constant(value: object, what: str) -> Constant:
+    """Return a number, a text, a truth value or a date as a constant; raise for anything else."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if hasattr(value, "isoformat"):  # dates and times are written as ISO texts
+        value = value.isoformat()
+    for kind in (bool, int, float, str):
+        if isinstance(value, kind):
+            return Constant(kind(value))
+    raise InvalidBiasError(f"{what} must be a number or a string, not {type(value).__name__}: {value!r}.")
+
+
 def conjunction(terms: Iterable[Node]) -> Node:
     """Return ``a and b and ...``; an `And` among the terms is flattened."""
     return And(tuple(part for term in terms for part in (term.terms if isinstance(term, And) else (term,))))
@@ -184,15 +210,10 @@ def children(node: Node) -> tuple[Node, ...]:
             return (first, *(operand for _, operand in rest))
 
 
-def _walk(node: Node) -> Iterator[Node]:
-    yield node
-    for child in children(node):
-        yield from _walk(child)
-
-
-def columns(node: Node) -> tuple[str, ...]:
-    """Return the names of the columns that a node reads, each once, in the order they are written."""
-    return tuple(dict.fromkeys(part.name for part in _walk(node) if isinstance(part, Column)))
+def columns(*nodes: Node) -> tuple[str, ...]:
+    """Return the names of the columns that nodes read, each once, in the order they are written."""
+    names = ((node.name,) if isinstance(node, Column) else columns(*children(node)) for node in nodes)
+    return tuple(dict.fromkeys(chain.from_iterable(names)))
 
 
 def column_text(name: str) -> str:
@@ -223,10 +244,9 @@ def _write(node: Node) -> tuple[str, int]:
             return f"{to_text(column)} is missing", _COMPARE
         case Not(IsMissing(column)):
             return f"{to_text(column)} is not missing", _COMPARE
-        case IsIn(operand, values):
-            return f"{_inside(operand, _SUM)} in {_tuple(values)}", _COMPARE
-        case Not(IsIn(operand, values)):
-            return f"{_inside(operand, _SUM)} not in {_tuple(values)}", _COMPARE
+        case IsIn(operand, values) | Not(IsIn(operand, values)):
+            sign = "in" if isinstance(node, IsIn) else "not in"
+            return f"{_inside(operand, _SUM)} {sign} {tuple(value.value for value in values)}", _COMPARE
         case Not(operand):
             return f"not {_inside(operand, _NOT)}", _NOT
         case And(terms):
@@ -254,7 +274,3 @@ def _inside(node: Node, least: int) -> str:
 
 def _chain(first: Node, rest: Iterable[tuple[str, Node]], least_first: int, least_rest: int) -> str:
     return " ".join([_inside(first, least_first), *(f"{sign} {_inside(part, least_rest)}" for sign, part in rest)])
-
-
-def _tuple(values: tuple[Constant, ...]) -> str:
-    return repr(tuple(value.value for value in values))

@@ -10,8 +10,7 @@ from functools import reduce
 from itertools import pairwise
 from typing import TypeGuard
 
-from vardi.biases._expressions.cells import Cells
-from vardi.biases._expressions.families import FAMILIES, ExpressionFamily, Kind
+from vardi.biases._expressions.families import FAMILIES, Cells, ExpressionFamily, Kind
 from vardi.biases._expressions.nodes import (
     FUNCTIONS,
     Call,
