@@ -33,17 +33,17 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from vardi.biases._expressions.nodes import (
+    And,
     Call,
     Column,
     Comparison,
     Constant,
     Node,
     Not,
-    Power,
     arithmetic,
     columns,
-    conjunction,
     is_condition,
+    junction,
     to_text,
 )
 from vardi.errors import InvalidBiasError, MismatchError, suggest
@@ -126,7 +126,7 @@ class ExpressionFamily:
     def node(self, theta: Sequence[float]) -> Node:
         """Return the expression of the bias with its parameters fixed."""
         if self.kind == "power":
-            return Power(self.terms[0], Constant(float(theta[0])))
+            return arithmetic(self.terms[0], "**", Constant(float(theta[0])))
         if self.kind == "steps":
             return _by_case(theta, self.intervals())
         if self.kind == "exponential_tilt":
@@ -251,7 +251,7 @@ def _as_level(value: object, group: tuple[Node, ...]) -> Level:
 def _holds(group: tuple[Node, ...], level: Level) -> Node:
     """Return the condition that a row has these values."""
     parts = [_is(term, value) for term, value in zip(group, level, strict=True)]
-    return parts[0] if len(parts) == 1 else conjunction(parts)
+    return parts[0] if len(parts) == 1 else junction(And, parts)
 
 
 def _is(term: Node, value: Value) -> Node:

@@ -48,11 +48,35 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """``first op node op node ...``: true when each neighbouring pair is."""
+class Chain:
+    """``first sign node sign node ...``, of signs that bind equally."""
 
     first: Node
     rest: tuple[tuple[str, Node], ...]
+
+
+class Comparison(Chain):
+    """``first op node op node ...``: true when each neighbouring pair is."""
+
+    __slots__ = ()
+
+
+class Sum(Chain):
+    """``first + term - term ...``, from left to right."""
+
+    __slots__ = ()
+
+
+class Product(Chain):
+    """``first * factor / factor ...``, from left to right."""
+
+    __slots__ = ()
+
+
+class Power(Chain):
+    """``first ** exponent``: a single one, since a power of a power is written in parentheses."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,41 +102,22 @@ class Not:
 
 
 @dataclass(frozen=True, slots=True)
-class And:
+class Junction:
+    """Conditions joined by one word."""
+
+    terms: tuple[Node, ...]
+
+
+class And(Junction):
     """All conditions hold."""
 
-    terms: tuple[Node, ...]
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Or:
+class Or(Junction):
     """At least one condition holds."""
 
-    terms: tuple[Node, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Sum:
-    """``first + term - term ...``, from left to right."""
-
-    first: Node
-    rest: tuple[tuple[str, Node], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Product:
-    """``first * factor / factor ...``, from left to right."""
-
-    first: Node
-    rest: tuple[tuple[str, Node], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Power:
-    """``base ** exponent``."""
-
-    base: Node
-    exponent: Node
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,22 +159,19 @@ def constant(value: object, what: str) -> Constant:
     raise InvalidBiasError(f"{what} must be a number or a string, not {type(value).__name__}: {value!r}.")
 
 
-def conjunction(terms: Iterable[Node]) -> Node:
-    """Return ``a and b and ...``; an `And` among the terms is flattened."""
-    return And(tuple(part for term in terms for part in (term.terms if isinstance(term, And) else (term,))))
+def junction(kind: type[And | Or], terms: Iterable[Node]) -> Node:
+    """Return conditions joined by ``and`` or ``or``; terms that are joined so already are flattened."""
+    return kind(tuple(part for term in terms for part in (term.terms if isinstance(term, kind) else (term,))))
 
 
-def disjunction(terms: Iterable[Node]) -> Node:
-    """Return ``a or b or ...``; an `Or` among the terms is flattened."""
-    return Or(tuple(part for term in terms for part in (term.terms if isinstance(term, Or) else (term,))))
+CHAINS: dict[str, type[Sum | Product | Power]] = {"+": Sum, "-": Sum, "*": Product, "/": Product, "**": Power}
+"""The chain that each sign of arithmetic makes."""
 
 
 def arithmetic(left: Node, operator: str, right: Node) -> Node:
     """Return ``left operator right`` for one of ``+ - * / **``; sums and products grow to the right."""
-    if operator == "**":
-        return Power(left, right)
-    chain = Sum if operator in "+-" else Product
-    if isinstance(left, chain):
+    chain = CHAINS[operator]
+    if isinstance(left, chain) and chain is not Power:
         return chain(left.first, (*left.rest, (operator, right)))
     return chain(left, ((operator, right),))
 
@@ -202,11 +204,9 @@ def children(node: Node) -> tuple[Node, ...]:
             return (column,)
         case IsIn(operand, _) | Not(operand) | Negative(operand):
             return (operand,)
-        case And(terms) | Or(terms) | Call(_, terms):
+        case Junction(terms) | Call(_, terms):
             return terms
-        case Power(base, exponent):
-            return (base, exponent)
-        case Comparison(first, rest) | Sum(first, rest) | Product(first, rest):
+        case Chain(first, rest):
             return (first, *(operand for _, operand in rest))
 
 
@@ -230,6 +230,15 @@ def to_text(node: Node) -> str:
 
 # How tightly each form binds, as in Python.
 _OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT, _SIGN, _POWER, _ATOM = range(9)
+# Of each chain and junction: how tightly it binds, and how tightly at least its first part and the others must.
+_PARTS: dict[type, tuple[int, int, int]] = {
+    Or: (_OR, _AND, _AND),
+    And: (_AND, _NOT, _NOT),
+    Comparison: (_COMPARE, _SUM, _SUM),
+    Sum: (_SUM, _SUM, _PRODUCT),
+    Product: (_PRODUCT, _PRODUCT, _SIGN),
+    Power: (_POWER, _ATOM, _SIGN),
+}
 
 
 def _write(node: Node) -> tuple[str, int]:
@@ -249,20 +258,17 @@ def _write(node: Node) -> tuple[str, int]:
             return f"{_inside(operand, _SUM)} {sign} {tuple(value.value for value in values)}", _COMPARE
         case Not(operand):
             return f"not {_inside(operand, _NOT)}", _NOT
-        case And(terms):
-            return " and ".join(_inside(term, _NOT) for term in terms), _AND
-        case Or(terms):
-            return " or ".join(_inside(term, _AND) for term in terms), _OR
-        case Comparison(first, rest):
-            return _chain(first, rest, _SUM, _SUM), _COMPARE
-        case Sum(first, rest):
-            return _chain(first, rest, _SUM, _PRODUCT), _SUM
-        case Product(first, rest):
-            return _chain(first, rest, _PRODUCT, _SIGN), _PRODUCT
+        case Junction(terms):
+            binds, least, _ = _PARTS[type(node)]
+            word = " and " if isinstance(node, And) else " or "
+            return word.join(_inside(term, least) for term in terms), binds
+        case Chain(first, rest):
+            binds, least_first, least = _PARTS[type(node)]
+            return " ".join(
+                [_inside(first, least_first), *(f"{sign} {_inside(one, least)}" for sign, one in rest)]
+            ), binds
         case Negative(operand):
             return f"-{_inside(operand, _SIGN)}", _SIGN
-        case Power(base, exponent):
-            return f"{_inside(base, _ATOM)} ** {_inside(exponent, _SIGN)}", _POWER
         case Call(function, arguments):
             return f"{function}({', '.join(to_text(argument) for argument in arguments)})", _ATOM
 
@@ -270,7 +276,3 @@ def _write(node: Node) -> tuple[str, int]:
 def _inside(node: Node, least: int) -> str:
     text, binds = _write(node)
     return text if binds >= least else f"({text})"
-
-
-def _chain(first: Node, rest: Iterable[tuple[str, Node]], least_first: int, least_rest: int) -> str:
-    return " ".join([_inside(first, least_first), *(f"{sign} {_inside(part, least_rest)}" for sign, part in rest)])
