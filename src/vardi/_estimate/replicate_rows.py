@@ -139,7 +139,7 @@ class ReplicatesInMemory:
 
     def result(self) -> Any:
         """Return the weights, a column for each replicate, in the user's library."""
-        return self.solved.memory.pool.table(self.weights, names_of(self.law.n))
+        return self.solved.memory.pool.wrap(self.weights, *names_of(self.law.n))
 
     def _units(self, clusters: Integers) -> Floats:
         """Return how many clusters each stratum has."""
