@@ -104,13 +104,13 @@ class ConvergenceDisplay(Display):
     def _draw(self, ax: Axes, colours: Palette) -> None:
         found, kT = self.convergence, self._kT
         ax.axhspan(*(found.forward[-1] * kT).interval, color=colours.link, alpha=0.25, lw=0, label="all frames, 95%")
-        for label, colour, marker, estimates in (
+        for direction, colour, marker, estimates in (
             ("forward", colours.after, "o", found.forward),
             ("backward", colours.before, "s", found.backward),
         ):
             scaled = tuple(one * kT for one in estimates)
-            values, style = [one.value for one in scaled], {"color": colour, "marker": marker, "capsize": 3}
-            ax.errorbar(found.fractions, values, yerr=_beyond(scaled), label=f"{label}, 95%", **style)
+            values, ends, label = [one.value for one in scaled], _beyond(scaled), f"{direction}, 95%"
+            ax.errorbar(found.fractions, values, yerr=ends, color=colour, marker=marker, capsize=3, label=label)
         k, l = found.states
         ax.set(xlabel="part of the frames of each state", ylabel=f"f({l}) - f({k}) ({self._unit})")
         ax.set_title("Forward and backward in time")

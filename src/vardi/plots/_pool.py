@@ -195,22 +195,23 @@ class SensitivityDisplay(Display):
     def _draw(self, ax: Axes, colours: Palette) -> None:
         found, gammas = self.sensitivity, self.sensitivity.gammas
         value, stderr = found.estimate.value, found.estimate.stderr
-        area, line = {"color": colours.after, "alpha": 0.2}, {"color": colours.before, "ls": "--", "lw": 1}
-        ax.fill_between(gammas, found.lower, found.upper, label=f"range ({found.method})", **area)
-        ax.plot(gammas, np.column_stack([found.lower, found.upper]), color=colours.after, marker=".")
-        ax.plot(gammas, found.linear_lower, label="to first order", **line)
-        ax.plot(gammas, found.linear_upper, **line)
+        before, after = colours.before, colours.after
+        ax.fill_between(gammas, found.lower, found.upper, color=after, alpha=0.2, label=f"range ({found.method})")
+        ax.plot(gammas, np.column_stack([found.lower, found.upper]), color=after, marker=".")
+        for end, label in ((found.linear_lower, "to first order"), (found.linear_upper, None)):
+            ax.plot(gammas, end, color=before, ls="--", lw=1, label=label)
         ax.axhline(value, color=colours.ink, lw=1, label="estimate")
         if np.isfinite(stderr):
-            ends, area = (value - stderr, value + stderr), {"color": colours.ink, "alpha": 0.12, "lw": 0}
-            ax.axhspan(*ends, label="one standard error", **area)
+            low, high = value - stderr, value + stderr
+            ax.axhspan(low, high, color=colours.ink, alpha=0.12, lw=0, label="one standard error")
         if found.threshold is not None:
-            ax.axhline(found.threshold, color=colours.threshold, lw=1, ls=":")
             reached = "not reached" if found.tipping is None else f"reached at {found.tipping:.3g}"
-            is_drawn = found.tipping is not None and found.tipping <= gammas[-1]
-            point = {"marker": "o", "ls": "none"} if is_drawn else {"ls": ":"}
-            at = ([found.tipping], [found.threshold]) if is_drawn else ([], [])
-            ax.plot(*at, color=colours.threshold, label=f"{found.threshold:.4g} {reached}", **point)
+            label = f"{found.threshold:.4g} {reached}"
+            ax.axhline(found.threshold, color=colours.threshold, lw=1, ls=":")
+            if found.tipping is not None and found.tipping <= gammas[-1]:
+                ax.plot([found.tipping], [found.threshold], color=colours.threshold, marker="o", ls="none", label=label)
+            else:
+                ax.plot([], [], color=colours.threshold, ls=":", label=label)
         ax.set(xscale="log", xlabel="biases wrong by up to a factor of", ylabel=found.name)
         ax.set_xticks(gammas, [f"{gamma:g}" for gamma in gammas])
         ax.minorticks_off()
