@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import narwhals as nw
 import numpy as np
 
-from vardi._inputs.engine.aggregates import LENGTH, Aggregate
 from vardi._inputs.engine.columns import expressions, missing_values
 from vardi._inputs.engine.expressions import on_frame
 from vardi._inputs.engine.part import PREFIX, Groups, Part, with_columns
+from vardi._inputs.engines import LENGTH, Aggregate
 from vardi._rows.cells import (
     MOST_VALUES,
     in_order,
