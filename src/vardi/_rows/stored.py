@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from vardi._machine.threads import BLOCK, blocks, cores, executor, single_threaded_blas
-from vardi._rows.checks import Checks
+from vardi._rows.checks import Checks, Range, extremes, own_of, together
 from vardi._rows.dense import Dense
-from vardi._rows.grouping import membership, sizes_of, stratified
+from vardi._rows.grouping import membership, stratified
 from vardi._types import Floats, Integers, Numbers
 from vardi.errors import MismatchError, NeedsRowsError
 
@@ -267,13 +267,6 @@ class Kept:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def within(self, rows: Integers) -> Kept:
-        """Return the kept rows among the given positions (increasing), by their places there."""
-        place = np.searchsorted(rows, self.rows)
-        inside = place < len(rows)
-        inside[inside] = rows[place[inside]] == self.rows[inside]
-        return Kept(place[inside], self.matrix[inside])
-
     def differs(self, place: slice, block: Numbers) -> int | None:
         """Return the first kept row in a block whose values differ from those of the first pass."""
         i = int(np.searchsorted(self.rows, place.start))
@@ -334,25 +327,23 @@ class Blocks(Dense):
 
     def subsample(self, fraction: float, *, least: int) -> Dense:
         """Return the rows that are in memory, whatever the fraction, with counts that make them stand for all."""
-        kept = self._kept if len(self._kept) else gathered(self.matrix, self.source)
-        counts = self.counts[kept.rows]
-        rows = Dense(
-            kept.matrix, self.source[kept.rows], counts, log=self.log, moderate=self.moderate, positive=self.positive
-        )
+        if not len(self._kept):
+            places = _places(self.source, len(self.sizes))
+            self._kept = Kept(places, self.matrix[places].whole())
+        kept = self._kept
+        source, counts = self.source[kept.rows], self.counts[kept.rows]
+        rows = Dense(kept.matrix, source, counts, log=self.log, moderate=self.moderate, positive=self.positive)
         return rows.standing_for(self.sizes)
-
-    def subset(self, rows: Integers) -> Self:
-        """Return some of the rows (positions, increasing), still read in blocks."""
-        counts = self.counts[rows]
-        part = self.with_rows(self.matrix[rows], self.source[rows], counts)
-        kept = self._kept.within(rows)
-        if (np.bincount(part.source[kept.rows], minlength=len(self.sizes))[part.sizes > 0]).all():
-            part._kept = kept
-        return part
 
     def log_omega(self) -> Floats:
         """Return log omega as one matrix, if that is not large."""
-        self._require_room(len(self.sizes))
+        n, K = self.matrix.shape
+        if n * K > ANSWER:
+            raise NeedsRowsError(
+                f"This needs {K} numbers for each of {n} rows, {8e-9 * K * n:.1f} GB at "
+                "once, but omega is read in blocks because it may not fit in memory. Ask for fewer states at once, or "
+                "fit a part of the rows that does fit."
+            )
         return self._log(np.asarray(self.matrix.whole(), np.float64))
 
     def each_block(self, answer: Callable[[slice, Numbers | None], Result], width: int = 0) -> Iterator[Result]:
@@ -374,14 +365,6 @@ class Blocks(Dense):
                 )
             yield place, block
 
-    def _require_room(self, columns: int) -> None:
-        if len(self) * columns > ANSWER:
-            raise NeedsRowsError(
-                f"This needs {columns} numbers for each of {len(self)} rows, {8e-9 * columns * len(self):.1f} GB at "
-                "once, but omega is read in blocks because it may not fit in memory. Ask for fewer states at once, or "
-                "fit a part of the rows that does fit."
-            )
-
 
 def in_threads(function: Callable[[slice, Numbers], Result], read: Iterator[Block], width: int) -> Iterator[Result]:
     """Apply the function to parts of all blocks in threads, with results in order, while this thread reads one ahead.
@@ -402,29 +385,10 @@ def in_threads(function: Callable[[slice, Numbers], Result], read: Iterator[Bloc
             yield waiting.popleft().result()
 
 
-def gathered(reader: Reader, source: Integers) -> Kept:
-    """Return rows to start from, gathered in one pass."""
-    places = _places(source, reader.shape[1])
-    return Kept(places, reader[places].whole())
-
-
 def _places(source: Integers, K: int) -> Integers:
     """Return evenly spaced rows of every sample, as many as may be kept."""
     fraction = min(FRACTION, GATHERED / (len(source) * K))
     return np.sort(stratified(source, K, fraction, max(1, min(LEAST, GATHERED // K**2))))
-
-
-@dataclass(frozen=True)
-class _Seen:
-    """What the first pass finds in part of the rows."""
-
-    low: float
-    high: float
-    reach: Floats  # K x K, or one row of it if all are alike
-
-    def __add__(self, other: _Seen) -> _Seen:
-        low, high = float(np.minimum(self.low, other.low)), float(np.maximum(self.high, other.high))  # keep NaN
-        return _Seen(low, high, self.reach + other.reach)
 
 
 def read_rows(reader: Reader, source: Integers, counts: Floats, checks: Checks) -> Blocks:
@@ -434,22 +398,19 @@ def read_rows(reader: Reader, source: Integers, counts: Floats, checks: Checks) 
     kept = Kept(places, np.empty((len(places), K), reader.dtype))
     own = np.empty(n)
 
-    def block(rows: slice, values: Numbers) -> _Seen:
-        low, high = np.searchsorted(places, [rows.start, rows.stop])
-        kept.matrix[low:high] = values[places[low:high] - rows.start]
-        own[rows] = values[np.arange(len(values)), source[rows]]
-        least, most = float(values.min()), float(values.max())
-        return _Seen(least, most, reach(rows, values, least))
+    def block(rows: slice, values: Numbers) -> tuple[Range, Floats]:
+        first, last = np.searchsorted(places, [rows.start, rows.stop])
+        kept.matrix[first:last] = values[places[first:last] - rows.start]
+        own[rows] = own_of(values, source[rows])
+        allowed = (values > checks.zero).astype(np.float64)
+        return extremes(values, source[rows]), np.asarray(membership(source[rows], K, counts[rows]) @ allowed).T
 
-    def reach(rows: slice, values: Numbers, least: float) -> Floats:
-        part = counts[rows]
-        if least > checks.zero:
-            return sizes_of(source[rows], K, part)
-        return np.asarray(membership(source[rows], K, part) @ (values > checks.zero).astype(np.float64)).T
-
-    seen = functools.reduce(operator.add, in_threads(block, reader.blocks(), K))
-    if checks.refuses(seen.low, seen.high):
+    ranges, reach = list[Range](), np.zeros((K, K))
+    for found, part in in_threads(block, reader.blocks(), K):
+        ranges.append(found)
+        reach += part
+    low, high, least = together(ranges)
+    if checks.refuses(low, high):
         checks.columns(reader[:, k] for k in range(K))
     checks.own(own, source)
-    found = checks.found(seen.low, float(own.min()), seen.high)
-    return Blocks(reader, source, counts, **found, kept=kept, reach=np.broadcast_to(seen.reach, (K, K)))
+    return Blocks(reader, source, counts, **checks.found(low, least, high), kept=kept, reach=reach)
