@@ -19,7 +19,7 @@ from scipy import sparse
 
 from vardi._estimate.tangent import Tangent
 from vardi._rows.columns import Block, Extremes, Kept, Question
-from vardi._rows.engine.shares import SharesInEngine
+from vardi._rows.lazy_shares import SharesInEngine
 from vardi._rows.measure import Functions, Measure
 from vardi._rows.point import RowsAt
 from vardi._rows.queries import Queries

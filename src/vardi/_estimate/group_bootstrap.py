@@ -17,7 +17,7 @@ from vardi._estimate.refits import LONG, Drawn, one_step
 from vardi._estimate.resampling import Kind
 from vardi._estimate.solved import SolvedFit
 from vardi._rows.contract import JointSums
-from vardi._rows.engine.groups import GroupSums
+from vardi._rows.hashed import GroupSums
 from vardi._solve.parameters import held_of
 from vardi._solve.refit import Refit
 from vardi._types import Floats

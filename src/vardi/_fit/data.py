@@ -17,7 +17,7 @@ from vardi._rows.measure import Measure
 if TYPE_CHECKING:
     from vardi._facts.parts import Parts
     from vardi._fit.weighted import WeightedSample
-    from vardi._inputs.engine.dependence import EngineDependence
+    from vardi._inputs.lazy_dependence import EngineDependence
     from vardi._rows.domains import RowsByDomain
     from vardi._rows.joint import JointRows
     from vardi._types import Floats, RandomSeed

@@ -18,20 +18,19 @@ from vardi._fit.data import Keys, UserRows
 from vardi._fit.engine_columns import EngineColumns
 from vardi._fit.engine_parts import EngineParts
 from vardi._inputs.domains import By, bases, in_domains
-from vardi._inputs.engine.dependence import EngineDependence
-from vardi._inputs.engine.part import Part
-from vardi._inputs.engine.pool import LazyPool
 from vardi._inputs.frames.functions import bias_of, is_function, name_of
 from vardi._inputs.given import Function
 from vardi._inputs.given import Functions as UserFunctions
+from vardi._inputs.lazy_dependence import EngineDependence
+from vardi._inputs.lazy_part import Part
+from vardi._inputs.lazy_pool import LazyPool
 from vardi._rows.columns import Block, Kept, Question
 from vardi._rows.domains import RowsByDomain
-from vardi._rows.engine.domains import DomainColumns, domains_of, is_in, missing_by_domain
-from vardi._rows.engine.draw import drawn_rows
-from vardi._rows.engine.functions import EngineFunction, all_missing, compiled_functions, condition
-from vardi._rows.engine.groups import GroupSums, sums_in_groups
-from vardi._rows.engine.shares import Counted, SharesInEngine
+from vardi._rows.hashed import GroupSums, drawn_rows, sums_in_groups
 from vardi._rows.joint import Joint, JointRows
+from vardi._rows.lazy_functions import EngineFunction, all_missing, compiled_functions, condition
+from vardi._rows.lazy_shares import Counted, SharesInEngine
+from vardi._rows.lazy_values import DomainColumns, domains_of, is_in, missing_by_domain
 from vardi._rows.measure import Functions, Measure, as_functions
 from vardi._rows.point import Model, Point, RowsAt
 from vardi._rows.queries import Queries
@@ -334,11 +333,12 @@ def _steps(measure: Measure, function: EngineFunction, domain: EngineFunction | 
 
     def counted(block: Block) -> Counted:
         at = measure.point.at(block)
-        there = measure.inside_of(block) if measure.states else None
+        there = block.of_sample(np.ones((block.K, 1)))
+        if measure.states:
+            there = there * measure.inside_of(block)
         if inside is not None:
-            own = inside.of(block, at)
-            there = own if there is None else own * there
-        return Counted(x.of(block, at), at.weight if there is None else at.weight * there, there)
+            there = there * inside.of(block, at)
+        return Counted(x.of(block, at), at.weight * there, there)
 
     assert isinstance(measure.rows, Queries)
     return Steps(measure, x, SharesInEngine(measure.rows, counted), inside)

@@ -8,7 +8,7 @@ from functools import cached_property
 import narwhals as nw
 import numpy as np
 
-from vardi._inputs.engine.part import COUNTS, LABEL, ROW, Part
+from vardi._inputs.lazy_part import COUNTS, LABEL, ROW, Part
 from vardi._inputs.pool import kinds_in_words
 from vardi._rows.expressions import Expressions
 

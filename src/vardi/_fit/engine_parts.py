@@ -15,8 +15,8 @@ from vardi._facts.columns import Variable
 from vardi._facts.fingerprint import Fingerprint
 from vardi._facts.parts import Given, Item, Result
 from vardi._fit.parts import MemoryParts
-from vardi._inputs.engine.distinct import rows_by_value
 from vardi._inputs.frames.functions import is_function
+from vardi._inputs.lazy_part import rows_by_value
 from vardi._inputs.pool import Name
 from vardi._rows.measure import as_functions
 from vardi._rows.shares import Shares, shares_of

@@ -12,16 +12,15 @@ from vardi._facts.bias_notes import bias_notes
 from vardi._fit.engine import RowsInEngine
 from vardi._fit.prepare import Prepared, independent, require_told
 from vardi._fit.solved import Solved
-from vardi._inputs.engine.dependence import as_engine_dependence
-from vardi._inputs.engine.distinct import DistinctRows
-from vardi._inputs.engine.pool import LazyPool, OpenFrames
 from vardi._inputs.known import Known, as_known
+from vardi._inputs.lazy_dependence import as_engine_dependence
+from vardi._inputs.lazy_part import DistinctRows
+from vardi._inputs.lazy_pool import LazyPool, OpenFrames
 from vardi._inputs.pool import Name
 from vardi._rows.dense import Dense
-from vardi._rows.engine.choose import few_rows, functions_on, in_memory, joint_rows
-from vardi._rows.engine.lazy_rows import LazyRows
-from vardi._rows.engine.levels import with_levels
-from vardi._rows.engine.model import model_of
+from vardi._rows.lazy_model import few_rows, functions_on, in_memory, joint_rows, model_of
+from vardi._rows.lazy_rows import LazyRows
+from vardi._rows.lazy_values import with_levels
 from vardi._rows.point import KnownMoments
 from vardi._rows.queries import Queries
 from vardi._solve.identify import Verdict, connected, judge

@@ -21,7 +21,7 @@ from vardi.biases import ParametricBias
 from vardi.errors._refusals import too_many_biases, untold_parameters
 
 if TYPE_CHECKING:
-    from vardi._rows.engine.lazy_rows import LazyRows
+    from vardi._rows.lazy_rows import LazyRows
     from vardi._rows.queries import Queries
 
 RANK = 1e-12  # relative size above which a variance of known values counts

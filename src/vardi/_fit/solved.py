@@ -41,8 +41,8 @@ if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked 
     from vardi._estimate.bounds import Bounds
     from vardi._estimate.sensitivity.errors_of_biases import Errors
     from vardi._fit.engine import RowsInEngine
-    from vardi._inputs.engine.dependence import EngineDependence
-    from vardi._rows.engine.lazy_rows import LazyRows
+    from vardi._inputs.lazy_dependence import EngineDependence
+    from vardi._rows.lazy_rows import LazyRows
 
 ONLY_KNOWN = (
     "only the known values determine the parameters of a bias, so the samples alone fit any column that they describe. "

@@ -30,7 +30,7 @@ from vardi.errors._refusals import not_finite
 
 if TYPE_CHECKING:
     from vardi._inputs.dependence import Dependence
-    from vardi._inputs.engine.dependence import EngineDependence
+    from vardi._inputs.lazy_dependence import EngineDependence
 
 LARGE = 2.0**200  # deviations whose fourth powers, and sums of these, do not overflow
 
