@@ -17,7 +17,15 @@ CORE |= {"charset_normalizer", "psutil"}  # numpy.f2py and joblib load these whe
 #: What a first fit of numbers has no use for: each takes as long to load as all modules of the fit, or longer.
 UNUSED = {"narwhals", "joblib", "sklearn", "pandas", "scipy.special", "scipy.stats", "scipy.sparse.csgraph"}
 #: Our own modules that answer rarer questions, or hold rarer rows.
-RARE = {"_fit.truncation", "_fit.learned", "_fit.parameters", "_fit.engine", "_fit.assisted", "_fit.new_rows", "report"}
+RARE = {
+    "_fit.truncation",
+    "_fit.learned",
+    "_fit.parameters",
+    "_fit.rows_in_engine",
+    "_fit.assisted",
+    "_fit.new_rows",
+    "report",
+}
 RARE |= {"_estimate.sensitivity.question", "_estimate.bootstrap", "_estimate.bias_test", "_estimate.domains"}
 RARE |= {"_estimate.torch_batches", "_estimate.likelihood_ratio", "_rows.engine", "_facts"}
 

@@ -12,7 +12,7 @@ from scipy import sparse
 from scipy.special import expit
 
 import vardi
-from vardi._fit.prepare import counted, prepare
+from vardi._fit.rows_in_memory import RowsInMemory
 from vardi._inputs.pool import as_pool
 from vardi._rows import Windows
 from vardi._rows.blocks import Blocks
@@ -134,7 +134,7 @@ KNOWN = {
 
 def joint_of(samples, biases, known):
     pool = as_pool(samples, biases)
-    return prepare(pool, None, counted(pool), known, log=False).joint
+    return RowsInMemory.of_pool(pool, known).prepare().joint
 
 
 @pytest.mark.parametrize("what", KNOWN)

@@ -52,7 +52,8 @@ class Answer:
     calls : str
         The public names.
     function : str
-        The function, as ``module:name``. Where a class of :mod:`vardi._fit.data` has its own, it is the declaration.
+        The function, as ``module:name``. Where classes of rows (:mod:`vardi._fit.user_rows`) have their own,
+        it is the declaration.
     """
 
     calls: str
@@ -60,7 +61,7 @@ class Answer:
 
 
 ANSWERS = {
-    "weights": Answer("weights, probabilities, weight_shares, effective_rows", "_fit.data:UserRows.weights"),
+    "weights": Answer("weights, probabilities, weight_shares, effective_rows", "_fit.user_rows:UserRows.weights"),
     "means": Answer("expectation, expectations of columns", "_estimate.tangent:Tangent.estimates"),
     "among": Answer(
         "expectation, total and cdf of some samples' rows with among=; fit.among(...).weights",
@@ -98,8 +99,10 @@ ANSWERS = {
     "replicate weights": Answer(
         "replicate_weights; a learned bias is held fixed", "_estimate.replicates:replicate_weights"
     ),
-    "draws": Answer("sample without replacement", "_fit.data:UserRows.draw"),
-    "draws with replacement": Answer("sample(replace=True), torch_sampler, torch_weights", "_fit.data:UserRows.draw"),
+    "draws": Answer("sample without replacement", "_fit.user_rows:UserRows.draw"),
+    "draws with replacement": Answer(
+        "sample(replace=True), torch_sampler, torch_weights", "_fit.user_rows:UserRows.draw"
+    ),
     "new rows": Answer("weigh", "_fit.new_rows:weigh"),
     "update": Answer("update", "_fit.sample:DebiasedSample.update"),
     "verdict": Answer("identify, trust", "_solve.identify:judge"),

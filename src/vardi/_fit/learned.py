@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from vardi._fit.opened import MemoryRows
 from vardi._fit.pipeline import Options, fit
+from vardi._fit.rows_in_memory import RowsInMemory
 from vardi._fit.solved import Solved
 from vardi._inputs.folds import dealt_out
 from vardi._inputs.frames import NumpyFrame
@@ -23,7 +23,7 @@ from vardi.errors import _refusals as refusals
 from vardi.errors._texts import show
 
 
-def opened_with_learned(pool: Pool, known: Any, options: Options) -> MemoryRows:
+def opened_with_learned(pool: Pool, known: Any, options: Options) -> RowsInMemory:
     """Return the rows of a pool, with biases learned by comparison with the debiased rows of the known samples."""
     unknown = [k for k, bias in enumerate(pool.biases) if _is_learned(bias)]
     _require_known(pool, unknown, known)
@@ -31,7 +31,7 @@ def opened_with_learned(pool: Pool, known: Any, options: Options) -> MemoryRows:
     biases = list(pool.biases)
     for k in unknown:
         biases[k] = _learned(pool, k, reference.data.chances(reference.tangent.measure))
-    return replace(MemoryRows.of(replace(pool, biases=tuple(biases)), known), reference=reference)
+    return replace(RowsInMemory.of_pool(replace(pool, biases=tuple(biases)), known), reference=reference)
 
 
 def _is_learned(bias: Bias) -> bool:
@@ -69,7 +69,7 @@ def _require_known(pool: Pool, unknown: list[int], known: Any) -> None:
 def _debiased(pool: Pool, unknown: list[int], known: Any, options: Options) -> Solved:
     """Return the known samples, debiased among themselves."""
     biases = tuple(everywhere() if k in unknown else bias for k, bias in enumerate(pool.biases))
-    rows = MemoryRows.of(replace(pool, biases=biases), known)
+    rows = RowsInMemory.of_pool(replace(pool, biases=biases), known)
     names = {name for k, name in enumerate(pool.names) if k not in unknown}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", VardiWarning)  # the fit of all samples will warn

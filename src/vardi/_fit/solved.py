@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
 from vardi._estimate.own_states import OwnStates
 from vardi._estimate.tangent import Hessian, Influence, Tangent
 from vardi._fit.capabilities import refusal
-from vardi._fit.data import UserRows
-from vardi._fit.memory import RowsInMemory
-from vardi._fit.prepare import Prepared
+from vardi._fit.user_rows import Prepared, UserRows
 from vardi._inputs.dependence import Dependence
 from vardi._inputs.given import Function
 from vardi._inputs.pool import Name, Pool
@@ -40,7 +39,8 @@ if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked 
     from vardi._estimate.bias_check import BiasCheck, Features
     from vardi._estimate.bounds import Bounds
     from vardi._estimate.sensitivity.errors_of_biases import Errors
-    from vardi._fit.engine import RowsInEngine
+    from vardi._fit.rows_in_engine import RowsInEngine
+    from vardi._fit.rows_in_memory import RowsInMemory
     from vardi._inputs.engine.dependence import EngineDependence
     from vardi._rows.engine.lazy_rows import LazyRows
 
@@ -55,35 +55,32 @@ class Solved:
 
     Parameters
     ----------
-    data : UserRows
-        The rows.
     prepared : Prepared
         What was solved.
     found : JointFit
         The solution, the point that the samples alone give, and the groups that known values join.
-    reference : Solved or None
-        With learned biases: the fit of the samples whose biases are known.
-    whole, tangent : Solved and Tangent, or None
-        For some samples: the fit of all, and the solution as a map from functions on their rows to estimates.
+    data, whole, tangent : UserRows, Solved and Tangent, optional
+        For some samples: their rows, the fit of all, and the solution as a map from functions to estimates.
     """
 
     apart = "too few of their rows join the samples"  # why a draw of rows has no fit
 
     def __init__(
         self,
-        data: UserRows,
         prepared: Prepared,
         found: JointFit,
-        reference: Solved | None = None,
+        data: UserRows | None = None,
         whole: Solved | None = None,
         tangent: Tangent | None = None,
     ) -> None:
-        self.data, self.prepared, self.found, self.reference = data, prepared, found, reference
+        self.prepared, self.found = prepared, found
+        sampled = tuple(np.flatnonzero(prepared.rows.sizes > 0).tolist())
+        self.data = replace(prepared.data, sampled=sampled, states=sampled) if data is None else data
         self.whole: Solved = self if whole is None else whole
         self._tangent = tangent
         self.solution, self.alone, self.groups, self.joining = found.solution, found.alone, found.groups, found.joining
         self.joint: JointRows = prepared.joint
-        self.names: tuple[Name, ...] = data.names
+        self.names: tuple[Name, ...] = prepared.names
         self.rows: Rows | LazyRows = prepared.joint.rows_at(self.theta) if prepared.in_memory else prepared.rows
         self._of_samples: dict[tuple[int, ...], Self] = {}  # those of some samples, once they are asked for
 
@@ -109,6 +106,11 @@ class Solved:
     def is_whole(self) -> bool:
         """Whether all samples are in question, not some of them."""
         return self.data.is_whole
+
+    @property
+    def reference(self) -> Solved | None:
+        """With learned biases: the fit of the samples whose biases are known."""
+        return self.data.reference
 
     @property
     def is_learned(self) -> bool:
@@ -162,16 +164,12 @@ class Solved:
     @property
     def memory(self) -> RowsInMemory:
         """The rows that the user gave, in memory."""
-        assert isinstance(self.data, RowsInMemory)
-        return self.data
+        return cast("RowsInMemory", self.data)
 
     @property
     def engine(self) -> RowsInEngine:
         """The rows that the user gave, in an engine."""
-        from vardi._fit.engine import RowsInEngine
-
-        assert isinstance(self.data, RowsInEngine)
-        return self.data
+        return cast("RowsInEngine", self.data)
 
     @property
     def rows_in_memory(self) -> Rows:
@@ -250,7 +248,7 @@ class Solved:
 
     def with_rows_of(self, states: tuple[int, ...], tangent: Tangent) -> Solved:
         """Return the same solution with the rows of some samples only, and their weights."""
-        return Solved(self.data.of(states), self.prepared, self.found, self.reference, self, tangent)
+        return Solved(self.prepared, self.found, self.data.of(states), self, tangent)
 
     def recorded(self, values: Function) -> Self:
         """Return the rows of the samples that have recorded something."""
@@ -335,8 +333,8 @@ class Solved:
         """Return the functions with known means on the rows of a tangent; biases are those at its point."""
         moving, m = self.prepared.moving, len(self.prepared.known)
         values: Kept = self.prepared.values
-        if self.prepared.model is not None and not isinstance(tangent.measure.rows, Arrays):
-            values = self.prepared.model.known.values  # as columns of the engine
+        if not self.data.in_memory and not isinstance(tangent.measure.rows, Arrays):
+            values = self.engine.model.known.values  # as columns of the engine
 
         def make(block: Block, at: RowsAt) -> Floats:
             columns = block.solved(values)
