@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from vardi._estimate.tangent import Influence, Tangent
@@ -118,6 +118,3 @@ class SolvedFit(Protocol):
 
     def shared_passes(self, functions: Floats) -> SharedPasses | None:
         """Return passes over the rows that refits to other counts can share."""
-
-    def refit_draws(self, passes: SharedPasses, counts: Floats, *, tol: float, weights: bool) -> Sequence[Refit | None]:
-        """Solve again for several counts in shared passes."""

@@ -41,7 +41,7 @@ from vardi._estimate.domains import Found, assisted_in_domains, found_in_domains
 from vardi._estimate.estimates import Estimate
 from vardi._estimate.tangent import Influence
 from vardi._estimate.weight_routing import fit_weighted, takes_weights
-from vardi._fit.reference import reference_of
+from vardi._fit.learned import reference_of
 from vardi._fit.solved import Solved
 from vardi._inputs.domains import By
 from vardi._inputs.folds import dealt_out

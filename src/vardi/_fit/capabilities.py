@@ -80,7 +80,7 @@ ANSWERS = {
         "_estimate.tangent:Influence.__add__",
     ),
     "normalisers": Answer(
-        "omegas, normalisers, log_normalisers, log_ratio, log_omega_covariance, w", "_fit.normalisers:log_normalisers"
+        "omegas, normalisers, log_normalisers, log_ratio, log_omega_covariance, w", "_fit.solved:Solved.log_normalisers"
     ),
     "distribution": Answer("cdf, quantile, band", "_estimate.cdf:DebiasedCdf.band"),
     "parameters": Answer("parameters, estimated_biases, learned", "_fit.parameters:estimates"),
@@ -176,6 +176,10 @@ class No:
         """Return whether it applies to a cell of the table."""
         return self.question == question and holder in self.holders and part in self.parts and depends in self.depends
 
+    def error(self) -> VardiError:
+        """Return the error that says so."""
+        return NeedsRowsError(self.reason) if self.holders == ENGINE else VardiError(self.reason)
+
 
 IN_ENGINE = "needs rows in memory, but these are in their engine. Collect the columns you need and debias them."
 MATRIX = "A matrix of biases has no columns for parameters to multiply. Give frames, and biases such as vardi.logistic."
@@ -245,7 +249,7 @@ def refusal(question: str, holder: Holder, part: Part = "none", depends: Depends
     """Return the error for a question that has no answer."""
     no = refused(question, holder, part, depends)
     assert no is not None
-    return NeedsRowsError(no.reason) if no.holders == ENGINE else VardiError(no.reason)
+    return no.error()
 
 
 def reasons() -> str:

@@ -59,19 +59,8 @@ def _fit_joint(prepared: Prepared, inputs: Any, options: Options, near: Mapping[
     return fitted
 
 
-def judged(rows: UserRows) -> tuple[Verdict, tuple[str, ...]]:
-    """Judge samples, solving only what that takes, and return the verdict with notes on the declared biases."""
-    prepared = rows.prepare()
-    verdict = _verdict(prepared)
-    return verdict, rows.notes(verdict, prepared.sizes)
-
-
-def verdict_of(rows: UserRows) -> Verdict:
+def verdict_of(prepared: Prepared) -> Verdict:
     """Judge samples, solving only what that takes."""
-    return _verdict(rows.prepare())
-
-
-def _verdict(prepared: Prepared) -> Verdict:
     verdict, joint, names = prepared.data.overlap(prepared), prepared.joint, prepared.names
     if prepared.is_plain:
         return verdict

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import narwhals as nw
 import numpy as np
@@ -15,7 +15,7 @@ from vardi._estimate.refits import entropy_of
 from vardi._estimate.resampling import effective_rows
 from vardi._estimate.steps import Steps
 from vardi._facts.bias_notes import bias_notes
-from vardi._fit.capabilities import refusal
+from vardi._fit.capabilities import Holder, refusal
 from vardi._fit.parts import EngineParts
 from vardi._fit.prepare import independent, require_told
 from vardi._fit.user_rows import Keys, Prepared, UserRows
@@ -76,6 +76,7 @@ class RowsInEngine(UserRows):
         Which coordinates of a point they depend on.
     """
 
+    holder: ClassVar[Holder] = "engine"
     in_memory = False
     pool: LazyPool
     known: Known

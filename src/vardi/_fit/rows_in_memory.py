@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vardi._estimate.steps import Steps
+from vardi._fit.capabilities import Holder
 from vardi._fit.user_rows import Keys, Prepared, UserRows
 from vardi._inputs.by_row import in_order
 from vardi._inputs.dependence import Dependence
@@ -56,6 +57,7 @@ class RowsInMemory(UserRows):
         Whether omega holds logs.
     """
 
+    holder: ClassVar[Holder] = "rows in memory"
     in_memory = True
     kept: KeptRows
     omega: Any = None

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
+from vardi._estimate.estimates import ROUNDING, Estimate
+from vardi._estimate.intervals import FixedValue, Law, Student
 from vardi._estimate.own_states import OwnStates
-from vardi._estimate.tangent import Hessian, Influence, Tangent
-from vardi._fit.capabilities import refusal
+from vardi._estimate.tangent import Hessian, Influence, Tangent, estimates_with
+from vardi._fit.capabilities import Part, refused
 from vardi._fit.user_rows import Prepared, UserRows
 from vardi._inputs.dependence import Dependence
 from vardi._inputs.given import Function
@@ -29,15 +31,14 @@ from vardi._solve.identify import Verdict, judge
 from vardi._solve.joint import JacobianAt
 from vardi._solve.model import JointFit
 from vardi._solve.parameters import held_of
-from vardi._solve.refit import Refit, refit_draws, refit_joint, refit_plain
+from vardi._solve.refit import Refit, refit_joint, refit_plain
 from vardi._types import Floats
-from vardi.biases import Bias
+from vardi.biases import Bias, ExpressionBias
 from vardi.errors import ImpossibleRowError, NotIdentifiableError
 from vardi.errors._texts import show
 
 if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked for
     from vardi._estimate.bias_check import BiasCheck, Features
-    from vardi._estimate.bounds import Bounds
     from vardi._estimate.sensitivity.errors_of_biases import Errors
     from vardi._fit.rows_in_engine import RowsInEngine
     from vardi._fit.rows_in_memory import RowsInMemory
@@ -320,6 +321,29 @@ class Solved:
         a, squares = tangent.measure.total(question, len(ones))
         return np.asarray((squares + a.T @ tangent.hessian.solve(a)) / tangent.n**2)
 
+    def log_normalisers(self, level: float) -> list[Estimate]:
+        """Return the log of each normaliser; of a bias that reads no column, or whose mean is known, it is declared."""
+        influence = self.bias_influence()
+        spread = influence.spread(joint=False)
+        stderr, laws = spread.stderr, list[Law](influence.laws(spread))
+        for k in np.flatnonzero(stderr <= ROUNDING).tolist():
+            bias = self.pool.biases[k] if self.pool.biases else None
+            is_constant = isinstance(bias, ExpressionBias) and not bias.columns
+            is_declared = is_constant or self.joint.coordinates.known
+            laws[k], stderr[k] = FixedValue() if is_declared else Student(self.tangent.n - 1.0), 0.0
+        return list(estimates_with(self.log_omegas, influence, spread.covariance, stderr, laws, level))
+
+    def log_ratio(self, k: int, l: int, level: float) -> Estimate:
+        """Return log(Omega_k / Omega_l): of two samples through u alone, whatever the scale of the normalisers."""
+        contrast = np.zeros((len(self.names), 1))
+        contrast[k] += 1.0
+        contrast[l] -= 1.0
+        if self.is_plain and k != l and self.rows.sizes[[k, l]].all():
+            influence = self.tangent.of_coordinates(-contrast)
+        else:
+            influence = self.bias_influence() @ contrast
+        return Estimate.from_influence(float(self.log_omegas[k] - self.log_omegas[l]), influence, level)
+
     def judge(self) -> Verdict:
         """Judge the overlap, measured by the weights."""
         if self.solution.weights is None:
@@ -328,33 +352,6 @@ class Solved:
         return judge(self.rows, self.names, mass / mass.sum())
 
     # Known values
-
-    def known_functions(self, tangent: Tangent) -> Functions:
-        """Return the functions with known means on the rows of a tangent; biases are those at its point."""
-        moving, m = self.prepared.moving, len(self.prepared.known)
-        values: Kept = self.prepared.values
-        if not self.data.in_memory and not isinstance(tangent.measure.rows, Arrays):
-            values = self.engine.model.known.values  # as columns of the engine
-
-        def make(block: Block, at: RowsAt) -> Floats:
-            columns = block.solved(values)
-            own = {j: at.users_bias(k) for j, k in moving.items()}
-            return np.hstack([own.get(j, columns[:, [j]]) for j in range(m)]) if own else columns
-
-        return Functions((), m, make)
-
-    def known_at(self, tangent: Tangent, joint: JointRows, v: Floats) -> tuple[Floats, Influence]:
-        """Return the means of the known functions at another point, and the influence on them."""
-        functions = self.known_functions(tangent)
-        eta, gradients = tangent.measure.mean(functions), joint.mean_gradients(v)
-        moved = np.zeros((len(joint.coordinates), len(eta)))
-        for j, k in self.prepared.moving.items():
-            moved[:, j] = tangent.n * eta[j] * gradients[:, k]
-        return tangent.influence(functions, moved)
-
-    def measured_known(self) -> Floats:
-        """Return the means of the known functions under the weights."""
-        return self.tangent.measure.mean(self.known_functions(self.tangent))
 
     def moved_known(self) -> Floats:
         """Return the known values, shifted within their errors as in the solution."""
@@ -372,7 +369,7 @@ class Solved:
     def check_biases(self, asked: Mapping[str, Function], features: Features) -> BiasCheck:
         """Test the declared biases by overlap alone, without known values."""
         if self.reference is not None:
-            from vardi._fit.reference import check_reference
+            from vardi._fit.learned import check_reference
 
             return check_reference(self, asked, features)
         return self.check_columns(self.data.columns_of(asked), features)
@@ -392,19 +389,11 @@ class Solved:
 
         return slopes(self.tangent.measure, influence, errors)
 
-    def bounds(self, delta: float) -> Bounds:
-        """Return the paper's finite-sample constants; their theory is for known biases joined by overlap alone."""
-        if not self.data.in_memory:
-            raise refusal("bounds", "engine")
-        if self.is_learned:
-            raise refusal("bounds", "rows in memory", "learned")
-        if not self.is_plain:
-            raise refusal("bounds", "rows in memory", "both")
-        if self.depends:
-            raise refusal("bounds", "rows in memory", depends="clusters")
-        from vardi._estimate.bounds import bounds
-
-        return bounds(self.tangent, self.names, delta)
+    def require_bounds(self) -> None:
+        """Refuse the paper's bounds, whose theory is for known biases joined by overlap alone, as it is declared."""
+        part: Part = "learned" if self.is_learned else "none" if self.is_plain else "both"
+        if no := refused("bounds", self.data.holder, part, "clusters" if self.depends else "independent"):
+            raise no.error()
 
     def weigh(self, rows: Any) -> Any:
         """Return the weight of rows that need not be in the pool."""
@@ -426,10 +415,6 @@ class Solved:
         if self.is_plain and isinstance(self.rows, Dense) and self.rows.sizes.all():
             return SharedPasses(self.rows, self.solution.u, functions)
         return None
-
-    def refit_draws(self, passes: SharedPasses, counts: Floats, *, tol: float, weights: bool) -> Sequence[Refit | None]:
-        """Solve again for counts of shape (draws, rows) in shared passes; None for a draw that must be solved alone."""
-        return refit_draws(passes, self.tangent.hessian.laplacian, counts, tol=tol, weights=weights)
 
 
 class _Weighed:

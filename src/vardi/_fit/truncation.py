@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,11 +42,6 @@ from vardi.biases._expressions.nodes import columns as columns_of
 from vardi.errors import ImpossibleRowError, InvalidBiasError, MismatchError, MissingValuesError, number_of_rows
 from vardi.errors._texts import LISTED, show
 
-if TYPE_CHECKING:
-    from vardi._estimate.bounds import Bounds
-
-HOLDER: Holder = "truncated rows"
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TruncatedRows(RowsInMemory):
@@ -60,6 +55,7 @@ class TruncatedRows(RowsInMemory):
         The value and the window of each row of the pool.
     """
 
+    holder: ClassVar[Holder] = "truncated rows"
     bias: WindowBias
     windows: Windows
 
@@ -207,10 +203,6 @@ class SolvedByWindows(Solved):
         values = {name: self.memory.values(value) for name, value in asked.items()}
         return quasi_independence(self.names[0], self.windows, ends, values, self.memory.counts)
 
-    def bounds(self, delta: float) -> Bounds:
-        """Refuse: the theory of bounds is for known biases."""
-        raise refusal("bounds", HOLDER)
-
     def judge(self) -> Verdict:
         """Return the verdict in terms of risk sets."""
         return self.truncated.joined_by_risk_sets()
@@ -253,7 +245,7 @@ def _require_alone(pool: Pool, bias: WindowBias, known: Any) -> None:
             "for each window and one for each other sample."
         )
     if known is not None:
-        raise refusal("weights", HOLDER, "known values")
+        raise refusal("weights", TruncatedRows.holder, "known values")
 
 
 def _require_seen(pool: Pool, bias: WindowBias) -> None:

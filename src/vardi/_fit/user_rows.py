@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from vardi._estimate.steps import Steps
+from vardi._fit.capabilities import Holder
 from vardi._inputs.dependence import Dependence
 from vardi._inputs.domains import By
 from vardi._inputs.given import Function, Functions
@@ -96,6 +97,8 @@ class UserRows(ABC):
 
     Attributes
     ----------
+    holder : str
+        What is declared in ``_fit/capabilities`` for such rows.
     in_memory : bool
         Whether rows are in memory, or read in blocks, rather than in an engine.
     pool : Pool
@@ -108,6 +111,7 @@ class UserRows(ABC):
         With learned biases: the samples whose biases are known, debiased.
     """
 
+    holder: ClassVar[Holder]
     in_memory: ClassVar[bool]
     pool: Pool
     known: Any = None
