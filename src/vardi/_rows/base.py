@@ -117,8 +117,8 @@ class Rows(ABC):
         return Coordinates(len(self.sizes))
 
     @abstractmethod
-    def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums:
-        """Return shares and, if asked for, gram and log_mass at u."""
+    def sums(self, u: Floats, *, gram: bool = True, objective: bool = True, rough: bool = False) -> Sums:
+        """Return shares and, if asked for, log_mass and gram at u: a rough one may have seven digits only."""
 
     @abstractmethod
     def inverse_masses(self, u: Floats) -> InverseMasses:

@@ -32,7 +32,7 @@ class Dense(Rows):
         offset = np.abs(self.inverse_masses(u).values) + np.log(len(self.sizes))
         return self._exponents(offset, float(np.abs(u[self.sizes > 0]).max()))
 
-    def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums:
+    def sums(self, u: Floats, *, gram: bool = True, objective: bool = True, rough: bool = False) -> Sums:
         """Return log_mass, shares and gram at u, in one pass over the rows."""
         last = self.__dict__.pop("_last", None)  # whoever takes the array has it alone
         values, are_logs = np.empty(0), not self._is_plain(u)
@@ -40,12 +40,15 @@ class Dense(Rows):
         if is_kept:
             values = np.empty(len(self)) if last is None else last.values
 
+        precision = np.float32 if rough else np.float64
+
         def question(block: ArrayBlock) -> tuple[float, Floats, Floats | float]:
             at = block.normalised(u, {})
             if is_kept:
                 values[block.place] = -at.log_mass()[:, 0] if are_logs else at.weight[:, 0]
             log_mass = block.sum(at.log_mass())[0] if objective else 0.0
-            return log_mass, block.sum(at.p), block.gram(at.p, at.p) if gram else 0.0
+            assert isinstance(at.p, DenseProbabilities)
+            return log_mass, block.sum(at.p), at.p.gram(block.counts, precision) if gram else 0.0
 
         log_mass, shares, products = self.arrays.total(question)
         self._last = InverseMasses(u, values, are_logs) if is_kept else None
@@ -189,9 +192,13 @@ class DenseProbabilities:
         """Return the sums of c P over the rows with each code below a size, of shape (size, K)."""
         return sums_by_code(codes, self.A * (counts * self.factor / self.S)[:, None], size) * self.step
 
-    def gram(self, counts: Floats) -> Floats:
-        """Return P'(c P)."""
+    def gram(self, counts: Floats, precision: type[np.floating] = np.float64) -> Floats:
+        """Return P'(c P), its products to a precision: no p is above 1, so none leaves the range of any."""
         scaled = self._times(np.sqrt(counts) * self.factor / self.S)
+        if precision is not np.float64:
+            scaled *= self.step
+            narrow = scaled.astype(precision)
+            return np.asarray(narrow.T @ narrow, np.float64)
         return np.asarray(scaled.T @ scaled) * (self.step[:, None] * self.step)
 
     def products(self, weights: Floats) -> Floats:

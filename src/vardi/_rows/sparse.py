@@ -81,7 +81,7 @@ class Sparse(Rows):
         """How many numbers a sum over the rows adds one after the other: few, since they are added in pairs."""
         return PAIRWISE + int(self._lengths.max(initial=0)) + len(self).bit_length()
 
-    def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums:
+    def sums(self, u: Floats, *, gram: bool = True, objective: bool = True, rough: bool = False) -> Sums:
         """Return shares and, if asked for, gram and log_mass at u."""
         scaled = self._scale(u)
         step = np.exp(u - scaled.anchor)

@@ -122,7 +122,7 @@ class Intervals(Rows):
         """How many numbers a sum adds one after the other: up a binary tree, and the nodes of a window."""
         return 4 * len(self._counts).bit_length()
 
-    def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums:
+    def sums(self, u: Floats, *, gram: bool = True, objective: bool = True, rough: bool = False) -> Sums:
         """Return shares and, if asked for, gram and log_mass at u."""
         step, S, top = self._cell_mass(u)
         shares = step * self._within(self._counts / S)

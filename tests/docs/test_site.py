@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-SITE = Path(__file__).parents[1] / "docs" / "_build" / "html"
+SITE = Path(__file__).parents[2] / "docs" / "_build" / "html"
 CHROMIUM = shutil.which("chromium")
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytestmark = [

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 mpl.use("Agg")
 from matplotlib import pyplot as plt
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 PATHS = {path.stem: path for path in sorted(EXAMPLES.rglob("*.py"))}
 NAMES = list(PATHS)
 CAPTION = 95  # letters, of which the gallery cuts longer ones

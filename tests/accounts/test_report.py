@@ -20,9 +20,7 @@ from vardi._facts.fingerprint import fingerprint
 from vardi._facts.weights import weights_of
 from vardi.report import _graph as graphs
 from vardi.report import compute, to_html
-from vardi.report._axes import ticks
-from vardi.report._bars import dumbbells, histogram
-from vardi.report._curves import steps
+from vardi.report._charts import histogram, shift_ends, shift_scale, steps, ticks
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -125,8 +123,8 @@ def test_the_band_is_drawn_from_each_point_up_to_the_upper_end_at_the_next():
     x, ends = (0.0, 1.0, 2.0, 3.0), (0.1, 0.4, 0.7, 0.9)
     low, high = (None, 0.3, 0.6, None), (None, 0.5, 0.8, None)
     curve = steps(Distribution("x", x, ends, ends, low, high, Bins((0.0, 3.0), (1.0,), (1.0,))))
-    up = {height: f"{curve.bottom - (curve.bottom - curve.top) * height:.1f}" for height in (0.3, 0.6, 0.8)}
-    left, right = (f"{curve.left + (curve.right - curve.left) * at / 3:.1f}" for at in (1, 2))
+    up = {height: f"{curve.chart.y(height):.1f}" for height in (0.3, 0.6, 0.8)}
+    left, right = (f"{curve.chart.x(at):.1f}" for at in (1, 2))
     assert curve.band == f"M{left} {up[0.8]}H{right}V{up[0.8]}L{right} {up[0.6]}V{up[0.3]}H{left}Z"
 
 
@@ -176,8 +174,9 @@ def test_values_over_all_orders_of_magnitude():
     described = fit.parts.describe(columns)
     assert math.isnan(described[0].stderr)  # the ends of its interval overflow
     drawn = steps(distributions(fit, columns, described)[0][0])
-    assert len(drawn.x_ticks) > 2
-    assert [tick.at for tick in drawn.x_ticks] == sorted(tick.at for tick in drawn.x_ticks)
+    places = [drawn.chart.x(at) for at, _ in drawn.chart.x.marks]
+    assert len(places) > 2
+    assert places == sorted(places)
     assert "nan" not in drawn.before + drawn.after
 
 
@@ -187,7 +186,7 @@ def test_weights_too_small_for_a_number_are_drawn():
     assert min(fit.weights) == 0.0
     weights = weights_of(fit)
     assert sum(sum(bar.rows) for bar in weights.bars) == 60
-    assert len(histogram(weights).bars) == len(weights.bars)
+    assert histogram(weights)[0].x.high == len(weights.bars)
 
 
 def test_overlap_is_that_of_the_verdict(strata):
@@ -755,39 +754,39 @@ def test_a_large_pool_is_bounded():
 
 def test_marks_stand_where_the_numbers_say(houses):
     report = compute(houses)
-    scale = dumbbells(report.variables)
-    by_variable = dict(zip((row.name for row in report.variables), scale.rows, strict=True))
-    one_deviation = {tick.text: tick.at for tick in scale.ticks}
+    scale, row = shift_scale(report.variables), by_name(report.variables, "MEDV")
+    one_deviation = {text: scale(at) for at, text in scale.marks}
     per_deviation = (one_deviation["0.5"] - one_deviation["0"]) / 0.5
-    price, row = by_variable["MEDV"], by_name(report.variables, "MEDV")
-    assert price.before == pytest.approx(one_deviation["0"], abs=0.02)
-    assert (price.after - price.before) / per_deviation == pytest.approx(row.shift, abs=1e-3)
-    assert price.low < price.after < price.high
-    assert all(0 <= place.low <= place.high <= 100 for place in scale.rows)
-    assert price.title.startswith(
-        "MEDV: 19.06 in the pool, 23.22 ± 0.97 in the population, worth 107 rows without bias"
+    assert scale(0.0) == one_deviation["0"]
+    assert (scale(row.shift) - scale(0.0)) / per_deviation == pytest.approx(row.shift, abs=1e-3)
+    low, high = shift_ends(row)
+    assert low < row.shift < high
+    assert all(0 <= scale(end) <= 100 for one in report.variables for end in shift_ends(one))
+    assert (
+        "<title>MEDV: 19.06 in the pool, 23.22 ± 0.97 in the population, worth 107 rows without bias (95%: "
+        in to_html(report)
     )
 
 
 def test_curves_rise_within_their_box(strata):
     curve = steps(compute(strata).distributions[0])
+    x, y = curve.chart.x, curve.chart.y
     for path in (curve.before, curve.after):
         heights = [float(y) for y in re.findall(r"V([\d.]+)", path)]
         assert heights == sorted(heights, reverse=True)
-        assert curve.top <= min(heights) <= max(heights) <= curve.bottom
-    assert len(curve.hovers) <= 48
-    assert curve.hovers[0].x == pytest.approx(curve.left, abs=0.1)
-    ends = [hover.x + hover.width for hover in curve.hovers]
-    assert ends[-1] == pytest.approx(curve.right, abs=1.1)
+        assert y.end <= min(heights) <= max(heights) <= y.start
+    assert len(curve.strips) <= 48
+    assert x(curve.strips[0].ends[0]) == x.start
+    assert x(curve.strips[-1].ends[1]) == x.end
 
 
 def test_bars_are_as_tall_as_their_rows(houses):
-    report = compute(houses)
-    drawn = histogram(report.weights)
-    heights = [sum(block.height for block in bar.blocks) for bar in drawn.bars]
-    totals = [sum(bar.rows) for bar in report.weights.bars]
+    html = to_html(compute(houses))
+    bars = re.findall(r"<g><title>(Weight [^<]*)</title>(.*?)</g>", html)
+    heights = [sum(map(float, re.findall(r'class="s\d".*? height="([\d.]+)"', blocks))) for _, blocks in bars]
+    totals = [sum(bar.rows) for bar in weights_of(houses).bars]
     assert np.array(heights) / heights[0] == pytest.approx(np.array(totals) / totals[0], rel=1e-3)
-    assert drawn.bars[0].title == ("Weight 0.6834: 259 rows (200 of agency, 59 of national), 59.0% of all weight")
+    assert bars[0][0] == "Weight 0.6834: 259 rows (200 of agency, 59 of national), 59.0% of all weight"
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-3.2, 7.9), (1e-7, 2e-7), (5e8, 9e8), (2.0, 2.0)])

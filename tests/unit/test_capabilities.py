@@ -1,4 +1,4 @@
-"""What is declared to have no answer: the table of the documentation, and that of `tests/questions.py`."""
+"""What is declared to have no answer: the table of the documentation, and that of `tests/questions/questions.py`."""
 
 from __future__ import annotations
 

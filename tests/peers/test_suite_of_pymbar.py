@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.mbar.suites import failures
+from tests.peers.suites import failures
 
 pytest.importorskip("pymbar", reason="pymbar is not installed: pip install 'vardi[test]'")
 pytestmark = [pytest.mark.peers, pytest.mark.long]

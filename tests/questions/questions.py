@@ -1,13 +1,13 @@
 """The table of questions: what a fit answers for every holder of rows, part and dependence, stored as numbers.
 
 A cell is a question, a holder of rows (in memory, distinct, sparse, an engine, ...), a part (known values, parameters,
-...) and how rows depend on one another; `tests/holders.py` makes the fits. `tests/questions.json` has an entry for each
-cell: the numbers that rows held densely in memory give, with which every other holder is compared, or the start of the
-text with which it is refused. A long column, such as weights, is stored as a digest: its length, its extremes and 16
-fixed inner products. Only public names are used, so the table outlives any change inside the package.
+...) and how rows depend on one another; `holders.py` makes the fits. `questions.json` has an entry for each cell: the
+numbers that rows held densely in memory give, with which every other holder is compared, or the start of the text with
+which it is refused. A long column, such as weights, is stored as a digest: its length, its extremes and 16 fixed inner
+products. Only public names are used, so the table outlives any change inside the package.
 
-    python tests/questions.py           prints the cells whose answer is not the stored one
-    python tests/questions.py --write   also stores these answers; all other lines of the file stay as they are
+    python tests/questions/questions.py           prints the cells whose answer is not the stored one
+    python tests/questions/questions.py --write   also stores these answers; other lines of the file stay as they are
 
 Write only what is meant to change; the commit says which cells changed and why.
 

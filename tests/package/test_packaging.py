@@ -14,7 +14,7 @@ import pytest
 
 import vardi
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 OPTIONAL = ("pandas", "polars", "pyarrow", "duckdb", "matplotlib", "jinja2", "typer", "rich", "torch", "PIL")
 CACHES = ("__pycache__", ".pyc", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".coverage", "_build")

@@ -14,7 +14,7 @@ import vardi
 mpl.use("Agg")
 from matplotlib import pyplot as plt
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 BUILT = {"_build", "_generated", "gallery", "generated"}
 PAGES = [ROOT / "README.md", *(page for page in sorted(DOCS.rglob("*.md")) if not BUILT & set(page.parts))]

@@ -1,4 +1,4 @@
-"""Batches for deep learners, where PyTorch is not installed; tests/learn/test_torch.py has them where it is."""
+"""Batches for deep learners, where PyTorch is not installed; tests/learners/test_torch.py has them where it is."""
 
 from __future__ import annotations
 

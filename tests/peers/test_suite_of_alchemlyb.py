@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from tests.mbar.suites import failures
+from tests.peers.suites import failures
 from vardi.mbar import AlchemicalEstimator
 
 pytestmark = [pytest.mark.peers, pytest.mark.long]

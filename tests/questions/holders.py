@@ -1,4 +1,4 @@
-"""What the table of `tests/questions.py` is asked of: the same rows in every holder, with each part and dependence.
+"""What the table of `questions.py` is asked of: the same rows in every holder, with each part and dependence.
 
 Only public names are used. A holder is forced by the data, or by `max_in_memory=` of `vardi.debias_matrix`.
 """
