@@ -77,7 +77,8 @@ def known_means(solved: Solved) -> Floats:
 
 def _functions(solved: Solved, tangent: Tangent) -> Functions:
     """Return the functions with known means on the rows of a tangent; biases are those at its point."""
-    moving, m = solved.prepared.moving, len(solved.prepared.known)
+    known: Known = solved.prepared.known
+    moving, m = known.moving(solved.joint.families), len(known)
     values: Kept = solved.prepared.values
     if not solved.data.in_memory and not isinstance(tangent.measure.rows, Arrays):
         values = solved.engine.model.known.values  # as columns of the engine
@@ -95,7 +96,7 @@ def _means_at(solved: Solved, tangent: Tangent, joint: JointRows, v: Floats) -> 
     functions = _functions(solved, tangent)
     eta, gradients = tangent.measure.mean(functions), joint.mean_gradients(v)
     moved = np.zeros((len(joint.coordinates), len(eta)))
-    for j, k in solved.prepared.moving.items():
+    for j, k in solved.prepared.known.moving(joint.families).items():
         moved[:, j] = tangent.n * eta[j] * gradients[:, k]
     return tangent.influence(functions, moved)
 

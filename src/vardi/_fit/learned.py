@@ -160,8 +160,8 @@ def measure_of_reference(whole: Solved, alone: Solved, states: tuple[int, ...], 
     families = {k: _on_pool(family, whole.joint.families[k]) for k, family in own.families.items()}
     known = replace(own.known, values=whole.prepared.values) if len(own.known.means) else own.known
     point = Point(Model(own.sizes, families, known), alone.point)
-    through = PointWithin(point, alone.states, pool.n / float(own.sizes.sum()))
-    if states == alone.states:
+    through = PointWithin(point, alone.data.states, pool.n / float(own.sizes.sum()))
+    if states == alone.data.states:
         return Measure(pool.rows, through, pool, through, names, states)
     return Measure.among(pool, states, names, point, through)
 
@@ -195,12 +195,12 @@ def check_reference(solved: Solved, asked: Mapping[str, given.Function], feature
     """
     reference = solved.reference
     assert reference is not None
-    rows = reference_of(solved, reference.states)
+    rows = reference_of(solved, reference.data.states)
     inside, learned = rows.tangent.measure.inside, tuple(checks_of(solved.names, solved.pool.biases))
     said = f"The bias of {show(learned)} was" if len(learned) == 1 else f"The biases of {show(learned)} were"
     note = f"{said} learned from these rows and has no p-value: fit.learned shows its calibration on held-out rows."
     note = note if len(learned) == 1 else note.replace("and has", "and have").replace("its", "their")
-    if len(rows.states) == 1:
+    if len(rows.data.states) == 1:
         return untested(f"{show(rows.tangent.measure.recorded_by)} is the only known sample. {note}")
     values = {name: rows.memory.values(value)[inside] for name, value in asked.items()}
     return replace(reference.check_columns(values, features), note=note)

@@ -69,8 +69,8 @@ class MemoryParts:
             gaps=self._solved.data.gaps,
             mixed=self._solved.data.mixed,
             uncovered=self._uncovered,
-            depends=self._solved.dependence.words,
-            named=self._solved.dependence.named,
+            depends=self._solved.data.dependence.words,
+            named=self._solved.data.dependence.named,
         )
 
     def fingerprint(self, columns: Sequence[str]) -> Fingerprint:
@@ -96,7 +96,7 @@ class MemoryParts:
 
     def column(self, name: str, values: Any) -> Variable:
         solved = self._solved.recorded(values)
-        return Variable(name, solved.memory.values(values), () if solved.is_whole else solved.states)
+        return Variable(name, solved.memory.values(values), () if solved.data.is_whole else solved.data.states)
 
     def choose(self) -> tuple[tuple[Variable, ...], str]:
         numeric = (*self._solved.data.numeric_columns, *self.numeric_of_some)
@@ -110,8 +110,8 @@ class MemoryParts:
         found: dict[int, ColumnFacts] = {}
         for states, places in by_samples(columns).items():
             solved = self._solved.of(states)
-            laws = solved.bias_functions() if gains and solved.is_whole else None
-            most = self._most_slopes() if slopes and solved.is_whole else 0
+            laws = solved.bias_functions() if gains and solved.data.is_whole else None
+            most = self._most_slopes() if slopes and solved.data.is_whole else 0
             for own, functions, exponents in self._functions_of(solved, [columns[j] for j in places]):
                 moved = partial(solved.slopes, errors=self._errors) if most > 0 and not own[0].category_of else None
                 most -= len(own)
@@ -192,7 +192,7 @@ class EngineParts(MemoryParts):
         if not is_function(values):
             raise needs_rows("An expectation of values that are not columns")
         solved = self._solved.recorded(values)
-        return Variable(name, values, () if solved.is_whole else solved.states)
+        return Variable(name, values, () if solved.data.is_whole else solved.data.states)
 
     def choose(self) -> tuple[tuple[Variable, ...], str]:
         """Query which columns have gaps, and which samples have recorded these."""

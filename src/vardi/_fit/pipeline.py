@@ -51,8 +51,10 @@ def _fit_joint(prepared: Prepared, inputs: Any, options: Options, near: Mapping[
     known, data = prepared.known, prepared.data
     _refuse_largest(options.on_unidentified, known=bool(known))
     verdict = data.overlap(prepared)
-    limits: Any = {"tol": options.tol, "max_iterations": options.max_iterations, "near": near}
-    found = solve_joint(prepared.joint, prepared.names, known, prepared.values, verdict, **limits)
+    tol, most = options.tol, options.max_iterations
+    found = solve_joint(
+        prepared.joint, prepared.names, known, prepared.values, verdict, tol=tol, max_iterations=most, near=near
+    )
     fitted = DebiasedSample(data.solved(prepared, found), inputs)
     if known:
         warn_of_contradiction(fitted.known)

@@ -79,7 +79,7 @@ def independent(known: Known, H: Floats, parametric: set[int]) -> tuple[Floats, 
 
     A function that is a bias with parameters is kept on its own, since it moves with these.
     """
-    moving = {j: h for j, h in enumerate(known.functions) if isinstance(h, int) and h in parametric}
+    moving = known.moving(parametric)
     fixed = np.array([j for j in range(len(known)) if j not in moving], np.int64)
     part = replace(
         known,

@@ -119,10 +119,6 @@ class RowsInEngine(UserRows):
         """Judge which samples can be compared."""
         return judge(prepared.rows, self.names)
 
-    def explained(self, verdict: Verdict) -> Verdict:
-        """Return the verdict as it is: finding the nearest samples would take all rows."""
-        return verdict
-
     def notes(self, verdict: Verdict, sizes: Mapping[Name, float]) -> tuple[str, ...]:
         """Return what is odd about the declared biases."""
         even = (self.pool.lows == self.pool.highs)[: len(self.names)]
@@ -356,11 +352,6 @@ class RowsInEngine(UserRows):
     def numeric_without_gaps(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return those of some columns of some samples that are numeric, and complete in their samples."""
         return self.without_gaps([name for name in self.columns["numeric"] if name in names])
-
-    @property
-    def gaps(self) -> dict[str, int]:
-        """Empty: it takes a pass to count missing values."""
-        return {}
 
     def rows_by_text(self, name: str, most: int) -> Mapping[str | None, float] | None:
         """Query how many rows have each text, or None for missing; None if there are more than ``most`` texts."""

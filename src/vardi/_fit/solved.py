@@ -15,7 +15,6 @@ from vardi._estimate.own_states import OwnStates
 from vardi._estimate.tangent import Hessian, Influence, Tangent, estimates_with
 from vardi._fit.capabilities import Part, refused
 from vardi._fit.user_rows import Prepared, UserRows
-from vardi._inputs.dependence import Dependence
 from vardi._inputs.given import Function
 from vardi._inputs.pool import Name, Pool
 from vardi._rows import Rows
@@ -42,7 +41,6 @@ if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked 
     from vardi._estimate.sensitivity.errors_of_biases import Errors
     from vardi._fit.rows_in_engine import RowsInEngine
     from vardi._fit.rows_in_memory import RowsInMemory
-    from vardi._inputs.engine.dependence import EngineDependence
     from vardi._rows.engine.lazy_rows import LazyRows
 
 ONLY_KNOWN = (
@@ -94,21 +92,6 @@ class Solved:
         return self.data.pool
 
     @property
-    def dependence(self) -> Dependence | EngineDependence:
-        """How rows depend on one another."""
-        return self.data.dependence
-
-    @property
-    def states(self) -> tuple[int, ...]:
-        """The samples in question."""
-        return self.data.states
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether all samples are in question, not some of them."""
-        return self.data.is_whole
-
-    @property
     def reference(self) -> Solved | None:
         """With learned biases: the fit of the samples whose biases are known."""
         return self.data.reference
@@ -121,7 +104,7 @@ class Solved:
     @property
     def depends(self) -> bool:
         """Whether rows are not independent: they are in clusters, series or strata."""
-        return bool(self.dependence.in_units)
+        return bool(self.data.dependence.in_units)
 
     @property
     def is_plain(self) -> bool:
@@ -230,7 +213,7 @@ class Solved:
 
     def of(self, states: tuple[int, ...]) -> Self:
         """Return the solution with the rows of some samples only, made once; this one itself if none are given."""
-        if not states or states == self.states:
+        if not states or states == self.data.states:
             return self
         made: dict[tuple[int, ...], Any] = self.whole._of_samples
         if states not in made:
@@ -287,7 +270,7 @@ class Solved:
     @cached_property
     def _own_states(self) -> OwnStates | None:
         """The weights of rows under each state, if every state has a sample: its share of the row, already solved."""
-        alone = self.data.in_memory and self.is_plain and self.is_whole and bool(self.rows.sizes.all())
+        alone = self.data.in_memory and self.is_plain and self.data.is_whole and bool(self.rows.sizes.all())
         return OwnStates(self.tangent) if alone and self.tangent.hessian.gram.is_formed else None
 
     def bias_functions(self) -> Functions:
@@ -308,7 +291,7 @@ class Solved:
         With parameters, known values, or rows that depend on one another, return that of the influence values; if every
         state has a sample, that of the gram.
         """
-        if not self.is_plain or not self.dependence.independent:
+        if not self.is_plain or not self.data.dependence.independent:
             return self.bias_influence().covariance()
         if (own := self._own_states) is not None:
             return own.covariance()
@@ -347,9 +330,10 @@ class Solved:
     def judge(self) -> Verdict:
         """Judge the overlap, measured by the weights."""
         if self.solution.weights is None:
-            return judge(_Weighed(self), self.names)
-        mass = self.solution.weights * self.rows_in_memory.counts
-        return judge(self.rows, self.names, mass / mass.sum())
+            return judge(self.rows, self.names, overlap(self.tangent.measure))
+        rows = self.rows_in_memory
+        mass = self.solution.weights * rows.counts
+        return judge(rows, self.names, rows.overlap(mass / mass.sum()))
 
     # Known values
 
@@ -415,19 +399,3 @@ class Solved:
         if self.is_plain and isinstance(self.rows, Dense) and self.rows.sizes.all():
             return SharedPasses(self.rows, self.solution.u, functions)
         return None
-
-
-class _Weighed:
-    """Rows in an engine whose overlap is measured by the weights."""
-
-    def __init__(self, solved: Solved) -> None:
-        self._solved, self.sizes = solved, solved.rows.sizes
-
-    def masses(self) -> Floats:
-        return np.empty(0)
-
-    def reach(self) -> Any:
-        return self._solved.rows.reach()
-
-    def overlap(self, mass: Floats) -> Floats:
-        return overlap(self._solved.tangent.measure)

@@ -84,12 +84,6 @@ class Prepared:
         """How many (counted) rows were drawn with each bias."""
         return dict(zip(self.names, self.rows.sizes.tolist(), strict=True))
 
-    @property
-    def moving(self) -> dict[int, int]:
-        """Known functions that are a bias with parameters, with the position of that bias."""
-        functions, families = self.known.functions, self.joint.families
-        return {j: h for j, h in enumerate(functions) if isinstance(h, int) and h in families}
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class UserRows(ABC):
@@ -155,9 +149,9 @@ class UserRows(ABC):
     def overlap(self, prepared: Prepared) -> Verdict:
         """Judge which samples can be compared: it depends on where biases are zero, which no parameter changes."""
 
-    @abstractmethod
     def explained(self, verdict: Verdict) -> Verdict:
-        """Return a verdict with an explanation from the rows."""
+        """Return a verdict with an explanation from the rows; as it is in an engine, where that would take a pass."""
+        return verdict
 
     @abstractmethod
     def notes(self, verdict: Verdict, sizes: Mapping[Name, float]) -> tuple[str, ...]:
@@ -256,9 +250,9 @@ class UserRows(ABC):
         """Columns whose type differs between samples, with the type in each."""
 
     @property
-    @abstractmethod
     def gaps(self) -> Mapping[str, int]:
-        """How many values are missing or infinite in each numeric column that has such, as far as that is known."""
+        """How many values are missing or infinite in each numeric column that has such; unknown without a pass."""
+        return {}
 
     @abstractmethod
     def parts(self, fit: WeightedSample) -> Parts:
