@@ -18,12 +18,12 @@ from vardi._fit.pipeline import Options, fit
 from vardi._fit.rows_in_memory import RowsInMemory
 from vardi._fit.solved import Solved
 from vardi._inputs import given
-from vardi._inputs.folds import dealt_out
+from vardi._inputs.dependence import dealt_out
 from vardi._inputs.frames import NumpyFrame
 from vardi._inputs.pool import Pool
 from vardi._rows.families import BiasFamily, Function, Linear, Logistic
 from vardi._rows.measure import Measure
-from vardi._rows.point import Model, Point, PointWithin
+from vardi._rows.point import Model, Point, PointAmong
 from vardi._types import Floats, Integers
 from vardi.biases import Bias, LearnedBias, ParametricBias, ProductBias, everywhere
 from vardi.biases._fitted import parts_of, with_parts
@@ -160,7 +160,7 @@ def measure_of_reference(whole: Solved, alone: Solved, states: tuple[int, ...], 
     families = {k: _on_pool(family, whole.joint.families[k]) for k, family in own.families.items()}
     known = replace(own.known, values=whole.prepared.values) if len(own.known.means) else own.known
     point = Point(Model(own.sizes, families, known), alone.point)
-    through = PointWithin(point, alone.data.states, pool.n / float(own.sizes.sum()))
+    through = PointAmong(point, alone.data.states, pool.n / float(own.sizes.sum()), rests_on_them=True)
     if states == alone.data.states:
         return Measure(pool.rows, through, pool, through, names, states)
     return Measure.among(pool, states, names, point, through)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._fit.user_rows import Prepared
-from vardi._inputs.kept import KeptRows
+from vardi._inputs.by_row import KeptRows
 from vardi._inputs.known import Known, PoolTable, as_known
 from vardi._inputs.known_on_rows import reduced, values_on
 from vardi._inputs.pool import Pool

@@ -232,7 +232,7 @@ class SolvedByWindows(Solved):
                 sample=None,
                 rows=outside[:LISTED],
             )
-        return frame.series(np.exp(-logs), "weight")
+        return frame.wrap(np.exp(-logs), "weight")
 
 
 def _require_alone(pool: Pool, bias: WindowBias, known: Any) -> None:
