@@ -20,7 +20,7 @@ from vardi._estimate.known_check import KnownCheck, known_lines
 from vardi._estimate.tangent import Influence, Tangent
 from vardi._inputs.known import Known
 from vardi._rows.arrays import Arrays
-from vardi._rows.columns import Block, Kept
+from vardi._rows.contract import Block, Kept
 from vardi._rows.joint import JointRows
 from vardi._rows.measure import Functions
 from vardi._rows.point import RowsAt

@@ -29,7 +29,7 @@ from vardi._inputs.given import Function
 from vardi._inputs.given import Functions as UserFunctions
 from vardi._inputs.known import Known, as_known
 from vardi._inputs.pool import Name, kinds_in_words
-from vardi._rows.columns import Block, Kept, Question
+from vardi._rows.contract import Block, Kept, Question
 from vardi._rows.dense import Dense
 from vardi._rows.domains import RowsByDomain
 from vardi._rows.engine.choose import few_rows, functions_on, in_memory, joint_rows
@@ -46,7 +46,7 @@ from vardi._rows.joint import Joint, JointRows
 from vardi._rows.measure import Functions, Measure, as_functions
 from vardi._rows.point import KnownMoments, Model, Point, RowsAt
 from vardi._rows.queries import Queries
-from vardi._rows.series import batch_lengths
+from vardi._rows.units import batch_lengths
 from vardi._solve.identify import Verdict, connected, judge
 from vardi._solve.model import JointFit
 from vardi._solve.newton import GAP, Solution, solve

@@ -17,7 +17,7 @@ from vardi._inputs.given import Function, Functions
 from vardi._inputs.known import Known
 from vardi._inputs.pool import Name, Pool
 from vardi._rows import Rows
-from vardi._rows.columns import Kept
+from vardi._rows.contract import Kept
 from vardi._rows.joint import Joint, JointRows
 from vardi._rows.measure import Measure
 from vardi._rows.point import KnownMoments
