@@ -58,7 +58,6 @@ class Refits:
     ) -> None:
         self.solved, self.plan, self.statistics, self.kind, self.entropy = solved, plan, statistics, kind, entropy
         rows, self.jobs = plan.rows, jobs
-        rows.anchor(solved.tangent.hessian.u)  # once for all refits, which do not move u far
         self.may_part = kind == "rows" and not _allow_all(rows)
         self.functions = statistics.functions
         if self.functions is not None and plan.runs is not None:
