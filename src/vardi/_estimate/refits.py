@@ -15,7 +15,7 @@ from vardi._estimate.tangent import Tangent
 from vardi._machine.threads import THREADED, can_start, cores, executor
 from vardi._rows import Rows
 from vardi._rows.blocks import Blocks
-from vardi._rows.columns import Kept, Result
+from vardi._rows.contract import Kept, Result
 from vardi._solve.refit import Refit
 from vardi._types import Floats, Integers
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vardi._inputs.pool import Name
-from vardi._rows.columns import within
+from vardi._rows.contract import within
 from vardi._rows.families import Logistic
 from vardi._rows.grouping import stratified
 from vardi._rows.joint import Joint, JointRows
