@@ -21,14 +21,13 @@ from vardi._inputs.frames import Frame
 from vardi._inputs.lazy_dependence import SERIES_APART, UNIT, EngineDependence
 from vardi._inputs.lazy_part import Part, sums_by_sample
 from vardi._machine.memory import require_memory
-from vardi._rows.columns import Block, Question
+from vardi._rows.contract import Block, Question
 from vardi._rows.hashed import LEFT, RIGHT, hashed
 from vardi._rows.measure import Measure
 from vardi._rows.multipliers import Multipliers, ReplicateKind, hashed_numbers, names_of
 from vardi._rows.point import Point
 from vardi._rows.queries import Queries
-from vardi._rows.series import batch_lengths
-from vardi._rows.units import in_series
+from vardi._rows.units import batch_lengths, in_series
 from vardi._types import Floats, Integers, are_once
 from vardi.errors import MismatchError
 from vardi.errors._refusals import needs_rows
@@ -137,7 +136,7 @@ class ReplicatesInMemory:
 
     def result(self) -> Any:
         """Return the weights, a column for each replicate, in the user's library."""
-        return self.solved.memory.pool.table(self.weights, names_of(self.law.n))
+        return self.solved.memory.pool.wrap(self.weights, *names_of(self.law.n))
 
     def _units(self, clusters: Integers) -> Floats:
         """Return how many clusters each stratum has."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, TypeGuard
@@ -16,15 +16,13 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeGuard
 import numpy as np
 import scipy
 
-from vardi._inputs.frames import Frame
-from vardi._inputs.frames.names import shared_names
+from vardi._inputs.frames import Frame, shared_names
 from vardi._inputs.known_numbers import Scale, estimates_of, multinomial, require_range, value_of, without_sum
 from vardi._inputs.pool import Name, Pool
 from vardi._types import Floats
 from vardi.biases import Bias, ExpressionBias, ParametricBias, where
-from vardi.biases._constants import constant
 from vardi.biases._expressions import is_condition
-from vardi.biases._expressions.nodes import Column, IsIn
+from vardi.biases._expressions.nodes import Column, IsIn, constant
 from vardi.biases._values import as_numbers, is_missing
 from vardi.errors import ExpressionError, InvalidKnownError, MismatchError, MissingValuesError, number_of_rows, suggest
 from vardi.errors._refusals import no_labels
@@ -94,6 +92,10 @@ class Known:
                 assert isinstance(h.node, IsIn)
                 return column, h.node.values[0].value
         return None
+
+    def moving(self, parametric: Container[int]) -> dict[int, int]:
+        """Return the places of the functions that are a bias with parameters, with that bias."""
+        return {j: h for j, h in enumerate(self.functions) if isinstance(h, int) and h in parametric}
 
     @property
     def states(self) -> tuple[int, ...]:

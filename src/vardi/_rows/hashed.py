@@ -19,8 +19,7 @@ from vardi._inputs.lazy_dependence import UNIT
 from vardi._inputs.lazy_part import PREFIX, Change, Part, changed, with_columns
 from vardi._inputs.partitions import with_rank
 from vardi._inputs.pool import Name
-from vardi._rows.columns import Block, Question
-from vardi._rows.contract import JointSums
+from vardi._rows.contract import Block, JointSums, Question
 from vardi._rows.lazy_functions import EngineFunction
 from vardi._rows.lazy_shares import SharesInEngine
 from vardi._rows.likelihood import likelihood

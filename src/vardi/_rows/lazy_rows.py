@@ -10,8 +10,7 @@ import numpy as np
 
 from vardi._inputs.lazy_part import OMEGA, Part
 from vardi._rows.base import additions
-from vardi._rows.columns import Block
-from vardi._rows.contract import Coordinates, JointSums, Sums
+from vardi._rows.contract import Block, Coordinates, JointSums, Sums
 from vardi._rows.dense import Dense
 from vardi._rows.gram import DenseGram
 from vardi._rows.joint import Joint, JointRows

@@ -27,13 +27,13 @@ from vardi._rows.cells import (
     require_one_kind,
     too_many_values,
 )
-from vardi._rows.columns import Question
+from vardi._rows.contract import Question
 from vardi._rows.lazy_functions import EngineFunction, condition, users_columns
 from vardi._rows.queries import Queries
 from vardi._types import Floats, Integers
 from vardi.biases import ExpressionBias, ParametricBias
-from vardi.biases._expressions.cells import Cells, Level, Value
 from vardi.biases._expressions.compile import require_columns
+from vardi.biases._expressions.families import Cells, Level, Value
 from vardi.biases._expressions.nodes import Column, Node, columns, is_condition
 from vardi.biases._expressions.targets import NarwhalsTarget, literal
 from vardi.biases._values import is_missing
