@@ -13,7 +13,7 @@ import numpy as np
 from vardi._estimate.bridge import Bridge, bridge_of
 from vardi._estimate.estimates import Estimate
 from vardi._estimate.reliability import Trust, warn_of_doubt, warn_of_few_bridging
-from vardi._estimate.sensitivity.factors import GAMMAS
+from vardi._estimate.sensitivity.result import GAMMAS
 from vardi._fit.known import check_known, joined
 from vardi._fit.normalisers import log_normalisers, log_ratio
 from vardi._fit.solved import Solved
@@ -405,7 +405,7 @@ class DebiasedSample(WeightedSample):
         20 is reached at 1.453.
         """
         from vardi._estimate.sensitivity.question import Question
-        from vardi._estimate.sensitivity.targets import Mean
+        from vardi._estimate.sensitivity.worst import Mean
 
         what = f"mean of {name_of(values) if is_function(values) else 'values'}"
         if not self.data.in_memory or not self.solved.pool.frames:

@@ -39,7 +39,7 @@ from vardi.errors._texts import show
 if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked for
     from vardi._estimate.bias_check import BiasCheck, Features
     from vardi._estimate.bounds import Bounds
-    from vardi._estimate.sensitivity.errors_of_biases import Errors
+    from vardi._estimate.sensitivity.worst import Errors
     from vardi._fit.engine import RowsInEngine
     from vardi._inputs.engine.dependence import EngineDependence
     from vardi._rows.engine.lazy_rows import LazyRows

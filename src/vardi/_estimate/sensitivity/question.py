@@ -9,10 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from vardi._estimate.estimates import Estimate
-from vardi._estimate.sensitivity.errors_of_biases import Errors, as_errors
 from vardi._estimate.sensitivity.result import FURTHEST, Kind, Sensitivity, require_number
-from vardi._estimate.sensitivity.targets import Estimand, Mean
-from vardi._estimate.sensitivity.worst import End, FirstOrder, Reweighed, Search, Worst
+from vardi._estimate.sensitivity.worst import End, Errors, Estimand, FirstOrder, Mean, Reweighed, Search, Worst
 from vardi._estimate.solved import SolvedFit
 from vardi._estimate.tangent import Influence
 from vardi._inputs.pool import Name
@@ -44,7 +42,7 @@ class Question:
     ) -> Question:
         """Return the question; raise if it is invalid."""
         threshold = None if threshold is None else require_number(threshold)
-        return cls(solved, _factors(gammas), as_errors(solved, samples, kind), threshold)
+        return cls(solved, _factors(gammas), Errors.of(solved, samples, kind), threshold)
 
     def answer(self, target: Estimand, estimate: Estimate, name: str, own: Influence | None = None) -> Sensitivity:
         r"""Return the range of a target at every factor, given the fit's estimate of it with its influence values.
