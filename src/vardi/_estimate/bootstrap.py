@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 import numpy as np
 
-from vardi._estimate.estimates import NORMAL, Estimate, cells_of, headings
+from vardi._estimate.estimates import NORMAL, Estimate, cells_of, headings, judged
 from vardi._estimate.group_bootstrap import GroupRefits
-from vardi._estimate.intervals import FixedValue, Law, Share, quantile_of_normal
+from vardi._estimate.intervals import Kind, Law, quantile_of_normal
 from vardi._estimate.refits import Drawn, Progress, Refits, Statistics, entropy_of, in_threads, in_turn
-from vardi._estimate.resampling import DrawPlan, Kind, group_codes, make_plan
+from vardi._estimate.resampling import DrawKind, DrawPlan, group_codes, make_plan
 from vardi._estimate.solved import SolvedFit
 from vardi._inputs.frames.functions import is_function, name_of
 from vardi._machine.threads import cores
@@ -73,8 +73,6 @@ class Bootstrap:
         Nominal coverage of ``interval``.
     kind : str
         What was drawn.
-    laws : tuple of Law
-        The law of each interval: shares have their own, everything else is normal.
     is_approximate : bool
         Whether biases were learned, which refits hold fixed.
     """
@@ -86,7 +84,7 @@ class Bootstrap:
     names: tuple[str, ...]
     level: float
     kind: str
-    laws: tuple[Law, ...] = field(default=(), repr=False)
+    _estimates: tuple[Estimate, ...] = field(repr=False)
     is_approximate: bool = False
 
     @property
@@ -99,19 +97,15 @@ class Bootstrap:
         return self._shaped(np.array([estimate.stderr for estimate in self._estimates]))
 
     @property
+    def laws(self) -> tuple[Law, ...]:
+        """The law of each interval: shares have their own, everything else is normal."""
+        return tuple(estimate.law for estimate in self._estimates)
+
+    @property
     def interval(self) -> tuple[float, float] | Floats:
         """Value plus or minus z standard errors; for shares, theirs: (low, high), or an array of shape (..., 2)."""
         low, high = np.array([estimate.interval for estimate in self._estimates]).T
         return self._ends(low, high)
-
-    @property
-    def _estimates(self) -> list[Estimate]:
-        values, errors = np.ravel(self.value).tolist(), self._fitted.std(axis=0, ddof=1).tolist()
-        laws = self.laws or (NORMAL,) * len(values)
-        return [
-            Estimate(value, law.error(error) if isinstance(law, Share) else error, self.level, law=law)
-            for value, error, law in zip(values, errors, laws, strict=True)
-        ]
 
     def percentile(self, level: float | None = None) -> tuple[float, float] | Floats:
         """Return the interval between quantiles of the draws.
@@ -162,7 +156,7 @@ def bootstrap(
     n: int = 1000,
     seed: int | np.random.Generator | None = 0,
     *,
-    kind: Kind = "bayesian",
+    kind: DrawKind = "bayesian",
     groups: Labels | None = None,
     level: float = 0.95,
     jobs: int | None = None,
@@ -254,7 +248,7 @@ def _judged_by(solved: SolvedFit, statistic: Statistic | None, most: int = 10) -
 
 
 def _gathered(
-    draws: Iterable[Drawn], solved: SolvedFit, statistics: Statistics, n: int, level: float, kind: Kind
+    draws: Iterable[Drawn], solved: SolvedFit, statistics: Statistics, n: int, level: float, kind: DrawKind
 ) -> Bootstrap:
     """Return the draws, or report how many have no fit."""
     names, value, functions = statistics.names, statistics.value, statistics.functions
@@ -266,24 +260,21 @@ def _gathered(
         else:
             values[i], log_omegas[i] = refit
     _report_failures(failures, n, kind, solved)
-    errors = values[np.isfinite(log_omegas).any(axis=1)].std(axis=0, ddof=1)
-    laws = () if functions is None else _laws(solved, functions, errors)
-    shown = value if np.ndim(value) else float(value)
-    return Bootstrap(values, shown, log_omegas, len(failures), names, level, kind, laws, solved.tangent.approximate)
+    errors, flat = values[np.isfinite(log_omegas).any(axis=1)].std(axis=0, ddof=1), np.ravel(value)
+    laws, stderr = judged(flat, errors, [NORMAL] * len(flat), _kinds(solved, functions))
+    numbers = zip(flat.tolist(), stderr.tolist(), laws, strict=True)
+    estimates = tuple(Estimate(one, error, level, law=law) for one, error, law in numbers)
+    shown, is_approximate = value if np.ndim(value) else float(value), solved.tangent.approximate
+    return Bootstrap(values, shown, log_omegas, len(failures), names, level, kind, estimates, is_approximate)
 
 
-def _laws(solved: SolvedFit, functions: Kept, errors: Floats) -> tuple[Law, ...]:
-    """Return the laws of the intervals of means; the error of its draws gives the rows that a share is worth."""
-    found = solved.tangent.estimates(functions, 0.95)
-    measure = solved.tangent.measure
-    return tuple(
-        Share.of(float(value), float(error), (law.events, law.others), measure, law.holds)
-        if isinstance(law, Share)
-        else law
-        if isinstance(law, FixedValue)
-        else NORMAL
-        for value, error, law in zip(found.values, errors, found.laws, strict=True)
-    )
+def _kinds(solved: SolvedFit, functions: Kept | None) -> list[Kind]:
+    """Return what kind of number each statistic is, if they are means."""
+    if functions is None:
+        return []
+    tangent = solved.tangent
+    means = tangent.measure.means(functions)
+    return tangent.kinds(functions, means, tangent.influence_on(functions, means.mean).spread())
 
 
 def _statistics(solved: SolvedFit, statistic: Statistic | None) -> Statistics:
@@ -333,13 +324,13 @@ def _function(solved: SolvedFit, function: Callable[..., ArrayLike]) -> Statisti
     return Statistics(names, value, of=of)
 
 
-def _check(n: int, kind: Kind, level: float, jobs: int | None) -> None:
+def _check(n: int, kind: DrawKind, level: float, jobs: int | None) -> None:
     quantile_of_normal(level)
     if jobs == 0:
         raise MismatchError("jobs is 0. Give 1 or more, or -1 for all cores.")
     if n < 2:
         raise MismatchError(f"{n} draws have no spread. Give n = 2 or more, such as 1000.")
-    if kind not in get_args(Kind):
+    if kind not in get_args(DrawKind):
         raise MismatchError(
             f"kind is {kind!r}. Give 'bayesian' (every row stays, with a random weight) or 'rows' (rows are drawn with "
             "replacement)."
@@ -366,7 +357,7 @@ def _warn_of_few_units(plan: DrawPlan, names: Sequence[Name], *, grouped: bool, 
         warn(VardiWarning(f"{fact}: {effect}. {remedy}"))
 
 
-def _report_failures(failures: Sequence[Refit], n: int, kind: Kind, solved: SolvedFit, most: float = 0.1) -> None:
+def _report_failures(failures: Sequence[Refit], n: int, kind: DrawKind, solved: SolvedFit, most: float = 0.1) -> None:
     """Warn how many draws have no fit; raise if that is more than a share of them: others are not representative."""
     if not failures:
         return

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from vardi._estimate.intervals import REFUSED, Affine, FixedValue, Law, Share, Student, Transformed, quantile_of_normal
+from vardi._estimate.intervals import (
+    REFUSED,
+    Affine,
+    FixedValue,
+    Kind,
+    Law,
+    Share,
+    ShareOf,
+    Student,
+    Transformed,
+    any_number,
+    quantile_of_normal,
+)
 from vardi._notebook import MOST_ROWS, fragment, paragraph, table
 from vardi._types import Floats
 from vardi.errors import MismatchError
@@ -17,6 +29,7 @@ from vardi.errors._texts import show
 
 if TYPE_CHECKING:
     from vardi._estimate.tangent import Influence
+    from vardi._rows.variance import Spread
 
 MUCH = 0.1  # difference that a model makes, relative to the error without it, above which both errors are shown
 ROUNDING = 1e-12  # relative to what is added up: below it an error is only rounding
@@ -76,10 +89,7 @@ class Estimate:
     @classmethod
     def from_influence(cls, value: float, influence: Influence, level: float = 0.95) -> Estimate:
         """Return the estimate whose error is the deviation of its influence values."""
-        spread = influence.spread()
-        law = influence.laws(spread)[0]
-        stderr = math.nan if law.df < REFUSED else float(spread.stderr[0])
-        return cls(float(value), stderr, level, influence=influence, law=law)
+        return estimates_of(np.array([value]), influence, level)[0]
 
     @property
     def df(self) -> float:
@@ -213,15 +223,13 @@ class Estimate:
         if not isinstance(holds, Share) or not isinstance(base, Share) or holds.holds is None or base.holds is None:
             return self
         assert self.influence is not None
-        measure = self.influence.measure
-        found = measure.events_within(holds.holds, base.holds)
-        if found is None:
+        measure, event = self.influence.measure, holds.holds
+        within = measure.events_within(event, base.holds)
+        if within is None:
             return self
-        spread = self.influence.spread()
-        events, others, weights = found
-        law = Share.of(self.value, float(spread.stderr[0]), (events, others), measure, holds.holds, lambda: weights)
-        stderr = law.error(float(spread.stderr[0]))
-        return Estimate(self.value, stderr, self.level, influence=self.influence, law=law)
+        events, others, weights = within
+        share = ShareOf(events, others, lambda: weights, lambda: measure.evenness_of(event))
+        return estimates_of(np.array([self.value]), self.influence, self.level, [share])[0]
 
     def _require_one_fit_and_level(self, other: Estimate) -> None:
         mine, others = self.influence, other.influence
@@ -303,6 +311,55 @@ class Estimates:
         heading = ["", *headings(self.level)]
         said = [paragraph(f"From {show(self.among)}.")] if self.among else []
         return fragment(table(heading, rows, of="estimates", total=len(self)), *said)
+
+
+def judged(
+    values: Floats, errors: Floats, students: Sequence[Student], kinds: Sequence[Kind]
+) -> tuple[tuple[Law, ...], Floats]:
+    """Return the laws of estimates of some kinds, and their standard errors; NaN where these rest on too few rows."""
+    numbers = zip(values.tolist(), errors.tolist(), students, kinds or [any_number] * len(values), strict=True)
+    laws, stderr = zip(*(kind(value, error, student) for value, error, student, kind in numbers), strict=True)
+    return laws, np.array(stderr)
+
+
+def estimates_of(
+    values: Floats,
+    influence: Influence,
+    level: float = 0.95,
+    kinds: Sequence[Kind] = (),
+    *,
+    spread: Spread | None = None,
+    among: tuple[str, ...] = (),
+) -> Estimates:
+    """Return values as estimates: their errors are those of their influence values, as far as their kinds have them.
+
+    Parameters
+    ----------
+    values : ndarray of shape (m,)
+        The values.
+    influence : Influence
+        How much each row moves them.
+    level : float
+        Coverage of the intervals.
+    kinds : sequence of Kind
+        What kind of number each is; none for numbers that are of no particular kind.
+    spread : Spread, optional
+        The variances of the influence values, if they are known already.
+    among : tuple of str
+        The samples whose rows they are made from, if not all.
+    """
+    spread = influence.spread() if spread is None else spread
+    laws, stderr = judged(values, spread.stderr, influence.laws(spread), kinds)
+    return Estimates(values, as_shown(spread.covariance, stderr), level, influence, stderr, laws, among)
+
+
+def as_shown(covariance: Floats, stderr: Floats) -> Floats:
+    """Return a covariance with the variances of the standard errors that are shown; NaN where these are withheld."""
+    withheld = np.isnan(stderr)
+    shown = np.where(withheld | withheld[:, None], math.nan, covariance)
+    with np.errstate(over="ignore"):
+        np.fill_diagonal(shown, stderr**2)
+    return shown
 
 
 def headings(level: float) -> list[str]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from vardi._estimate.refits import LONG, Drawn, one_step
-from vardi._estimate.resampling import Kind
+from vardi._estimate.resampling import DrawKind
 from vardi._estimate.solved import SolvedFit
 from vardi._rows.contract import JointSums
 from vardi._rows.engine.groups import GroupSums
@@ -36,7 +36,7 @@ class GroupRefits:
         Exponential multiplicities, or groups drawn with replacement.
     """
 
-    def __init__(self, solved: SolvedFit, sums: GroupSums, kind: Kind) -> None:
+    def __init__(self, solved: SolvedFit, sums: GroupSums, kind: DrawKind) -> None:
         self.tangent, self.measure, self.sums, self.kind = solved.tangent, solved.tangent.measure, sums, kind
         self.sizes, self.cut, self.point = self.measure.sizes, solved.solution.cut, self.measure.whole_point.v
         self.model = self.measure.whole_point.model

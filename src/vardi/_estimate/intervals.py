@@ -1,11 +1,15 @@
-"""The law of an estimate's error, which gives the ends of its interval at any level."""
+"""The law of an estimate's error, which gives the ends of its interval at any level.
+
+What kind of number an estimate is (a mean, a share, a known or a constant one) decides which law that is, which
+standard error is shown, and whether one is shown at all.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 import scipy
@@ -38,14 +42,6 @@ def quantile_of_student(level: float, df: float) -> float:
         )
     below = 0.5 + level / 2.0
     return float(scipy.special.ndtri(below) if math.isinf(df) else scipy.special.stdtrit(df, below))
-
-
-class Weighing(Protocol):
-    """How evenly weights are spread over all rows, and over those for which something holds."""
-
-    @property
-    def evenness(self) -> Evenness: ...
-    def evenness_of(self, holds: Functions | None) -> Evenness: ...
 
 
 class Law(Protocol):
@@ -125,33 +121,6 @@ class Share:
 
     df = math.inf
 
-    @classmethod
-    def of(
-        cls,
-        p: float,
-        stderr: float,
-        counts: tuple[float, float],
-        measure: Weighing,
-        holds: Functions | None,
-        base: Callable[[], Evenness] | None = None,
-    ) -> Share:
-        """Return the law of a share with (events, others); weights are looked at only if one of these is small.
-
-        ``base`` gives the evenness of the rows that it is a share of, if these are not all. If no row has the property,
-        or all do, nothing shows how heavy an exception would be: it is assumed to weigh no more than the heaviest row.
-        """
-        events, others = counts
-        rows = p * (1.0 - p) / stderr**2 if stderr > 0 else math.inf
-        if min(counts) < FEW:
-            weights = measure.evenness if base is None else base()
-            if not min(counts):
-                rows = min(weights.effective, 1.0 / weights.heaviest)
-            else:
-                mine = measure.evenness_of(holds)
-                few = mine if events <= others else weights.without(mine)
-                rows = _rows_of_few(rows, weights, events + others, few, min(counts))
-        return cls(rows, events, others, holds if base is None else None)
-
     @property
     def is_one_sided(self) -> bool:
         """Whether all rows have it, or none."""
@@ -177,6 +146,62 @@ class Share:
             if self.events == rows
             else (f"; {few} of {all_rows:,.0f} rows {'lacks' if rows == 1 else 'lack'} it")
         )
+
+
+#: What kind of number an estimate is: given its value, its error and Student's t with the latter's degrees of freedom,
+#: it returns the law of the interval and the standard error, NaN where it rests on too few rows to give one.
+Kind: TypeAlias = Callable[[float, float, Student], tuple[Law, float]]
+
+
+def any_number(value: float, stderr: float, student: Student) -> tuple[Law, float]:
+    """Of numbers that are of no other kind."""
+    return student, math.nan if student.df < REFUSED else stderr
+
+
+def known(value: float, stderr: float, student: Student) -> tuple[Law, float]:
+    """Of values that what was declared fixes."""
+    return FixedValue(), 0.0
+
+
+def constant(df: float) -> Kind:
+    """Return the kind of the mean of a function that is the same on all rows, with the degrees of freedom of these."""
+    return lambda value, stderr, student: any_number(value, 0.0, Student(df))
+
+
+@dataclass(frozen=True, eq=False)
+class ShareOf:
+    """The kind of a share of rows; their weights are looked at only if few rows have the property, or few lack it.
+
+    If no row has it, or all do, nothing shows how heavy an exception would be: it is assumed to weigh no more than the
+    heaviest row.
+
+    Attributes
+    ----------
+    events, others : float
+        How many rows, counted, have the property and lack it.
+    base, having : callable
+        Return how evenly the weights are spread over the rows that it is a share of, and over those that have it.
+    holds : Functions or None
+        Which rows have it, if it is a share of all rows.
+    """
+
+    events: float
+    others: float
+    base: Callable[[], Evenness]
+    having: Callable[[], Evenness]
+    holds: Functions | None = None
+
+    def __call__(self, value: float, stderr: float, student: Student) -> tuple[Share, float]:
+        rows, fewest = value * (1.0 - value) / stderr**2 if stderr > 0 else math.inf, min(self.events, self.others)
+        if fewest < FEW:
+            weights = self.base()
+            if not fewest:
+                rows = min(weights.effective, 1.0 / weights.heaviest)
+            else:
+                few = self.having() if self.events <= self.others else weights.without(self.having())
+                rows = _rows_of_few(rows, weights, self.events + self.others, few, fewest)
+        law = Share(rows, self.events, self.others, self.holds)
+        return law, law.error(stderr)
 
 
 def _rows_of_few(own: float, everywhere: Evenness, n: float, few: Evenness, k: float) -> float:

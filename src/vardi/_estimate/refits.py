@@ -9,7 +9,7 @@ from typing import TypeAlias, cast
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from vardi._estimate.resampling import DrawPlan, Kind
+from vardi._estimate.resampling import DrawKind, DrawPlan
 from vardi._estimate.solved import SolvedFit
 from vardi._estimate.tangent import Tangent
 from vardi._machine.threads import THREADED, can_start, cores, executor
@@ -54,7 +54,7 @@ class Refits:
     """The refit of each draw, as a function of its number."""
 
     def __init__(
-        self, solved: SolvedFit, plan: DrawPlan, statistics: Statistics, kind: Kind, entropy: int, jobs: int
+        self, solved: SolvedFit, plan: DrawPlan, statistics: Statistics, kind: DrawKind, entropy: int, jobs: int
     ) -> None:
         self.solved, self.plan, self.statistics, self.kind, self.entropy = solved, plan, statistics, kind, entropy
         rows, self.jobs = plan.rows, jobs

@@ -23,7 +23,7 @@ from vardi.errors._refusals import missing_groups, needs_rows, no_groups, no_lab
 
 LEAST_SHAPE = 0.1  # of the gamma law of a multiplicity: below it, a draw may lose all units but one
 
-Kind: TypeAlias = Literal["bayesian", "rows"]
+DrawKind: TypeAlias = Literal["bayesian", "rows"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +64,7 @@ class DrawnUnits:
         """Return the same units in one run."""
         return replace(self, runs=np.array([self.runs.sum()]))
 
-    def draw(self, rng: np.random.Generator, kind: Kind) -> Floats:
+    def draw(self, rng: np.random.Generator, kind: DrawKind) -> Floats:
         """Return how often each unit is drawn, by its count."""
         out = np.empty(len(self.counts))
         if kind == "rows":
@@ -201,7 +201,7 @@ class DrawPlan:
         if self.whole:
             self._lengths, self._sizes = np.array([len(rows)]), np.array([rows.sizes.sum()])
 
-    def draw(self, rng: np.random.Generator, kind: Kind) -> Floats:
+    def draw(self, rng: np.random.Generator, kind: DrawKind) -> Floats:
         """Return how often each row counts, in their order and before samples are scaled to their sizes."""
         times = self.units.draw(rng, kind)
         if self.units.of_rows is not None:

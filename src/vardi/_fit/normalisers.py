@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vardi._estimate.estimates import ROUNDING, Estimate
-from vardi._estimate.intervals import FixedValue, Law, Student
-from vardi._estimate.tangent import Influence, estimates_with
+from vardi._estimate.estimates import ROUNDING, Estimate, estimates_of
+from vardi._estimate.intervals import Kind, any_number, constant, known
+from vardi._estimate.tangent import Influence
 from vardi.biases import ExpressionBias
 
 if TYPE_CHECKING:
@@ -19,14 +19,16 @@ def log_normalisers(solved: Solved, level: float) -> list[Estimate]:
     """Return the log of each normaliser; of a bias that reads no column it is declared, and so is one that is known."""
     influence = solved.bias_influence()
     spread = influence.spread(joint=False)
-    stderr, laws = spread.stderr, list[Law](influence.laws(spread))
-    for k, error in enumerate(stderr.tolist()):
-        if error <= ROUNDING:
-            bias = solved.pool.biases[k] if solved.pool.biases else None
-            is_constant = isinstance(bias, ExpressionBias) and not bias.columns
-            fixed = is_constant or solved.joint.coordinates.known
-            laws[k], stderr[k] = FixedValue() if fixed else Student(solved.tangent.n - 1.0), 0.0
-    return list(estimates_with(solved.log_omegas, influence, spread.covariance, stderr, laws, level))
+
+    def kind(k: int) -> Kind:
+        if spread.stderr[k] > ROUNDING:
+            return any_number
+        bias = solved.pool.biases[k] if solved.pool.biases else None
+        is_declared = isinstance(bias, ExpressionBias) and not bias.columns
+        return known if is_declared or solved.joint.coordinates.known else constant(solved.tangent.n - 1.0)
+
+    kinds = [kind(k) for k in range(len(solved.names))]
+    return list(estimates_of(solved.log_omegas, influence, level, kinds, spread=spread))
 
 
 def log_ratio(solved: Solved, k: int, l: int, level: float) -> Estimate:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked 
     from vardi._estimate.known_check import KnownCheck
     from vardi._estimate.likelihood_ratio import LikelihoodRatio
     from vardi._estimate.refits import Progress
-    from vardi._estimate.resampling import Kind
+    from vardi._estimate.resampling import DrawKind
     from vardi._estimate.sensitivity.result import Kind as ErrorKind
     from vardi._estimate.sensitivity.result import Sensitivity
     from vardi._facts.account import Account
@@ -200,7 +200,7 @@ class DebiasedSample(WeightedSample):
         n: int = 1000,
         seed: int | np.random.Generator | None = 0,
         *,
-        kind: Kind = "bayesian",
+        kind: DrawKind = "bayesian",
         groups: Labels | None = None,
         level: float = 0.95,
         jobs: int | None = None,

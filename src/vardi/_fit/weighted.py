@@ -588,11 +588,11 @@ class WeightedSample:
         model: Assisted | None = None,
     ) -> Domains:
         """Return the numbers of all domains; the first ``base`` columns define the rows that each is relative to."""
-        from vardi._estimate.domains import Domains, found_in_domains
+        from vardi._estimate.domains import Domains, estimates_in_domains
 
         base = len(by.columns) if base is None else base
         keys, domains = self.data.domains(self._measure, values, by, base, whole=whole)
-        found = found_in_domains(self.solved.tangent, domains, level, factor)
+        found = estimates_in_domains(self.solved.tangent, domains, level, factor)
         if model is not None:
             found = model.in_domains(self.solved, values, (by, keys, base), found, factor)
         warn_of_doubt(self.names, [f"the {what} where {by.said(key)}" for key in keys], found.laws)
