@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from vardi._estimate.own_states import OwnStates
 from vardi._estimate.tangent import Hessian, Influence, Tangent
 from vardi._fit.capabilities import refusal
 from vardi._fit.data import UserRows
@@ -285,34 +284,30 @@ class Solved:
 
     # Normalisers
 
-    @cached_property
-    def _own_states(self) -> OwnStates | None:
-        """The weights of rows under each state, if every state has a sample: its share of the row, already solved."""
-        alone = self.data.in_memory and self.is_plain and self.is_whole and bool(self.rows.sizes.all())
-        return OwnStates(self.tangent) if alone and self.tangent.hessian.gram.is_formed else None
-
     def bias_functions(self) -> Functions:
-        r"""Return the functions :math:`\omega_k / \Omega_k` at the estimated parameters: all have the mean 1."""
+        r"""Return the functions :math:`\omega_k / \Omega_k` at the estimated parameters: all have the mean 1.
+
+        If every state has a sample, they are :math:`(n / n_k)\,p_{ik}` over the weights, which takes no logs.
+        """
+        is_solved = self.data.in_memory and self.is_plain and self.is_whole and bool(self.rows.sizes.all())
+        if is_solved and self.tangent.hessian.gram.is_formed:
+            factors = np.diag(self.tangent.n / self.rows.sizes)
+            return Functions((), len(factors), lambda block, at: at.p @ factors, weighed=True)
         logs = np.where(np.isfinite(self.log_omegas), self.log_omegas, 0.0)  # a bias that covers no row has no tilt
         return Functions((), len(logs), lambda block, at: block.tilts(at, logs), weighed=True)
 
     def bias_influence(self) -> Influence:
         r"""Return the influence on each :math:`\log\Omega_k`, through weights and through the bias's parameters."""
-        if (own := self._own_states) is not None:
-            return own.influence()
         moved = self.tangent.n * self.joint.mean_gradients(self.point) if self.joint.families else None
         return self.tangent.influence_on(self.bias_functions(), np.ones(len(self.names)), moved)
 
     def log_omega_covariance(self) -> Floats:
         r"""Return :math:`\sum_i \pi_i^2 g_i g_i' + a'H^+a / n` (MBAR's form), which works for samples of a single row.
 
-        With parameters, known values, or rows that depend on one another, return that of the influence values; if every
-        state has a sample, that of the gram.
+        With parameters, known values, or rows that depend on one another, return that of the influence values.
         """
         if not self.is_plain or not self.dependence.independent:
             return self.bias_influence().covariance()
-        if (own := self._own_states) is not None:
-            return own.covariance()
         tangent, functions, ones = self.tangent, self.bias_functions(), np.ones(len(self.names))
 
         def question(block: Block, at: RowsAt) -> tuple[Floats, Floats]:
