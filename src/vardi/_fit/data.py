@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from vardi._estimate.steps import Steps
+from vardi._estimate.cdf import Steps
 from vardi._inputs.dependence import Dependence
 from vardi._inputs.domains import By
 from vardi._inputs.given import Function, Functions

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from vardi._estimate.cdf import Steps
 from vardi._estimate.refits import entropy_of
 from vardi._estimate.resampling import effective_rows
-from vardi._estimate.steps import Steps
 from vardi._fit.capabilities import refusal
 from vardi._fit.data import Keys, UserRows
 from vardi._fit.engine_columns import EngineColumns
@@ -341,4 +341,4 @@ def _steps(measure: Measure, function: EngineFunction, domain: EngineFunction | 
         return Counted(x.of(block, at), at.weight if there is None else at.weight * there, there)
 
     assert isinstance(measure.rows, Queries)
-    return Steps(measure, x, SharesInEngine(measure.rows, counted), inside)
+    return Steps(x, SharesInEngine(measure.rows, counted), inside)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._estimate.steps import Steps
+from vardi._estimate.cdf import Steps
 from vardi._fit.data import Keys, UserRows
 from vardi._inputs.by_row import in_order
 from vardi._inputs.dependence import Dependence

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vardi._estimate.cdf import Band, DebiasedCdf
+from vardi._estimate.cdf import Band, DebiasedCdf, Steps
 from vardi._estimate.sensitivity.worst import Errors
-from vardi._estimate.steps import Steps
 from vardi._facts.choice import Recorded, choose
 from vardi._facts.columns import ColumnFacts, Variable, by_samples, exponent_of, facts_of
 from vardi._facts.fingerprint import Fingerprint, fingerprint

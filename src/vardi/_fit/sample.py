@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vardi._estimate.bridge import Bridge, bridge_of
 from vardi._estimate.estimates import Estimate
-from vardi._estimate.reliability import Trust, warn_of_doubt, warn_of_few_bridging
+from vardi._estimate.reliability import Bridge, Trust, bridge_of, warn_of_doubt, warn_of_few_bridging
 from vardi._estimate.sensitivity.result import GAMMAS
 from vardi._fit.known import check_known, joined
 from vardi._fit.normalisers import log_normalisers, log_ratio

@@ -174,13 +174,13 @@ class WeightedSample:
         method : {"multinomial", "systematic"}
             Independent draws, or a low-variance draw in random order.
         """
-        from vardi._estimate.torch_batches import torch_sampler
+        from vardi._estimate.draws import torch_sampler
 
         return torch_sampler(self.data.chances(self._measure), n, seed, method=method)
 
     def torch_weights(self, dtype: Any = None) -> Any:
         """Return the weights as a tensor with mean 1, in pool order."""
-        from vardi._estimate.torch_batches import torch_weights
+        from vardi._estimate.draws import torch_weights
 
         return torch_weights(self.data.chances(self._measure), dtype)
 
