@@ -17,7 +17,7 @@ UNUSED = {"narwhals", "joblib", "sklearn", "pandas", "scipy.special", "scipy.sta
 #: Our own modules that answer rarer questions, or hold rarer rows.
 RARE = {"_fit.truncation", "_fit.learned", "_fit.parameters", "_fit.engine", "_fit.assisted", "_fit.new_rows", "report"}
 RARE |= {"_estimate.sensitivity.question", "_estimate.bootstrap", "_estimate.bias_test", "_estimate.domains"}
-RARE |= {"_estimate.torch_batches", "_estimate.likelihood_ratio", "_rows.engine", "_facts"}
+RARE |= {"_estimate.likelihood_ratio", "_rows.engine", "_facts"}
 
 STATEMENTS = (
     "import vardi",

@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import vardi
-from vardi._estimate.group_bootstrap import GroupRefits
+from vardi._estimate.refits import GroupRefits
 
 PARTS = {
     "none": ("x", None),

@@ -23,9 +23,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 import numpy as np
 
 from vardi._estimate.estimates import NORMAL, Estimate, cells_of, headings, judged
-from vardi._estimate.group_bootstrap import GroupRefits
 from vardi._estimate.intervals import Kind, Law, quantile_of_normal
-from vardi._estimate.refits import Drawn, Progress, Refits, Statistics, entropy_of, in_threads, in_turn
+from vardi._estimate.refits import Drawn, GroupRefits, Progress, Refits, Statistics, entropy_of, in_threads, in_turn
 from vardi._estimate.resampling import DrawKind, DrawPlan, group_codes, make_plan
 from vardi._estimate.solved import SolvedFit
 from vardi._inputs.frames.functions import is_function, name_of
@@ -34,7 +33,7 @@ from vardi._notebook import fragment, paragraph, table
 from vardi._rows.columns import Kept
 from vardi._solve.identify import Name
 from vardi._solve.refit import Refit
-from vardi._types import Floats, Integers
+from vardi._types import Floats
 from vardi.errors import (
     MismatchError,
     NotIdentifiableError,
@@ -166,7 +165,7 @@ def bootstrap(
     """Refit the normalisers to resampled rows, and return the spread of a statistic over the refits.
 
     Rows in an engine are put into 1,000 random groups a sample, or into those of a column, and whole groups are drawn,
-    each with one Newton step from the solution: see :mod:`vardi._estimate.group_bootstrap`.
+    each with one Newton step from the solution: see :mod:`vardi._estimate.refits`.
 
     Parameters
     ----------
@@ -310,10 +309,8 @@ def _function(solved: SolvedFit, function: Callable[..., ArrayLike]) -> Statisti
     name = "statistic" if name == "<lambda>" else name
     names = tuple(f"{name}{list(index)}" for index in np.ndindex(value.shape)) if value.ndim else (name,)
 
-    def of(mass: Floats, order: Integers) -> Floats:
-        weights = np.zeros(len(solved))
-        weights[kept.positions[order]] = mass
-        result = np.asarray(function(weights), np.float64)
+    def of(mass: Floats) -> Floats:
+        result = np.asarray(function(kept.spread(mass)), np.float64)
         if result.shape != value.shape:
             raise MismatchError(
                 f"The statistic has shape {value.shape} for the fit, but {result.shape} for a draw, so it has no "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias
 
@@ -21,8 +21,6 @@ from vardi.biases._values import as_array, coded, is_missing
 from vardi.errors import MismatchError
 from vardi.errors._refusals import missing_groups, needs_rows, no_groups, no_labels, spanning_group
 
-LEAST_SHAPE = 0.1  # of the gamma law of a multiplicity: below it, a draw may lose all units but one
-
 DrawKind: TypeAlias = Literal["bayesian", "rows"]
 
 
@@ -36,33 +34,14 @@ class DrawnUnits:
 
     Attributes
     ----------
-    of_rows : ndarray of int or None
-        The unit of each row, in the order in which rows are drawn; None if rows are units.
     counts : ndarray
         How many units each one stands for.
     runs : ndarray of int
         How many of them are drawn together, and so on: one run for each sample, or for each of its parts.
     """
 
-    of_rows: Integers | None
     counts: Floats
     runs: Integers
-
-    @classmethod
-    def of(
-        cls, source: Integers, counts: Floats, K: int, groups: Integers | None, parts: Integers | None
-    ) -> DrawnUnits:
-        """Return the units of rows in the order in which they are drawn, given the sample, count and group of each."""
-        if groups is None:
-            return cls(None, counts, np.bincount(source, minlength=K))
-        if parts is None:
-            groups, labels = coded(groups)
-            parts = np.bincount(source[_firsts(groups, len(labels))], minlength=K)
-        return cls(groups, once(int(parts.sum())), parts)
-
-    def together(self) -> DrawnUnits:
-        """Return the same units in one run."""
-        return replace(self, runs=np.array([self.runs.sum()]))
 
     def draw(self, rng: np.random.Generator, kind: DrawKind) -> Floats:
         """Return how often each unit is drawn, by its count."""
@@ -82,7 +61,8 @@ class DrawnUnits:
         before = np.concatenate([[0.0], np.cumsum(self.counts)])
         sizes = before[ends] - before[ends - self.runs]
         few = (sizes > 1) & (sizes <= SMALL)
-        shape = np.where(few, np.maximum((sizes - 2.0) / np.maximum(sizes, 1.0), LEAST_SHAPE), 1.0)
+        # below a shape of 0.1 a draw may lose all units but one
+        shape = np.where(few, np.maximum((sizes - 2.0) / np.maximum(sizes, 1.0), 0.1), 1.0)
         shapes: Floats = np.repeat(shape, self.runs) * self.counts
         return None if (shapes == 1.0).all() else shapes
 
@@ -116,10 +96,6 @@ class Strata:
     codes: Integers
     units: Floats
     spread: Floats
-
-    def in_order(self, order: Integers) -> Strata:
-        """Return the strata of the same rows in another order."""
-        return Strata(self.codes[order], self.units[order], self.spread[order])
 
     @cached_property
     def sizes(self) -> Floats:
@@ -166,8 +142,6 @@ class DrawPlan:
     ----------
     order : ndarray of int
         The order in which rows are drawn: sample by sample, and those that count as the same row side by side.
-    kinds, runs : ndarray of int, ndarray of int or None
-        The rows of ``rows`` in that order, and how many rows count as each; None where they are the same.
     """
 
     def __init__(
@@ -180,32 +154,29 @@ class DrawPlan:
         parts: Integers | None = None,
         strata: Strata | None = None,
     ) -> None:
-        self.rows, self.kinds = rows, np.argsort(rows.source, kind="stable")
-        self.order, self.runs = self.kinds, None
-        if inverse is not None:
-            rank = np.empty(len(rows), np.int64)
-            rank[self.kinds] = np.arange(len(rows))
-            place = rank[inverse]
-            self.order = np.argsort(place.astype(np.uint16) if len(rows) < 2**16 else place, kind="stable")
-            self.runs = np.bincount(place, minlength=len(rows))
-        source, self._counts = source[self.order], counts[self.order]
-        own = None if groups is None else groups[self.order]
-        units = DrawnUnits.of(source, self._counts, len(rows.sizes), own, parts)
-        is_single = bool((rows.sizes <= 1).all() and (parts is not None or (units.runs <= 1).all()))
-        self.whole = is_single and len(source) > 1
-        self.units = units.together() if self.whole else units
-        self._strata = None if self.whole or strata is None else strata.in_order(self.order)
-        lengths = np.bincount(rows.source, minlength=len(rows.sizes))
-        there = lengths > 0  # samples that have rows
-        self._lengths, self._sizes = lengths[there], rows.sizes[there]
-        if self.whole:
-            self._lengths, self._sizes = np.array([len(rows)]), np.array([rows.sizes.sum()])
+        self.rows, self.inverse, self._counts, self._grouped = rows, inverse, counts, groups is not None
+        self.order = np.argsort(source, kind="stable") if inverse is None else np.lexsort((inverse, source))
+        has_parts, drawn = parts is not None, counts[self.order]
+        self._unit = np.empty(len(source), np.int64)
+        self._unit[self.order] = np.arange(len(source))
+        if parts is None:
+            codes = np.arange(len(source)) if groups is None else coded(groups[self.order])[0]
+            self._unit[self.order] = codes
+            parts = np.bincount(source[self.order][_firsts(codes)], minlength=len(rows.sizes))
+        elif groups is not None:
+            self._unit = groups
+        self.whole = bool((rows.sizes <= 1).all() and (has_parts or (parts <= 1).all())) and len(source) > 1
+        runs = np.array([parts.sum()]) if self.whole else parts
+        self.units = DrawnUnits(drawn if groups is None else once(int(parts.sum())), runs)
+        self._strata = None if self.whole else strata
+        self._sample = np.zeros_like(rows.source) if self.whole else rows.source
+        self._sizes = np.array([rows.sizes.sum()]) if self.whole else rows.sizes
 
     def draw(self, rng: np.random.Generator, kind: DrawKind) -> Floats:
-        """Return how often each row counts, in their order and before samples are scaled to their sizes."""
-        times = self.units.draw(rng, kind)
-        if self.units.of_rows is not None:
-            times = times[self.units.of_rows] * self._counts
+        """Return how often each row counts, before samples are scaled to their sizes."""
+        times = self.units.draw(rng, kind)[self._unit]
+        if self._grouped:
+            times *= self._counts
         if self._strata is not None:
             times /= self._counts
             self._strata.settle(times[:, None])
@@ -213,17 +184,17 @@ class DrawPlan:
         return times
 
     def count(self, times: Floats, out: Floats) -> Floats:
-        """Write the counts of ``rows``, so that each sample keeps its size; return the factor of each of ``kinds``."""
-        gathered = times if self.runs is None else np.add.reduceat(times, np.cumsum(self.runs) - self.runs)
-        totals = np.add.reduceat(gathered, np.cumsum(self._lengths) - self._lengths)
-        factors = np.repeat(self._sizes / totals, self._lengths)
-        out[self.kinds] = gathered * factors
+        """Write the counts of ``rows``, so that each sample keeps its size; return the factor of each of ``rows``."""
+        together = times if self.inverse is None else np.bincount(self.inverse, times, minlength=len(self.rows))
+        totals = np.bincount(self._sample, together, minlength=len(self._sizes))
+        factors = (self._sizes / np.where(totals > 0, totals, 1.0))[self._sample]
+        np.multiply(together, factors, out=out)
         return factors
 
     def mass(self, times: Floats, factors: Floats, weights: Floats) -> Floats:
-        """Return how often each row counts times its weight, in their order, given the weights of ``rows``."""
-        each = weights[self.kinds] * factors
-        return times * (each if self.runs is None else np.repeat(each, self.runs))
+        """Return how often each row counts times its weight, given the weights of ``rows``."""
+        each = weights * factors
+        return times * (each if self.inverse is None else each[self.inverse])
 
 
 def _drawn_with_replacement(rng: np.random.Generator, out: Floats, block: int = 2**15) -> None:
@@ -284,7 +255,7 @@ def group_codes(solved: SolvedFit, groups: Labels) -> Integers:
         raise no_labels(repr(groups) if isinstance(groups, str) else "groups") from error
     if missing := [j for j, value in enumerate(values) if is_missing(value)]:
         raise missing_groups(int(np.isin(codes, missing).sum()))
-    source, firsts = solved.tangent.measure.source, _firsts(codes, len(values))
+    source, firsts = solved.tangent.measure.source, _firsts(codes)
     astray = np.flatnonzero(source[firsts][codes] != source)
     if len(astray):
         row = astray[0]
@@ -292,11 +263,9 @@ def group_codes(solved: SolvedFit, groups: Labels) -> Integers:
     return codes
 
 
-def _firsts(codes: Integers, groups: int) -> Integers:
+def _firsts(codes: Integers) -> Integers:
     """Return the position of each code's first row."""
-    firsts = np.empty(groups, np.int64)
-    firsts[codes[::-1]] = np.arange(len(codes))[::-1]  # the last one written wins
-    return firsts
+    return np.unique(codes, return_index=True)[1]
 
 
 def require_rows(solved: SolvedFit, what: str) -> None:
