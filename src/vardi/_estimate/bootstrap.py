@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 import numpy as np
 
-from vardi._estimate.estimates import NORMAL, Estimate, cells_of, headings, judged
-from vardi._estimate.intervals import Kind, Law, quantile_of_normal
+from vardi._estimate.estimates import Estimate, cells_of, headings, judged
+from vardi._estimate.intervals import NORMAL, Kind, Law, quantile_of_normal
 from vardi._estimate.refits import Drawn, GroupRefits, Progress, Refits, Statistics, entropy_of, in_threads, in_turn
 from vardi._estimate.resampling import DrawKind, DrawPlan, group_codes, make_plan
 from vardi._estimate.solved import SolvedFit

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from vardi._estimate.estimates import Estimate
-from vardi._estimate.intervals import quantile_of_normal, quantile_of_student
+from vardi._estimate.intervals import Law, Student, quantile_of_normal, quantile_of_student
 from vardi._estimate.tangent import Tangent
 from vardi._machine.memory import require_memory
 from vardi._rows.columns import Block
@@ -139,7 +139,7 @@ class Steps:
 
 
 @dataclass(frozen=True, eq=False)
-class Woodruff:
+class Woodruff(Law):
     """The interval of a quantile: the quantiles at q -+ t times the error of F there.
 
     Attributes
@@ -157,9 +157,8 @@ class Woodruff:
     share: Estimate
 
     @property
-    def df(self) -> float:
-        """Degrees of freedom of the error of F."""
-        return self.share.df
+    def student(self) -> Student | None:
+        return self.share.law.student
 
     @property
     def approximate(self) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from vardi._estimate.intervals import (
+    NORMAL,
     REFUSED,
     Affine,
     FixedValue,
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 MUCH = 0.1  # difference that a model makes, relative to the error without it, above which both errors are shown
 ROUNDING = 1e-12  # relative to what is added up: below it an error is only rounding
-NORMAL = Student()
 APPROXIMATE = "; its error is approximate"
 
 #: A function of two numbers that returns its value and its two derivatives.

@@ -7,9 +7,10 @@ standard error is shown, and whether one is shown at all.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import scipy
@@ -44,19 +45,26 @@ def quantile_of_student(level: float, df: float) -> float:
     return float(scipy.special.ndtri(below) if math.isinf(df) else scipy.special.stdtrit(df, below))
 
 
-class Law(Protocol):
-    """Gives the ends of an interval at any level."""
+class Law(ABC):
+    """Gives the ends of an interval at any level, and says what its error rests on."""
+
+    @property
+    def student(self) -> Student | None:
+        """Student's t with the degrees of freedom of the error; None where its own error is not taken into account."""
+        return None
 
     @property
     def df(self) -> float:
         """Degrees of freedom of the standard error."""
+        return math.inf if self.student is None else self.student.df
 
+    @abstractmethod
     def ends(self, value: float, stderr: float, level: float) -> tuple[float, float]:
         """Return the lower and the upper end."""
 
 
 @dataclass(frozen=True)
-class Student:
+class Student(Law):
     """Value plus and minus t standard errors, with Student's t.
 
     Attributes
@@ -77,23 +85,28 @@ class Student:
     most: int = -1
     effective: tuple[float, ...] = ()
 
+    @property
+    def student(self) -> Student:
+        return self
+
     def ends(self, value: float, stderr: float, level: float) -> tuple[float, float]:
         half = quantile_of_student(level, self.df) * stderr
         return value - half, value + half
 
 
-@dataclass(frozen=True)
-class FixedValue:
-    """An interval of zero width: what was declared fixes the value."""
+NORMAL = Student()
 
-    df: float = math.inf
+
+@dataclass(frozen=True)
+class FixedValue(Law):
+    """An interval of zero width: what was declared fixes the value."""
 
     def ends(self, value: float, stderr: float, level: float) -> tuple[float, float]:
         return value, value
 
 
 @dataclass(frozen=True, eq=False)
-class Share:
+class Share(Law):
     r"""The interval of a share that is worth m rows: Wilson's, if many rows have it and many lack it.
 
     .. math::
@@ -118,8 +131,6 @@ class Share:
     events: float
     others: float
     holds: Functions | None = field(default=None, repr=False)
-
-    df = math.inf
 
     @property
     def is_one_sided(self) -> bool:
@@ -240,7 +251,7 @@ def _ends_of_count(p: float, m: float, level: float) -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
-class Transformed:
+class Transformed(Law):
     """The ends of another estimate's interval, transformed by a monotone function.
 
     Attributes
@@ -255,9 +266,8 @@ class Transformed:
     by: Callable[[float], float] | np.ufunc
 
     @property
-    def df(self) -> float:
-        """Degrees of freedom of the other one."""
-        return self.of.df
+    def student(self) -> Student | None:
+        return self.of.law.student
 
     def ends(self, value: float, stderr: float, level: float) -> tuple[float, float]:
         with np.errstate(over="ignore"):  # beyond e^709 only the log is finite

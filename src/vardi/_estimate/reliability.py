@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from vardi._estimate.intervals import DOUBTED, HEAVY, RARE, REFUSED, Law, Student, Transformed
+from vardi._estimate.intervals import DOUBTED, HEAVY, NORMAL, RARE, REFUSED, Law, Student
 from vardi._inputs.pool import Name
 from vardi._rows.gram import Gram
 from vardi._solve.identify import Verdict
@@ -100,16 +100,14 @@ class Trust:
     @classmethod
     def of(cls, laws: Mapping[str, Law], bridge: Bridge, names: Sequence[Name]) -> Trust:
         """Judge estimates by their laws, given by the name of each."""
-        found = {what: own for what, law in laws.items() if (own := _student(law)) is not None}
-        df = min((law.df for law in found.values()), default=math.inf)
-        tail = max((law.tail for law in found.values() if not math.isnan(law.tail)), default=math.nan)
-        said = doubts(names, list(found), list(found.values()))
-        if said and df < DOUBTED and all(bridge.cut):
-            said = (*said, f"The weakest link between the samples: {bridge}.")
-        in_time = tuple(
-            min(worth) for worth in zip(*(law.effective for law in found.values() if law.effective), strict=True)
-        )
-        return cls(df, tail, bridge.rows, bridge.cut, said, in_time)
+        students = [law.student for law in laws.values() if law.student is not None]
+        df = min((student.df for student in students), default=math.inf)
+        tail = max((student.tail for student in students if not math.isnan(student.tail)), default=math.nan)
+        messages = doubts(names, list(laws), list(laws.values()))
+        if messages and df < DOUBTED and all(bridge.cut):
+            messages = (*messages, f"The weakest link between the samples: {bridge}.")
+        worth = zip(*(student.effective for student in students if student.effective), strict=True)
+        return cls(df, tail, bridge.rows, bridge.cut, messages, tuple(map(min, worth)))
 
     @property
     def errors_hold(self) -> bool:
@@ -133,40 +131,32 @@ def doubts(
     few_in_time : int
         Independent rows that a series is worth, below which its errors are rough.
     """
-    found = [(one, own) for one, law in zip(what, laws, strict=True) if (own := _student(law)) is not None]
-    few = min(found, key=lambda pair: float(f"{pair[1].df:.6g}"), default=None)  # the first, up to rounding
-    heavy = max((pair for pair in found if pair[1].tail > HEAVY), key=lambda pair: pair[1].tail, default=None)
-    said = []
-    if few is not None and few[1].df < DOUBTED:
-        df = f"{few[1].df:.1f} degrees of freedom"
-        said.append(
-            f"No standard error is given for {few[0]}: it rests on too few rows ({df}). {_remedy(few[1], names)}"
-            if few[1].df < REFUSED
-            else f"The standard error of {few[0]} rests on few rows ({df}), so it is rough. {_remedy(few[1], names)}"
+    students = [(name, law.student) for name, law in zip(what, laws, strict=True) if law.student is not None]
+    messages = []
+    few, student = min(students, key=lambda pair: float(f"{pair[1].df:.6g}"), default=("", NORMAL))  # up to rounding
+    if student.df < DOUBTED:
+        df, remedy = f"{student.df:.1f} degrees of freedom", _remedy(student, names)
+        messages.append(
+            f"No standard error is given for {few}: it rests on too few rows ({df}). {remedy}"
+            if student.df < REFUSED
+            else f"The standard error of {few} rests on few rows ({df}), so it is rough. {remedy}"
         )
-    brief = min(
-        (
-            (own.effective[k], one, names[k])
-            for one, own in found
-            for k in range(len(own.effective))
-            if own.effective[k]
-        ),
-        key=lambda few: few[0],
-        default=None,
-    )
-    if brief is not None and brief[0] < few_in_time:
-        said.append(
-            f"The rows of {str(brief[2])!r} are so strongly correlated in time that for {brief[1]} they are "
-            f"worth {brief[0]:.0f} independent ones, and fewer than {few_in_time} show only roughly how much "
-            "they vary. Extend the series: rows in between would not help."
+    in_time = ((worth, name, k) for name, student in students for k, worth in enumerate(student.effective) if worth)
+    worth, brief, k = min(in_time, key=lambda series: series[0], default=(math.inf, "", 0))
+    if worth < few_in_time:
+        messages.append(
+            f"The rows of {str(names[k])!r} are so strongly correlated in time that for {brief} they are worth "
+            f"{worth:.0f} independent ones, and fewer than {few_in_time} show only roughly how much they vary. Extend "
+            "the series: rows in between would not help."
         )
-    if heavy is not None:
-        said.append(
-            f"A few rows dominate {heavy[0]}: the contributions of rows to it have tail index {heavy[1].tail:.2f}, and "
-            "if that stays above 0.5 with more rows, the variance is infinite and the standard error too small. "
-            f"{_remedy(heavy[1], names)}"
+    heavy, student = max(students, key=lambda pair: np.nan_to_num(pair[1].tail), default=("", NORMAL))
+    if student.tail > HEAVY:
+        messages.append(
+            f"A few rows dominate {heavy}: the contributions of rows to it have tail index {student.tail:.2f}, and if "
+            "that stays above 0.5 with more rows, the variance is infinite and the standard error too small. "
+            f"{_remedy(student, names)}"
         )
-    return tuple(said)
+    return tuple(messages)
 
 
 def warn_of_doubt(names: Sequence[Name], what: Sequence[str], laws: Sequence[Law]) -> None:
@@ -179,13 +169,6 @@ def warn_of_few_bridging(bridge: Bridge, what: str) -> None:
     """Warn if samples are compared by so few rows that neither a chi-square nor a normal distribution applies."""
     if bridge.rows < RARE:
         warn(WeakOverlapWarning(f"{what} on few rows: {bridge}. Add rows that both sides could draw."))
-
-
-def _student(law: Law) -> Student | None:
-    """Return the law of an estimate, or of the one it is computed from, if that is Student's or would have been."""
-    while isinstance(law, Transformed):
-        law = law.of.law
-    return law if isinstance(law, Student) else None
 
 
 def _remedy(law: Student, names: Sequence[Name]) -> str:
