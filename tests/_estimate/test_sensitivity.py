@@ -381,7 +381,7 @@ def test_too_many_rows_for_refits(monkeypatch):
     design = small(n=40)
     fit = vardi.debias_matrix(design.omega, design.source)
     refits = fit.sensitivity(design.z, [1.2, 2])
-    monkeypatch.setattr(question, "REFITTED", 100)
+    monkeypatch.setattr(question.Question._worst, "__defaults__", (100,))
     linear = fit.sensitivity(design.z, [1.2, 2], threshold=refits.linear_upper[0])
     assert (refits.method, linear.method) == ("attained", "linear")
     np.testing.assert_array_equal(linear.upper, refits.linear_upper)

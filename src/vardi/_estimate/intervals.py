@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 REFUSED = 3.0  # degrees of freedom below which no standard error is given
 DOUBTED = 10.0  # degrees of freedom below which it comes with a warning
 HEAVY = 0.4  # tail index from which the variance may be infinite (Hill's estimate is biased low)
-FEW = 10.0  # rows with, and rows without, an event from which a share's own error gives the rows it is worth
-COUNTED = 20.0  # such rows below which the interval is that of a count
-RARE = 5.0  # such rows below which their number is shown; also bridging rows below which chi-square tests are doubtful
+RARE = 5.0  # rows with (or without) an event below which they are counted out; bridging rows that chi-square needs
 
 
 def quantile_of_normal(level: float) -> float:
@@ -143,7 +141,7 @@ class Share(Law):
 
     def ends(self, value: float, stderr: float, level: float) -> tuple[float, float]:
         p, m = min(max(value, 0.0), 1.0), self.rows
-        is_few = 0.0 < min(self.events, self.others) < COUNTED and math.isfinite(m)
+        is_few = 0.0 < min(self.events, self.others) < 20.0 and math.isfinite(m)  # then it is that of a count
         low, high = (_ends_of_count if is_few else _ends_of_share)(p, m, level)
         return (low if self.events else 0.0), (high if self.others else 1.0)
 
@@ -202,9 +200,9 @@ class ShareOf:
     having: Callable[[], Evenness]
     holds: Functions | None = None
 
-    def __call__(self, value: float, stderr: float, student: Student) -> tuple[Share, float]:
+    def __call__(self, value: float, stderr: float, student: Student, few_rows: float = 10.0) -> tuple[Share, float]:
         rows, fewest = value * (1.0 - value) / stderr**2 if stderr > 0 else math.inf, min(self.events, self.others)
-        if fewest < FEW:
+        if fewest < few_rows:  # else its own error gives the rows it is worth
             weights = self.base()
             if not fewest:
                 rows = min(weights.effective, 1.0 / weights.heaviest)

@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol, Self
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,7 @@ from vardi._rows.gram import Gram
 from vardi._rows.measure import Functions, Measure, Values, nothing
 from vardi._rows.variance import Spread
 from vardi._solve.laplacian import Laplacian
+from vardi._solve.newton import SolvableRows
 from vardi._types import Floats, Integers
 
 
@@ -40,24 +41,12 @@ class Solver(Protocol):
     def solve(self, a: Floats) -> Floats: ...
 
 
-class SolvedRows(Protocol):
-    """Rows of known biases, wherever they are."""
-
-    sizes: Floats
-
-    def settled(self, u: Floats) -> Self:
-        """Return the rows in the form that suits a solution."""
-
-    def sums(self, u: Floats, *, objective: bool = True) -> Sums:
-        """Return the sums at u, with or without the objective."""
-
-
 class Hessian:
     """J of a fit with known biases only: the Laplacian of the overlaps.
 
     Parameters
     ----------
-    rows : SolvedRows
+    rows : SolvableRows
         The rows.
     u : ndarray
         The dual point.
@@ -65,7 +54,7 @@ class Hessian:
         The group of each sample, where overlap does not join all of them; one group by default.
     """
 
-    def __init__(self, rows: SolvedRows, u: Floats, groups: Integers | None = None) -> None:
+    def __init__(self, rows: SolvableRows, u: Floats, groups: Integers | None = None) -> None:
         self.rows, self.u, self.groups = rows, u, groups
 
     def __getstate__(self) -> dict[str, object]:
@@ -149,11 +138,8 @@ class Influence:
 
     def column(self, j: int) -> Influence:
         """Return that of one estimate."""
-        if self.b.shape[1] == 1:
-            return self
-        own = slice(j % self.b.shape[1], j % self.b.shape[1] + 1)
-        outside = {name: moved[own] for name, moved in self.outside.items()}
-        return Influence(self.measure, self.values[:, own], self.b[:, own], outside, self.approximate)
+        m = self.b.shape[1]
+        return self if m == 1 else self @ np.eye(m)[:, [j]]
 
     def __matmul__(self, coefficients: Floats) -> Influence:
         """Return the influence on linear combinations of the estimates, with coefficients of shape (m, k)."""
