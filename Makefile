@@ -45,10 +45,10 @@ peers: $(VENV)/.peers  ## against the peers, and their own suites with vardi in 
 	$(PYTEST) $(PARALLEL) -m peers tests
 
 site: docs $(VENV)/.test  ## the site in a browser: pages fit a phone, are silent, and show no prompts
-	$(PYTEST) tests/test_site.py
+	$(PYTEST) tests/docs/test_site.py
 
 quick: $(VENV)/.test  ## the tests of the core, in under a minute
-	$(PYTEST) $(PARALLEL) -m 'not long and not spark' tests/_inputs tests/biases tests/_rows tests/_solve tests/_estimate
+	$(PYTEST) $(PARALLEL) -m 'not long and not spark' tests/inputs tests/biases tests/weights tests/estimates
 
 # A floor: 82% (lines and branches) is what the short tests of a dozen folders reach on their own.
 coverage: $(VENV)/.test $(VENV)/.docs  ## the same, with the lines that no test runs
@@ -63,7 +63,7 @@ minimum: pyproject.toml  ## the same, with every dependency at its lower bound
 
 slow: $(VENV)/.test  ## statistical claims and large designs, by simulation; every question in every engine
 	$(BIN)/python -m pytest tests/slow -s --timeout 0
-	VARDI_EVERY_PAIR=1 $(BIN)/python -m pytest tests/engines/test_conformance.py tests/engines/test_questions.py tests/test_questions.py tests/test_faults.py --timeout 0
+	VARDI_EVERY_PAIR=1 $(BIN)/python -m pytest tests/engines/test_conformance.py tests/engines/test_questions.py tests/questions/test_questions.py tests/errors/test_faults.py --timeout 0
 
 lint: $(VENV)/.lint  ## ruff, mypy (strict), import-linter, codespell, banned phrases
 	$(BIN)/ruff check .

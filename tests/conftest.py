@@ -1,4 +1,4 @@
-"""What every test file may import: tests/oracle.py, with its assertions explained when they fail."""
+"""What every test file may import: tests/oracle.py and other helpers beside it, and the table of questions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-sys.path.insert(0, str(Path(__file__).parent))
+TESTS = Path(__file__).parent
+sys.path[:0] = [str(TESTS), str(TESTS / "questions")]
 pytest.register_assert_rewrite("oracle")
 
 settings.register_profile(

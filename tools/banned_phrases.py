@@ -62,7 +62,7 @@ PLACES = (
 )
 KINDS = {".py", ".md", ".toml", ".html", ".j2", ".css", ".js"}
 MADE = ("docs/_build", "docs/_generated", "docs/gallery", "docs/reference/generated")
-ITSELF = "tests/test_phrases.py"
+ITSELF = "tests/package/test_phrases.py"
 
 GAP = r"""(?:[\s*#>|]|["']\s*f?["'])+"""  # between words: white space, marks of comments and of Markdown, string pieces
 PATTERN = "|".join(f"(?P<p{place}>{phrase.replace(' ', GAP)})" for place, phrase in enumerate(PHRASES))

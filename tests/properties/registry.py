@@ -14,7 +14,7 @@ MBAR = "properties/test_mbar_properties.py::"
 OUTPUT = "properties/test_output_properties.py::"
 STUDY = "properties/test_study_fuzz.py::"
 EXPRESSIONS = "biases/test_library_expressions.py::"
-INVARIANCE = "_solve/test_invariances.py::"
+INVARIANCE = "weights/test_invariances.py::"
 
 _WEIGHTS = FIT + "test_weights_probabilities_and_what_is_counted_from_them"
 _EQUATIONS = FIT + "test_the_equations_hold_written_by_hand"
@@ -115,17 +115,17 @@ TESTS: dict[str, tuple[str, ...]] = {
     "DebiasedSample.known": (_KNOWN,),
     "DebiasedSample.parameters": (_PARAMETERS,),
     "DebiasedSample.update": (
-        "_fit/test_update.py::test_update_is_the_fit_of_all_rows",
-        "_fit/test_update.py::test_a_new_sample_is_the_fit_of_all_samples",
+        "estimates/test_update.py::test_update_is_the_fit_of_all_rows",
+        "estimates/test_update.py::test_a_new_sample_is_the_fit_of_all_samples",
     ),
     "DebiasedSample.place_of": (
-        "_fit/test_log_ratio.py::test_ratios_turned_around_change_sign_and_scales_only_move_them",
+        "estimates/test_log_ratio.py::test_ratios_turned_around_change_sign_and_scales_only_move_them",
     ),
     "DebiasedSample.log_ratio": (
-        "_fit/test_log_ratio.py::test_ratios_turned_around_change_sign_and_scales_only_move_them",
+        "estimates/test_log_ratio.py::test_ratios_turned_around_change_sign_and_scales_only_move_them",
     ),
-    "plots.ConvergenceDisplay": ("test_plots.py::test_convergence_is_drawn_in_both_directions",),
-    "plots.StatesDisplay": ("test_plots.py::test_steps_between_states",),
+    "plots.ConvergenceDisplay": ("accounts/test_plots.py::test_convergence_is_drawn_in_both_directions",),
+    "plots.StatesDisplay": ("accounts/test_plots.py::test_steps_between_states",),
     "DebiasedSample.weigh": (FIT + "test_weigh_gives_the_rows_of_the_pool_their_weights",),
     **dict.fromkeys(["DebiasedSample.among", "Estimate.among", "Estimate.plain", "Estimates.among"], (_AMONG,)),
     "DebiasedSample.sample": (_DRAWS,),
@@ -311,6 +311,6 @@ TESTS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(["study.read", "study.parse"], (_ANY_STUDY, _A_STUDY)),
     **dict.fromkeys(["study.Study", "study.OpenStudy", "study.Data"], (_A_STUDY,)),
     **dict.fromkeys(
-        ["study.plan", "study.Plan", "study.Query"], ("study/test_plan.py::test_a_fit_asks_what_was_planned",)
+        ["study.plan", "study.Plan", "study.Query"], ("command_line/test_plan.py::test_a_fit_asks_what_was_planned",)
     ),
 }

@@ -1,4 +1,4 @@
-"""Ten thousand random designs: the long version of tests/_solve/test_oracle.py. `make slow` prints the table."""
+"""Ten thousand random designs: the long version of tests/weights/test_oracle.py. `make slow` prints the table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from designs import FAMILIES
 from judging import CERTIFIED, WRONG, judge_all, table
 
-FIRST = 10_000  # seeds that tests/_solve/test_oracle.py does not use
+FIRST = 10_000  # seeds that tests/weights/test_oracle.py does not use
 BATCH = 10
 DESIGNS = dict.fromkeys(FAMILIES, 650) | {"many samples": 150, "large": 100}
 

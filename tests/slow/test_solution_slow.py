@@ -1,4 +1,4 @@
-"""The long version of tests/_solve/test_solution.py: more designs, more rows, more samples. Run by `make slow`."""
+"""The long version of tests/weights/test_solution.py: more designs, more rows, more samples. Run by `make slow`."""
 
 from __future__ import annotations
 

@@ -298,7 +298,7 @@ class DebiasedCdf:
             r = block.let(r)
             others = [] if is_q else [measure.through.at(block).q(every) * r]
             key = block.interval(x.of(block, at), grid) * K + block.of_sample(np.arange(float(K))[:, None])
-            return key, np.hstack([r, r * r, at.every_x * r, *others])
+            return key, np.hstack([r, r * r, at.x(every) * r, *others])
 
         def of_samples(block: Block) -> tuple[Floats, Floats]:
             q = block.let(measure.through.at(block).q(every))

@@ -70,7 +70,6 @@ class Refits:
     ) -> None:
         self.solved, self.plan, self.statistics, self.kind, self.entropy = solved, plan, statistics, kind, entropy
         rows, self.jobs = plan.rows, jobs
-        rows.anchor(solved.tangent.hessian.u)  # once for all refits, which do not move u far
         self.may_part = kind == "rows" and not _allow_all(rows)
         self.functions = statistics.functions
         self.takes_weights = statistics.of is not None or (self.functions is not None and plan.inverse is not None)
@@ -80,11 +79,12 @@ class Refits:
         has_threads = self.passes is not None and len(rows) * len(rows.sizes) >= THREADED
         self.in_turn = self.is_read or has_threads
         self.size = _batch_size(len(plan.order), len(rows.sizes), has_threads=has_threads)
+        self._memory = np.empty((self.size if self.in_turn else 0, len(rows)))  # of counts, for one batch after another
 
     def batch(self, draws: range) -> list[Drawn]:
         """Return statistics and log normalisers of draws, or the refits that failed."""
         rngs = [generator_of(self.entropy, i) for i in draws]
-        counts = np.empty((self.size, len(self.plan.rows)))
+        counts = self._memory if self.in_turn else np.empty((self.size, len(self.plan.rows)))
         drawn = list(self.each(self._draw, self.in_turn, rngs, counts))
         refits: Sequence[Refit | None] = [None] * len(draws)
         if self.passes is not None and len(draws) > 1:
@@ -94,9 +94,8 @@ class Refits:
 
     def _draw(self, rng: np.random.Generator, counts: Floats) -> tuple[Floats, Floats] | None:
         """Write the counts of the rows; return how often those that are drawn count, and factors, if needed."""
-        times = self.plan.draw(rng, self.kind)
-        factors = self.plan.count(times, counts)
-        return (times, factors) if self.takes_weights else None
+        drawn = self.plan.draw(rng, self.kind, counts)
+        return drawn if self.takes_weights else None
 
     def _measured(
         self, rng: np.random.Generator, drawn: tuple[Floats, Floats] | None, counts: Floats, refit: Refit | None
@@ -169,11 +168,12 @@ class GroupRefits:
 
     def _times(self, rng: np.random.Generator) -> Floats:
         """Return how often each group counts, rescaled so that each sample keeps its size."""
+        # groups are numbered sample by sample
         source, counts, unit = self.sums.answers.source, self.sums.answers.counts, self.sums.unit
         units, runs = int(unit.max()) + 1, np.bincount(source, minlength=len(self.sizes))
         if units < len(unit):  # some span samples, so all are drawn together
             runs = np.array([units])
-        times = DrawnUnits(once(units), runs).draw(rng, self.kind)[unit]  # groups are numbered sample by sample
+        times = DrawnUnits(once(units), runs).draw(rng, self.kind, np.empty(units))[unit]
         rows = np.bincount(source, times * counts, minlength=len(self.sizes))
         times *= (self.sizes / np.where(rows > 0, rows, 1.0))[source]
         spread = np.sqrt(self.measure.rows.dependence.remaining)[source]

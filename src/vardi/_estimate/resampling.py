@@ -13,7 +13,7 @@ from vardi._inputs.by_row import in_order
 from vardi._inputs.given import Labels
 from vardi._rows import Rows
 from vardi._rows.columns import Kept
-from vardi._rows.grouping import sums_by_code
+from vardi._rows.grouping import is_sorted, sums_by_code
 from vardi._rows.multipliers import SMALL
 from vardi._rows.units import drawn
 from vardi._types import Floats, Integers, once
@@ -43,9 +43,8 @@ class DrawnUnits:
     counts: Floats
     runs: Integers
 
-    def draw(self, rng: np.random.Generator, kind: DrawKind) -> Floats:
-        """Return how often each unit is drawn, by its count."""
-        out = np.empty(len(self.counts))
+    def draw(self, rng: np.random.Generator, kind: DrawKind, out: Floats) -> Floats:
+        """Write how often each unit is drawn, by its count."""
         if kind == "rows":
             self._multinomial(rng, out)
         elif self._shapes is not None:  # a row with a count c has the sum of c multiplicities
@@ -157,14 +156,13 @@ class DrawPlan:
         self.rows, self.inverse, self._counts, self._grouped = rows, inverse, counts, groups is not None
         self.order = np.argsort(source, kind="stable") if inverse is None else np.lexsort((inverse, source))
         has_parts, drawn = parts is not None, counts[self.order]
-        self._unit = np.empty(len(source), np.int64)
-        self._unit[self.order] = np.arange(len(source))
+        self._unit = groups  # of each row that is drawn; None where they are the units, in order
         if parts is None:
             codes = np.arange(len(source)) if groups is None else coded(groups[self.order])[0]
-            self._unit[self.order] = codes
             parts = np.bincount(source[self.order][_firsts(codes)], minlength=len(rows.sizes))
-        elif groups is not None:
-            self._unit = groups
+            if groups is not None or inverse is not None or not is_sorted(source):
+                self._unit = np.empty(len(source), np.int64)
+                self._unit[self.order] = codes
         self.whole = bool((rows.sizes <= 1).all() and (has_parts or (parts <= 1).all())) and len(source) > 1
         runs = np.array([parts.sum()]) if self.whole else parts
         self.units = DrawnUnits(drawn if groups is None else once(int(parts.sum())), runs)
@@ -172,9 +170,27 @@ class DrawPlan:
         self._sample = np.zeros_like(rows.source) if self.whole else rows.source
         self._sizes = np.array([rows.sizes.sum()]) if self.whole else rows.sizes
 
-    def draw(self, rng: np.random.Generator, kind: DrawKind) -> Floats:
-        """Return how often each row counts, before samples are scaled to their sizes."""
-        times = self.units.draw(rng, kind)[self._unit]
+    def draw(self, rng: np.random.Generator, kind: DrawKind, out: Floats) -> tuple[Floats, Floats] | None:
+        """Write the counts of ``rows``, so that each sample keeps its size.
+
+        Where several rows that are drawn count as one of these, return how often each does, before samples are scaled
+        to their sizes, and the factor of each of ``rows``.
+        """
+        times = self._times(rng, kind, out)
+        together = times if self.inverse is None else np.bincount(self.inverse, times, minlength=len(self.rows))
+        totals = np.bincount(self._sample, together, minlength=len(self._sizes))
+        factors = (self._sizes / np.where(totals > 0, totals, 1.0))[self._sample]
+        np.multiply(together, factors, out=out)
+        return None if self.inverse is None else (times, factors)
+
+    def _times(self, rng: np.random.Generator, kind: DrawKind, out: Floats) -> Floats:
+        """Return how often each row counts, before samples are scaled to their sizes.
+
+        Rows that are units are written to ``out``: fresh memory for each draw costs as much as drawing.
+        """
+        in_place = self.inverse is None and self._unit is None
+        times = self.units.draw(rng, kind, out if in_place else np.empty(len(self.units.counts)))
+        times = times if self._unit is None else times[self._unit]
         if self._grouped:
             times *= self._counts
         if self._strata is not None:
@@ -183,18 +199,9 @@ class DrawPlan:
             times *= self._counts
         return times
 
-    def count(self, times: Floats, out: Floats) -> Floats:
-        """Write the counts of ``rows``, so that each sample keeps its size; return the factor of each of ``rows``."""
-        together = times if self.inverse is None else np.bincount(self.inverse, times, minlength=len(self.rows))
-        totals = np.bincount(self._sample, together, minlength=len(self._sizes))
-        factors = (self._sizes / np.where(totals > 0, totals, 1.0))[self._sample]
-        np.multiply(together, factors, out=out)
-        return factors
-
     def mass(self, times: Floats, factors: Floats, weights: Floats) -> Floats:
-        """Return how often each row counts times its weight, given the weights of ``rows``."""
-        each = weights * factors
-        return times * (each if self.inverse is None else each[self.inverse])
+        """Return how often each row that is drawn counts times its weight, given the weights of ``rows``."""
+        return times * (weights * factors)[self.inverse]
 
 
 def _drawn_with_replacement(rng: np.random.Generator, out: Floats, block: int = 2**15) -> None:

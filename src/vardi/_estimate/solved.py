@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     from vardi._estimate.sensitivity.worst import Errors
+    from vardi._inputs.by_row import KeptRows
     from vardi._inputs.engine.pool import LazyPool
     from vardi._inputs.given import Function, Functions
-    from vardi._inputs.kept import KeptRows
     from vardi._inputs.pool import Pool
     from vardi._rows import Rows
     from vardi._rows.columns import Kept

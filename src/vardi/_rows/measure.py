@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from vardi._rows.arrays import Arrays
 from vardi._rows.columns import Block, ByKey, Extremes, Grouped, Kept, Question, Result
 from vardi._rows.contract import Coordinates, Evenness, Means
-from vardi._rows.point import Point, PointAmong, PointWithin, Seen
+from vardi._rows.point import Point, PointAmong, Seen
 from vardi._rows.units import Units
 from vardi._rows.variance import ALIKE, BIN, KINDS, NOTHING, Spread, factors_of, hill, spread_of_samples, unit_of
 from vardi._types import Floats, Integers
@@ -131,7 +131,7 @@ def nothing(m: int) -> Functions:
 class Term:
     """r (f'C - eta) for the weights of a point: what functions contribute to influence values."""
 
-    point: Point | PointAmong | PointWithin
+    point: Point | PointAmong
     functions: Functions
     C: Floats
     eta: Floats
@@ -153,12 +153,12 @@ class Values:
     ----------
     terms : tuple of Term
         What functions of the rows contribute.
-    through : tuple of (Point or PointWithin, ndarray of shape (d, m))
+    through : tuple of (Point or PointAmong, ndarray of shape (d, m))
         What rows contribute through the coordinates of points: q'b.
     """
 
     terms: tuple[Term, ...]
-    through: tuple[tuple[Point | PointWithin, Floats], ...]
+    through: tuple[tuple[Point | PointAmong, Floats], ...]
 
     @property
     def width(self) -> int:
@@ -225,11 +225,11 @@ class Measure:
     ----------
     rows : Holder
         The rows.
-    point : Point, PointAmong or PointWithin
+    point : Point or PointAmong
         Where they are weighed; x is taken there.
     whole : Measure, optional
         The rows of all samples, on which influence values are defined; this measure by default.
-    through : Point or PointWithin, optional
+    through : Point or PointAmong, optional
         The point that rows move; that of all samples by default.
     recorded_by : tuple of str
         Names of the samples with weights, if not all.
@@ -242,9 +242,9 @@ class Measure:
     def __init__(
         self,
         rows: Holder,
-        point: Point | PointAmong | PointWithin,
+        point: Point | PointAmong,
         whole: Measure | None = None,
-        through: Point | PointWithin | None = None,
+        through: Point | PointAmong | None = None,
         recorded_by: tuple[str, ...] = (),
         states: Sequence[int] = (),
         samples: Integers | None = None,
@@ -269,7 +269,7 @@ class Measure:
         states: Sequence[int],
         names: tuple[str, ...],
         point: Point | None = None,
-        through: PointWithin | None = None,
+        through: PointAmong | None = None,
     ) -> Measure:
         """Return the rows of some samples, with weights of their own at the point of all samples, or at another."""
         point = whole.whole_point if point is None else point

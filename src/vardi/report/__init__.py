@@ -4,8 +4,7 @@
 ``pip install 'vardi[report]'``.
 """
 
-from vardi.report._compute import compute
-from vardi.report._content import Report
+from vardi.report._compute import Report, compute
 from vardi.report._render import to_html
 
 __all__ = ["Report", "compute", "to_html"]

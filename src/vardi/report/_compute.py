@@ -6,22 +6,114 @@ import hashlib
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from vardi._facts.account import Account, SampleFacts, account
-from vardi._facts.columns import Variable, Variables, named_variables
-from vardi._facts.distributions import distributions
+from vardi._facts.columns import ColumnFacts, Variable, Variables, named_variables
+from vardi._facts.distributions import Distribution, distributions
+from vardi._facts.fingerprint import Fingerprint
 from vardi._facts.links import Overlap, overlap_of
 from vardi._facts.numbers import number, pvalue, share
 from vardi._facts.parts import Fit, Given
-from vardi._facts.weights import weights_of
+from vardi._facts.weights import Weights, weights_of
+from vardi._inputs.pool import Name
 from vardi.errors import WeakOverlapWarning
 from vardi.errors._texts import SHOWN, count, listed
-from vardi.report._content import Group, Report, SampleLine, Standout, StudyFile
-from vardi.report._recipe import recipe_of
-from vardi.report._verdict import advice, gains, headline, next_rows, nothing_to_do, unknowns
+from vardi.report import _verdict
+from vardi.report._recipe import Recipe, StudyFile, recipe_of
+
+
+@dataclass(frozen=True)
+class Standout:
+    """A sample that differs from the others, and how."""
+
+    sample: SampleFacts
+    why: str
+
+
+@dataclass(frozen=True)
+class SampleLine:
+    """A sample among many: its facts, its test, and the sample that it overlaps most.
+
+    ``pvalue`` is NaN where it was not tested; ``neighbour`` is empty for a sample without links.
+    """
+
+    sample: SampleFacts
+    pvalue: float
+    neighbour: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """Samples that overlap with one another, or nearly so: neighbours in the order of the overlap."""
+
+    lines: tuple[SampleLine, ...]
+
+    @property
+    def name(self) -> str:
+        """The first and the last sample."""
+        first, last = self.lines[0].sample.name, self.lines[-1].sample.name
+        return str(first) if first == last else f"{first} to {last}"
+
+    @property
+    def rows(self) -> float:
+        """Rows of all samples of the group."""
+        return sum(line.sample.rows for line in self.lines)
+
+    @property
+    def weight_share(self) -> float:
+        """Their share of the weight."""
+        return sum(line.sample.weight_share for line in self.lines)
+
+
+@dataclass(frozen=True)
+class Report(Account):
+    """Everything in a report: the account of the fit, and what is derived from it."""
+
+    title: str
+    date: str
+    study: StudyFile | None
+    fingerprint: Fingerprint
+    headline: _verdict.Headline
+    overlap: Overlap
+    distributions: tuple[Distribution, ...]
+    distributions_note: str
+    weights: Weights
+    advice: tuple[_verdict.Advice, ...]
+    gains: tuple[_verdict.Advice, ...]
+    nothing_to_do: str
+    next_rows: tuple[_verdict.NextRow, ...]
+    standouts: tuple[Standout, ...]
+    groups: tuple[Group, ...]
+    slopes_note: str
+    unknowns: tuple[str, ...]
+    recipe: Recipe
+
+    @property
+    def means(self) -> tuple[ColumnFacts, ...]:
+        """The variables that are not categories of a text column."""
+        return tuple(variable for variable in self.variables if not variable.category_of)
+
+    @property
+    def categories(self) -> dict[str, tuple[ColumnFacts, ...]]:
+        """The categories of each text column."""
+        columns = dict.fromkeys(variable.category_of for variable in self.variables if variable.category_of)
+        return {
+            name: tuple(variable for variable in self.variables if variable.category_of == name) for name in columns
+        }
+
+    @property
+    def neighbours(self) -> tuple[SampleFacts, ...]:
+        """The samples that have rows, if there are too many to look at one by one: neighbours stand side by side."""
+        return tuple(line.sample for group in self.groups for line in group.lines if line.sample.rows)
+
+    @property
+    def sensitive(self) -> tuple[ColumnFacts, ...]:
+        """The variables for which the effect of wrong biases is known."""
+        return tuple(variable for variable in self.means if math.isfinite(variable.slope) and variable.spread)
 
 
 def compute(
@@ -69,32 +161,32 @@ def compute(
             lambda: account(fit, columns, note=note, named=named, slopes=True),
             lambda: (fit.parts.fingerprint(_hashed(given, columns)), weights_of(fit)),
         ]
-        found, (found_hash, weights) = fit.parts.each(lambda task: task(), tasks)
-        drawn, drawn_note = distributions(fit, columns, found.variables)
-        overlap = overlap_of(fit, found.verdict, found.trust)
-        following, used = next_rows(found), len(found.sampled)
-        file = None if study is None else _study_file(Path(study))
-        return Report(
-            **vars(found),
-            title=f"One debiased sample{f' out of {used}' if used > 1 else ''}" if title is None else title,
-            date=date,
-            study=file,
-            fingerprint=found_hash,
-            headline=headline(found),
-            overlap=overlap,
-            distributions=drawn,
-            distributions_note=drawn_note,
-            weights=weights,
-            advice=advice(found, overlap),
-            gains=gains(found, following),
-            nothing_to_do=nothing_to_do(found),
-            next_rows=following,
-            standouts=standouts(found),
-            groups=groups(found, overlap),
-            slopes_note=_slopes_note(found),
-            unknowns=unknowns(found.check, estimated=bool(found.parameters), depends=found.depends),
-            recipe=recipe_of(given, found, title, variables, file),
-        )
+        facts, (fingerprint, weights) = fit.parts.each(lambda task: task(), tasks)
+        drawn, drawn_note = distributions(fit, columns, facts.variables)
+        overlap = overlap_of(fit, facts.verdict, facts.trust)
+    following, used = _verdict.next_rows(facts), len(facts.sampled)
+    file = None if study is None else _study_file(Path(study))
+    return Report(
+        **vars(facts),
+        title=f"One debiased sample{f' out of {used}' if used > 1 else ''}" if title is None else title,
+        date=date,
+        study=file,
+        fingerprint=fingerprint,
+        headline=_verdict.headline(facts),
+        overlap=overlap,
+        distributions=drawn,
+        distributions_note=drawn_note,
+        weights=weights,
+        advice=_verdict.advice(facts, overlap),
+        gains=_verdict.gains(facts, following),
+        nothing_to_do=_verdict.nothing_to_do(facts),
+        next_rows=following,
+        standouts=_standouts(facts),
+        groups=_groups(facts, overlap),
+        slopes_note=_slopes_note(facts),
+        unknowns=_verdict.unknowns(facts.check, estimated=bool(facts.parameters), depends=facts.depends),
+        recipe=recipe_of(given, facts, title, variables, file),
+    )
 
 
 def _study_file(path: Path) -> StudyFile:
@@ -108,9 +200,9 @@ def _hashed(given: Given, columns: Sequence[Variable]) -> list[str]:
     return list(dict.fromkeys([*read, *(column.category_of or column.name for column in columns)]))
 
 
-def _slopes_note(found: Account) -> str:
+def _slopes_note(facts: Account) -> str:
     """Return for which variables the effect of wrong biases is not shown, and why."""
-    means = [variable for variable in found.variables if not variable.category_of]
+    means = [variable for variable in facts.variables if not variable.category_of]
     apart = [variable.name for variable in means if variable.among]
     unasked = [variable.name for variable in means if math.isnan(variable.slope) and not variable.among]
     notes = [f"Not shown: {listed(apart)}, which only some samples have recorded."] if apart else []
@@ -119,49 +211,45 @@ def _slopes_note(found: Account) -> str:
     return " ".join([*notes, "fit.sensitivity(...) computes it for any of them."] if notes else [])
 
 
-def standouts(found: Account) -> tuple[Standout, ...]:
+def _standouts(facts: Account) -> tuple[Standout, ...]:
     """Return the samples that differ from the others, if there are too many to look at one by one."""
-    if len(found.samples) <= SHOWN:
+    if len(facts.samples) <= SHOWN:
         return ()
-    by_sample: dict[SampleFacts, list[str]] = {}
-    for sample, why in _standouts(found):
-        by_sample.setdefault(sample, []).append(why)
-    return tuple(Standout(sample, "; ".join(reasons)) for sample, reasons in by_sample.items())
-
-
-def _standouts(found: Account) -> Iterator[tuple[SampleFacts, str]]:
-    named = {str(sample.name): sample for sample in found.samples}
-    for row in found.check.rows:
-        if row.outcome == "contradicted" and row.name in named:
-            yield (named[row.name], f"its declared bias is contradicted, p {pvalue(row.pvalue)}")
-    sampled = found.sampled
+    reasons: dict[Name, list[str]] = {}
+    for row in facts.check.rows:
+        if row.outcome == "contradicted":
+            reasons[row.name] = [f"its declared bias is contradicted, p {pvalue(row.pvalue)}"]
+    sampled = facts.sampled
     least = min(sampled, key=lambda sample: sample.rows)
-    if least.rows < max(sample.rows for sample in sampled):
-        yield (least, f"fewest rows: {count(least.rows)}")
     uneven = min(sampled, key=lambda sample: sample.effective / sample.rows)
-    worth = share(uneven.effective / uneven.rows)
-    yield (uneven, f"most uneven weights: its rows are worth {worth} of as many equal ones")
     heavy = max(sampled, key=lambda sample: sample.weight_share / sample.share)
-    each = number(heavy.weight_share / heavy.share)
-    yield (heavy, f"heaviest rows: each stands for {each} rows of the pool on average")
     largest = max(sampled, key=lambda sample: sample.largest_weight)
-    yield (largest, f"largest single weight: {number(largest.largest_weight)}")
+    worth, each = share(uneven.effective / uneven.rows), number(heavy.weight_share / heavy.share)
+    for sample, why in (
+        *([(least, f"fewest rows: {count(least.rows)}")] if least.rows < max(one.rows for one in sampled) else []),
+        (uneven, f"most uneven weights: its rows are worth {worth} of as many equal ones"),
+        (heavy, f"heaviest rows: each stands for {each} rows of the pool on average"),
+        (largest, f"largest single weight: {number(largest.largest_weight)}"),
+    ):
+        reasons.setdefault(str(sample.name), []).append(why)
+    named = {str(sample.name): sample for sample in facts.samples}
+    return tuple(Standout(named[name], "; ".join(whys)) for name, whys in reasons.items() if name in named)
 
 
-def groups(found: Account, overlap: Overlap, most: int = 12) -> tuple[Group, ...]:
+def _groups(facts: Account, overlap: Overlap, most: int = 12) -> tuple[Group, ...]:
     """Return all samples in groups of neighbours of about the same size; those without rows come last."""
-    if len(found.samples) <= SHOWN:
+    if len(facts.samples) <= SHOWN:
         return ()
-    named = {str(sample.name): sample for sample in found.samples}
-    tests = {row.name: row.pvalue for row in found.check.rows}
+    named = {str(sample.name): sample for sample in facts.samples}
+    tests = {row.name: row.pvalue for row in facts.check.rows}
     strongest: dict[str, str] = {}
     for link in sorted(overlap.links, key=lambda link: -link.strength):
         for one, other in ((link.first, link.second), (link.second, link.first)):
             strongest.setdefault(str(one), str(other))
     others = [name for name in named if name not in set(overlap.names)]
-    neighbours = []
+    groups = []
     for names in (overlap.names, others):
         lines = [SampleLine(named[name], tests.get(name, math.nan), strongest.get(name, "")) for name in names]
         size = math.ceil(len(lines) / max(math.ceil(len(lines) / most), 1)) or 1
-        neighbours += [Group(tuple(lines[start : start + size])) for start in range(0, len(lines), size)]
-    return tuple(neighbours)
+        groups += [Group(tuple(lines[start : start + size])) for start in range(0, len(lines), size)]
+    return tuple(groups)

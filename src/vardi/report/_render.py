@@ -6,6 +6,7 @@ import base64
 import hashlib
 import math
 import os
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -14,9 +15,10 @@ from typing import TYPE_CHECKING
 from vardi._estimate.intervals import DOUBTED, REFUSED
 from vardi._estimate.sensitivity.result import FURTHEST, factor_text
 from vardi._facts import numbers
+from vardi._facts.columns import ColumnFacts
 from vardi.errors import OutputError, _texts
-from vardi.report import _bars, _curves, _graph
-from vardi.report._content import Report
+from vardi.report import _charts, _graph
+from vardi.report._compute import Report
 
 if TYPE_CHECKING:
     import jinja2
@@ -46,6 +48,7 @@ def to_html(report: Report) -> str:
     style, script = _asset("report.css"), _asset("report.js")
     graph, heat_map = _graph.drawn(report.overlap)
     factors = (1.1, 1.5)  # by which the biases are assumed to be wrong
+    histogram, weight_of_one = _charts.histogram(report.weights)
     return str(
         _template().render(
             report=report,
@@ -54,18 +57,23 @@ def to_html(report: Report) -> str:
             policy=_policy(style, script),
             graph=graph,
             heat_map=heat_map,
-            pairs=_bars.pairs(report.samples),
-            shares=_bars.shares(report.groups) if report.groups else None,
-            dumbbells=_bars.dumbbells(report.means),
-            categories=tuple((name, own, _bars.category_pairs(own)) for name, own in report.categories.items()),
-            curves=tuple((one, _curves.bins(one), _curves.steps(one)) for one in report.distributions),
-            reaches=_bars.reaches(report.sensitive, factors) if report.sensitive else None,
+            sample_scale=_charts.share_scale(end for one in report.samples for end in (one.share, one.weight_share)),
+            shares=_charts.shares_of_samples(report.neighbours) if report.groups else None,
+            shift_scale=_charts.shift_scale(report.means),
+            categories=[(name, own, _charts.share_scale(_shares(own))) for name, own in report.categories.items()],
+            curves=[(one, _charts.bins(one), _charts.steps(one)) for one in report.distributions],
+            reach_scale=_charts.reach_scale(report.sensitive, factors),
             factors=factors,
-            histogram=_bars.histogram(report.weights),
+            histogram=histogram,
+            weight_of_one=weight_of_one,
             refused=REFUSED,
             doubted=DOUBTED,
         )
     )
+
+
+def _shares(categories: Iterable[ColumnFacts]) -> Iterator[float]:
+    return (share for one in categories for share in (one.pooled, one.debiased, one.low, one.high))
 
 
 def _breakable(name: object) -> str:
@@ -119,6 +127,12 @@ def _template() -> jinja2.Template:
         "with_error": numbers.with_error,
         "factor": _factor,
     }
-    environment.globals |= {"interval": numbers.interval, "range_text": _bars.range_text}
+    environment.globals |= {
+        "interval": numbers.interval,
+        "shift_ends": _charts.shift_ends,
+        "reach_ends": _charts.reach_ends,
+        "reach_text": _charts.reach_text,
+        "zip": zip,
+    }
     environment.tests |= {"known": math.isfinite}
     return environment.get_template("report.html")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from vardi._estimate.bias_check import CAVEAT
 from vardi._estimate.estimates import Estimate
@@ -18,26 +19,52 @@ from vardi._facts.numbers import number, rows_text, share, with_error
 from vardi._inputs.pool import Name
 from vardi._solve.identify import Verdict
 from vardi.errors._texts import count, show
-from vardi.report._content import Advice, Headline, NextRow
+
+
+@dataclass(frozen=True)
+class Headline(Remark):
+    """The verdict in plain words: worst news first."""
+
+    points: tuple[Remark, ...]
+
+
+@dataclass(frozen=True)
+class Advice:
+    """One thing to collect, and why."""
+
+    text: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class NextRow:
+    """What more rows would do for one variable: where they help most, and the error they would leave."""
+
+    name: str
+    sample: Name
+    more: float
+    stderr: float
+    stderr_then: float
+
 
 ORDER: tuple[Level, ...] = ("bad", "doubt", "good", "fact")
 
 
-def headline(found: Account) -> Headline:
+def headline(facts: Account) -> Headline:
     """Put the verdict into words, worst news first."""
-    check = found.check
+    check = facts.check
     points = [
-        *_doubts(found.trust),
-        *_left_out(found.samples),
-        *_known(found.known_check),
-        *_estimated(found.parameters),
-        _comparison(found.verdict, found.trust),
+        *_doubts(facts.trust),
+        *_left_out(facts.samples),
+        *_known(facts.known_check),
+        *_estimated(facts.parameters),
+        _comparison(facts.verdict, facts.trust),
         Remark(check.level, f"{check.text} {check.detail}" if check.level in ("bad", "doubt") else check.text),
-        *_changes(found.variables),
-        _worth(found.rows, found.effective),
+        *_changes(facts.variables),
+        _worth(facts.rows, facts.effective),
     ]
     points.sort(key=lambda point: ORDER.index(point.level))
-    return Headline(found.conclusion.level, found.conclusion.text, tuple(points))
+    return Headline(facts.conclusion.level, facts.conclusion.text, tuple(points))
 
 
 def _estimated(parameters: Mapping[Name, Mapping[str, Estimate]]) -> list[Remark]:
@@ -45,10 +72,13 @@ def _estimated(parameters: Mapping[Name, Mapping[str, Estimate]]) -> list[Remark
         Remark(
             "fact",
             f"The bias of '{name}' has parameters, estimated with the normalisers: "
-            + ", ".join(f"{parameter} {with_error(found.value, found.stderr)}" for parameter, found in own.items())
+            + ", ".join(
+                f"{parameter} {with_error(estimate.value, estimate.stderr)}"
+                for parameter, estimate in estimates.items()
+            )
             + ".",
         )
-        for name, own in parameters.items()
+        for name, estimates in parameters.items()
     ]
 
 
@@ -123,15 +153,15 @@ def unknowns(check: Check, *, estimated: bool, depends: str) -> tuple[str, ...]:
     )
 
 
-def next_rows(found: Account, part: float = 0.1, most: int = 20) -> tuple[NextRow, ...]:
+def next_rows(facts: Account, part: float = 0.1, most: int = 20) -> tuple[NextRow, ...]:
     r"""Return for each of the first variables where more rows, a part of those in the pool, help most.
 
     The variance is a sum over samples, :math:`V = \sum_k V_k` with :math:`V_k \propto 1 / n_k`: with m more rows of
     sample k it is at most :math:`V - V_k m / (n_k + m)`. This does not hold for means from only some samples.
     """
-    used, more = found.sampled, max(round(part * found.rows), 1)
+    used, more = facts.sampled, max(round(part * facts.rows), 1)
     following = []
-    for variable in found.variables[:most]:
+    for variable in facts.variables[:most]:
         if math.isnan(variable.stderr) or not variable.carried or variable.among:
             continue
         saved = [own * more / (sample.rows + more) for own, sample in zip(variable.carried, used, strict=True)]
@@ -141,32 +171,32 @@ def next_rows(found: Account, part: float = 0.1, most: int = 20) -> tuple[NextRo
     return tuple(following)
 
 
-def advice(found: Account, overlap: Overlap) -> tuple[Advice, ...]:
+def advice(facts: Account, overlap: Overlap) -> tuple[Advice, ...]:
     """Return what to do before the weights are used, most urgent first."""
-    return (*_contradicted(found), *_bridge(found.trust, overlap), *_tail(found.trust))
+    return (*_contradicted(facts), *_bridge(facts.trust, overlap), *_tail(facts.trust))
 
 
-def gains(found: Account, following: Sequence[NextRow]) -> tuple[Advice, ...]:
+def gains(facts: Account, following: Sequence[NextRow]) -> tuple[Advice, ...]:
     """Return what would lower the errors further."""
-    return (*_largest_gain(following), *_heaviest(found.sampled))
+    return (*_largest_gain(following), *_heaviest(facts.sampled))
 
 
-def nothing_to_do(found: Account) -> str:
+def nothing_to_do(facts: Account) -> str:
     """Return why nothing has to be done, for a fit without advice."""
     tested = "the samples do not contradict their declared biases"
-    if not found.check.is_made:
+    if not facts.check.is_made:
         tested = "nothing here contradicts the declared biases, which were not tested"
-    linked = "no link is weak, " if len(found.sampled) > 1 else ""
+    linked = "no link is weak, " if len(facts.sampled) > 1 else ""
     return f"Nothing has to be done: {linked}no error rests on a few rows, and {tested}."
 
 
-def _contradicted(found: Account) -> Iterator[Advice]:
+def _contradicted(facts: Account) -> Iterator[Advice]:
     """Yield what to look into if samples contradict their biases or known values."""
-    if found.check.level in ("bad", "doubt"):
-        worst = found.check.rows[0].name if found.check.rows else ""
-        yield Advice(f"How the rows of '{worst}' were really drawn: its declared bias fits worst.", found.check.text)
-    if found.known_check is not None and found.known_check.contradicted:
-        yield Advice("Where the known values come from: the samples contradict them.", found.known_check.verdict)
+    if facts.check.level in ("bad", "doubt"):
+        worst = facts.check.rows[0].name if facts.check.rows else ""
+        yield Advice(f"How the rows of '{worst}' were really drawn: its declared bias fits worst.", facts.check.text)
+    if facts.known_check is not None and facts.known_check.contradicted:
+        yield Advice("Where the known values come from: the samples contradict them.", facts.known_check.verdict)
 
 
 def _bridge(trust: Trust, overlap: Overlap) -> Iterator[Advice]:

@@ -103,7 +103,7 @@ class LazyRows:
         """Return 0: biases are multiplied by e^u as they are."""
         return 0.0
 
-    def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums:
+    def sums(self, u: Floats, *, gram: bool = True, objective: bool = True, rough: bool = False) -> Sums:
         """Return log_mass, shares and gram at u: a pass over the rows, unless the last one was there."""
         last = self._last_at(u)
         if last is None or (gram and last.sums.gram is None) or (objective and last.sums.log_mass is None):
