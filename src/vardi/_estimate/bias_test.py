@@ -130,8 +130,8 @@ def _tested(labels: Labels, features: RowFeatures) -> tuple[float, Floats, int]:
         V = M - (M_h0 @ through).reshape(M.shape)
     V = V.reshape(M.shape)
     least = 1e-8 * np.maximum(np.einsum("jkjk->jk", M), 1.0)  # information, in rows, that counts as zero
-    own = np.moveaxis(np.einsum("jklk->jkl", V), 1, 0)
-    pvalues = _chi2_of_each(U.T, own, least.T, freedom)[1]
+    of_samples = np.moveaxis(np.einsum("jklk->jkl", V), 1, 0)
+    pvalues = _chi2_of_each(U.T, of_samples, least.T, freedom)[1]
     statistic, pvalue, df = chi_square(U.ravel(), V.reshape(J * K, J * K), least.ravel(), freedom)
     return statistic, np.append(pvalues, pvalue), df
 
@@ -299,26 +299,26 @@ class Labels:
         def question(block: Block, rows: RowsAt) -> tuple[Floats, ...]:
             h = block.let(features.on(block))
             weights = block.let(np.hstack([h, h[:, first] * h[:, second]]))
-            found = block.by_sample(h) - block.gram(rows.p, h), block.products(rows.p, weights)
+            sums = block.by_sample(h) - block.gram(rows.p, h), block.products(rows.p, weights)
             if not at.parameters:
-                return found
-            moved = block.let(np.hstack([h[:, [j]] * rows.others for j in range(J)]))
-            return *found, block.gram(rows.p, moved), block.sum(moved)
+                return sums
+            by_parameters = block.let(np.hstack([h[:, [j]] * rows.others for j in range(J)]))
+            return *sums, block.gram(rows.p, by_parameters), block.sum(by_parameters)
 
-        residual, products, *moved = self.measure.total(question, J * J)
+        residual, products, *by_parameters = self.measure.total(question, J * J)
         information, M = self._information(products), np.zeros((J, K, J, K))
         for j, l, one in zip(first, second, information[J:], strict=True):
             M[j, :, l] = M[l, :, j] = one
-        cross = [information[:J], *([self._through_parameters(*moved)] if moved else [])]
+        cross = [information[:J], *([self._through_parameters(*by_parameters)] if by_parameters else [])]
         return ScoreSums(residual[self.sampled].T, M, np.concatenate(cross, axis=2))
 
-    def _through_parameters(self, mixed: Floats, moved: Floats) -> Floats:
+    def _through_parameters(self, mixed: Floats, by_parameters: Floats) -> Floats:
         r"""Return :math:`\sum_i c_i h_{ij} p_{il} (\delta_{kl} - p_{ik}) t_{il}`, of shape (J, K, p)."""
-        moved = moved.reshape(-1, self.measure.coordinates.parameters)
-        found = -np.swapaxes(mixed.reshape(len(mixed), *moved.shape), 0, 1)
+        by_parameters = by_parameters.reshape(-1, self.measure.coordinates.parameters)
+        sums = -np.swapaxes(mixed.reshape(len(mixed), *by_parameters.shape), 0, 1)
         for k, place in self.measure.point.model.places.items():
-            found[:, k, place] += moved[:, place]
-        return found[:, self.sampled]
+            sums[:, k, place] += by_parameters[:, place]
+        return sums[:, self.sampled]
 
     def covariance_by_units(self, features: RowFeatures, through: Floats) -> tuple[Floats, float]:
         """Return the covariance of scores of rows that depend on one another, and its degrees of freedom.
@@ -398,8 +398,8 @@ def varying_of(measure: Measure, columns: Mapping[str, Kept]) -> dict[str, Varyi
 
     total, ends = measure.rows.total(question, len(columns))
     spans = zip(columns.values(), (total / measure.n).tolist(), ends.low.tolist(), ends.high.tolist(), strict=True)
-    found = dict(zip(columns, itertools.starmap(Varying, spans), strict=True))
-    return {name: one for name, one in found.items() if one.low < one.high}
+    every = dict(zip(columns, itertools.starmap(Varying, spans), strict=True))
+    return {name: one for name, one in every.items() if one.low < one.high}
 
 
 def polynomials(measure: Measure, columns: Sequence[Varying]) -> RowFeatures:

@@ -122,11 +122,11 @@ class Bootstrap:
 
     def __str__(self) -> str:
         width = max(len(name) for name in self.names)
-        lines = [f"{name:<{width}}  {own}" for name, own in zip(self.names, self._estimates, strict=True)]
+        lines = [f"{name:<{width}}  {estimate}" for name, estimate in zip(self.names, self._estimates, strict=True)]
         return "\n".join([self._title, *lines])
 
     def _repr_html_(self) -> str:
-        rows = [[name, *cells_of(own)] for name, own in zip(self.names, self._estimates, strict=True)]
+        rows = [[name, *cells_of(estimate)] for name, estimate in zip(self.names, self._estimates, strict=True)]
         return fragment(paragraph(self._title), table(["", *headings(self.level)], rows, of="statistics"))
 
     @property
@@ -286,18 +286,18 @@ def _statistics(solved: SolvedFit, statistic: Statistic | None) -> Statistics:
 def _means(solved: SolvedFit, statistic: object) -> Statistics:
     """Return the means of columns, expressions or arrays."""
     is_one = is_function(statistic)
-    given: Sequence[Any] = [statistic] if is_one else statistic if isinstance(statistic, list | tuple) else ()
-    if given and all(is_function(one) or np.ndim(one) for one in given):
-        names = [name_of(one) if is_function(one) else f"mean {j}" for j, one in enumerate(given)]
+    every: Sequence[Any] = [statistic] if is_one else statistic if isinstance(statistic, list | tuple) else ()
+    if every and all(is_function(one) or np.ndim(one) for one in every):
+        names = [name_of(one) if is_function(one) else f"mean {j}" for j, one in enumerate(every)]
     else:
         array = np.asarray(statistic)
         is_one = array.ndim != 2
-        given = [statistic] if is_one else list(array.T)
+        every = [statistic] if is_one else list(array.T)
         names = ["mean"] if is_one else [f"mean {j}" for j in range(array.shape[1])]
     if solved.data.in_memory:
-        functions = np.column_stack([solved.memory.values(one) for one in given])
+        functions = np.column_stack([solved.memory.values(one) for one in every])
     else:
-        functions = solved.data.matrix(given)
+        functions = solved.data.matrix(every)
     value = solved.tangent.measure.mean(functions)
     return Statistics(tuple(names), value[0] if is_one else value, functions)
 
@@ -341,14 +341,14 @@ def _warn_of_few_units(plan: DrawPlan, names: Sequence[Name], *, grouped: bool, 
     if not grouped:
         alone &= sizes <= 1  # by their counts
     if alone.any():
-        said = show(name for name, single in zip(names, alone, strict=True) if single)
+        which = show(name for name, single in zip(names, alone, strict=True) if single)
         unit = "group" if grouped else "row"
-        fact = f"There is only one {unit} in {said}, so resampling shows none of its spread"
+        fact = f"There is only one {unit} in {which}, so resampling shows none of its spread"
         warn(VardiWarning(f"{fact}: standard errors are too small."))
     few = (units > 1) & (units < enough) & (units < sizes)
     if grouped and few.any():
-        said = show(name for name, short in zip(names, few, strict=True) if short)
-        fact = f"There are fewer than {enough} groups in {said}, so the spread between them is poorly known"
+        which = show(name for name, short in zip(names, few, strict=True) if short)
+        fact = f"There are fewer than {enough} groups in {which}, so the spread between them is poorly known"
         effect = "standard errors may be far off, and intervals cover less than their level"
         remedy = "Use more groups, or smaller ones if rows of different groups are then still independent."
         warn(VardiWarning(f"{fact}: {effect}. {remedy}"))

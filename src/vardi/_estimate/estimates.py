@@ -158,8 +158,8 @@ class Estimate:
         if not self.stderr:
             return f"{self.value:.6g} (the same on all rows{self._made_from()})"
         value, stderr, low, high = with_digits_of(self.stderr, self.value, self.stderr, *self.interval)
-        said = self.law if isinstance(self.law, Share) else ""
-        return f"{value} ± {stderr} ({100 * self.level:g}%: {low} to {high}{said}{self._made_from()})"
+        law = self.law if isinstance(self.law, Share) else ""
+        return f"{value} ± {stderr} ({100 * self.level:g}%: {low} to {high}{law}{self._made_from()})"
 
     __repr__ = __str__
 
@@ -169,16 +169,16 @@ class Estimate:
 
     def _made_from(self) -> str:
         """Return which samples it is made from, if not all, and what it would be without the model, if that differs."""
-        said = f"; from {show(self.among)}" if self.among else ""
-        said += APPROXIMATE if self.is_approximate else ""
+        text = f"; from {show(self.among)}" if self.among else ""
+        text += APPROXIMATE if self.is_approximate else ""
         if (
             self.plain is None
             or self.plain.is_approximate
             or abs(self.stderr - self.plain.stderr) <= MUCH * self.plain.stderr
         ):
-            return said
+            return text
         value, stderr = with_digits_of(self.plain.stderr, self.plain.value, self.plain.stderr)
-        return f"{said}; {value} ± {stderr} without the model"
+        return f"{text}; {value} ± {stderr} without the model"
 
     def _without_error(self) -> str:
         """Return the interval or bound of an estimate without a standard error; an empty text if there is none."""
@@ -211,10 +211,10 @@ class Estimate:
         self._require_one_fit_and_level(other)
         assert self.influence is not None
         assert other.influence is not None
-        value, mine, others = rule(self.value, other.value)
-        influence = self.influence @ np.array([[mine]]) + other.influence @ np.array([[others]])
+        value, slope, slope_of_other = rule(self.value, other.value)
+        influence = self.influence @ np.array([[slope]]) + other.influence @ np.array([[slope_of_other]])
         joined = Estimate.from_influence(value, influence, self.level)
-        if joined.stderr <= ROUNDING * (abs(mine) * self.stderr + abs(others) * other.stderr):
+        if joined.stderr <= ROUNDING * (abs(slope) * self.stderr + abs(slope_of_other) * other.stderr):
             return Estimate(value, 0.0, self.level, influence=influence)  # they cancel on every row
         return joined
 
@@ -232,8 +232,8 @@ class Estimate:
         return estimates_of(np.array([self.value]), self.influence, self.level, [share])[0]
 
     def _require_one_fit_and_level(self, other: Estimate) -> None:
-        mine, others = self.influence, other.influence
-        if mine is None or others is None or mine.measure is not others.measure:
+        influence, of_other = self.influence, other.influence
+        if influence is None or of_other is None or influence.measure is not of_other.measure:
             raise MismatchError(
                 "The estimates come from different fits, so their correlation is unknown. Combine estimates of one fit."
             )

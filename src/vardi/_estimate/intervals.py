@@ -213,7 +213,7 @@ class ShareOf:
         return law, law.error(stderr)
 
 
-def _rows_of_few(own: float, everywhere: Evenness, n: float, few: Evenness, k: float) -> float:
+def _rows_of_few(rows: float, everywhere: Evenness, n: float, few: Evenness, k: float) -> float:
     r"""Return how many rows a share is worth if only few rows, k of n, have it or lack it.
 
     The error of so few reflects how heavy these events are. That is right if all events have about the same weight, as
@@ -225,9 +225,9 @@ def _rows_of_few(own: float, everywhere: Evenness, n: float, few: Evenness, k: f
     """
     spread, own_spread = everywhere.unevenness(n), few.unevenness(k) * k / (k - 1.0) if k > 1.0 else 0.0
     if not spread > 0.0:
-        return own
+        return rows
     shared = min(1.0, 1.0 / k**2 + own_spread / spread)
-    return 1.0 / ((1.0 - shared) / own + shared / min(own, everywhere.effective))
+    return 1.0 / ((1.0 - shared) / rows + shared / min(rows, everywhere.effective))
 
 
 def _ends_of_share(p: float, m: float, level: float) -> tuple[float, float]:

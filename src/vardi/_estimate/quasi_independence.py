@@ -93,8 +93,8 @@ def _sums(
     step = max(pairs // n, 1)
     for start in range(0, n, step):
         i = slice(start, min(start + step, n))
-        own = x[i, None]
-        comparable = (low <= own) & (own <= high) & (low[i, None] <= x) & (x <= high[i, None])
+        values = x[i, None]
+        comparable = (low <= values) & (values <= high) & (low[i, None] <= x) & (x <= high[i, None])
         partners[i] = _summed(comparable.view(np.int8), c) - c[i]
         signs = [_signs(end, i) * comparable for end in ends]
         concordant = [_signs(column, i) * sign for column in columns for sign in signs]

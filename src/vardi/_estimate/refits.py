@@ -160,11 +160,11 @@ class GroupRefits:
         at = self.measure.coordinates
         theta = self.point[at.theta] + delta[at.theta]
         with np.errstate(divide="ignore", invalid="ignore"):
-            found = np.log(sums.x[at.u] - sums.gram[at.u] @ delta) - self.point[at.u]
+            logs = np.log(sums.x[at.u] - sums.gram[at.u] @ delta) - self.point[at.u]
             for k in self.model.families:
-                found[k] = np.log(self.sizes[k]) - self.point[k] - delta[k] + self.model.shift(theta)[k]
-            found[self.idle] = np.log(total[one + 1 :])
-        return found - float(np.log(total[one]))
+                logs[k] = np.log(self.sizes[k]) - self.point[k] - delta[k] + self.model.shift(theta)[k]
+            logs[self.idle] = np.log(total[one + 1 :])
+        return logs - float(np.log(total[one]))
 
     def _times(self, rng: np.random.Generator) -> Floats:
         """Return how often each group counts, rescaled so that each sample keeps its size."""

@@ -195,12 +195,12 @@ def bridge_of(
         The names of all biases.
     """
     labels = np.zeros(len(sampled), np.int64) if groups is None else groups
-    found = [
+    bridges = [
         _smallest(gram, np.flatnonzero(sampled & (labels == label)), eigenvector, names)
         for label in np.unique(labels[sampled]).tolist()
         if (sampled & (labels == label)).sum() > 1
     ]
-    return min(found, key=lambda bridge: bridge.rows, default=Bridge(np.inf, ((), ())))
+    return min(bridges, key=lambda bridge: bridge.rows, default=Bridge(np.inf, ((), ())))
 
 
 def _smallest(gram: Gram, members: Integers, eigenvector: Floats, names: Sequence[Name], most: int = 500) -> Bridge:

@@ -246,19 +246,19 @@ class ReplicatesInEngine:
     def __init__(self, solved: SolvedFit, kind: ReplicateKind, n: int, seed: int, identity: str | None) -> None:
         rows, self.solved = solved.tangent.measure.rows, solved
         assert isinstance(rows, Queries)
-        given, parts = rows.dependence, rows.parts
-        if given.strata or (given.remaining < 1.0).any():
+        dependence, parts = rows.dependence, rows.parts
+        if dependence.strata or (dependence.remaining < 1.0).any():
             raise needs_rows("Making replicate weights within strata, or of finite populations,")
-        clusters = given.clusters
-        if given.order:
+        clusters = dependence.clusters
+        if dependence.order:
             lengths = batch_lengths(rows.sizes, effective_rows(solved, None))
-            clusters, parts = UNIT, tuple(_in_batches(given, part, lengths) for part in parts)
+            clusters, parts = UNIT, tuple(_in_batches(dependence, part, lengths) for part in parts)
         elif clusters is None and any(part.counted for part in parts):
             raise needs_rows(f"{WHAT}, where rows have counts,")
         elif clusters and len(parts) > 1 and not all(part.schema[clusters].is_integer() for part in parts):
             raise needs_rows(f"{WHAT} of clusters in several frames that are not whole numbers")
         parts = tuple(_with_hash(part, place, seed, identity, clusters) for place, part in enumerate(parts))
-        self.rows = Queries(parts, rows.sizes, given)
+        self.rows = Queries(parts, rows.sizes, dependence)
         self.point = solved.tangent.measure.whole_point
         self.law = Multipliers(kind, n, seed, self.rows.sizes if clusters is None else self._units(clusters))
         self._kept: list[tuple[SomeReplicates, Floats]] = []
@@ -330,21 +330,21 @@ def _deviation(mean: Floats, squares: Floats) -> Floats:
 def _clusters(solved: SolvedFit) -> Integers | None:
     """Return the number of the unit that each row is drawn with: its cluster, or its batch of a series."""
     measure = solved.tangent.measure
-    given, source, sizes = measure.arrays.dependence, measure.source, measure.sizes
-    if given.order is None:
-        return given.clusters
+    dependence, source, sizes = measure.arrays.dependence, measure.source, measure.sizes
+    if dependence.order is None:
+        return dependence.clusters
     lengths = batch_lengths(sizes, effective_rows(solved, None))
     batches = np.ceil(sizes / lengths).astype(np.int64)
-    apart = np.arange(len(sizes)) * SERIES_APART - (np.cumsum(batches) - batches)  # as in engines
-    return in_series(source, given.order, lengths) + apart[source]
+    first = np.arange(len(sizes)) * SERIES_APART - (np.cumsum(batches) - batches)  # as in engines
+    return in_series(source, dependence.order, lengths) + first[source]
 
 
 def _strata(measure: Measure, clusters: Integers | None) -> Strata:
     """Return the strata of rows in memory, each of which keeps its number of rows, or of clusters: or else samples."""
-    given, source, units = measure.arrays.dependence, measure.source, measure.counts
-    codes, spread = source, np.sqrt(given.remaining)[source]
-    if given.strata is not None:
-        codes = np.unique(given.strata, return_inverse=True)[1]
+    dependence, source, units = measure.arrays.dependence, measure.source, measure.counts
+    codes, spread = source, np.sqrt(dependence.remaining)[source]
+    if dependence.strata is not None:
+        codes = np.unique(dependence.strata, return_inverse=True)[1]
         if clusters is not None:  # a stratum keeps its number of clusters, however many rows they have
             place = np.unique(clusters, return_inverse=True)[1]
             units = (1.0 / np.bincount(place))[place]

@@ -216,20 +216,20 @@ def _drawn_with_replacement(rng: np.random.Generator, out: Floats, block: int = 
 def make_plan(solved: SolvedFit, groups: Integers | None, *, of_rows: bool, functions: Kept | None = None) -> DrawPlan:
     """Return the plan of a bootstrap: draws of distinct rows' counts where these are enough, of rows otherwise."""
     rows, measure, parts, strata = solved.rows_in_memory, solved.tangent.measure, None, None
-    given = measure.rows.dependence
-    if not of_rows and groups is None and not given.in_units:  # counts of distinct rows are drawn
+    dependence = measure.rows.dependence
+    if not of_rows and groups is None and not dependence.in_units:  # counts of distinct rows are drawn
         source, counts, inverse = rows.source, rows.counts, None
     else:
         source, counts, inverse = measure.source, measure.counts, rows.inverse
-    if groups is None and given.in_units:
+    if groups is None and dependence.in_units:
         order = measure.arrays.dependence.order
         effective = None if order is None else effective_rows(solved, functions)
         entry, units = measure.arrays.entries
         groups, parts = drawn(entry, units, source, measure.sizes, order, effective)
-    if given.strata is not None or (given.remaining < 1.0).any():
-        own = counts if groups is None else (1.0 / np.bincount(groups))[groups]
-        codes = None if given.strata is None else measure.arrays.dependence.strata
-        strata = Strata(source if codes is None else codes, own, np.sqrt(given.remaining)[source])
+    if dependence.strata is not None or (dependence.remaining < 1.0).any():
+        units_of_rows = counts if groups is None else (1.0 / np.bincount(groups))[groups]
+        codes = None if dependence.strata is None else measure.arrays.dependence.strata
+        strata = Strata(source if codes is None else codes, units_of_rows, np.sqrt(dependence.remaining)[source])
     return DrawPlan(rows, source, counts, inverse, groups, parts, strata)
 
 
@@ -237,9 +237,10 @@ def effective_rows(solved: SolvedFit, functions: Kept | None, rounding: float = 
     """Return how many independent rows each series is worth: the minimum over log normalisers and functions' means."""
     measure = solved.tangent.measure
     of_functions = [] if functions is None else [solved.tangent.influence(functions)[1]]
-    found = [measure.spread(one.values) for one in (solved.bias_influence(), *of_functions)]
-    moved = [one.effective[:, one.stderr > rounding * one.stderr.max()] for one in found if one.stderr.max() > rounding]
-    return np.asarray(np.hstack(moved).min(axis=1)) if moved else measure.sizes
+    spreads = [measure.spread(influence.values) for influence in (solved.bias_influence(), *of_functions)]
+    vary = [(one.effective, one.stderr / one.stderr.max()) for one in spreads if one.stderr.max() > rounding]
+    effective = [rows[:, share > rounding] for rows, share in vary]
+    return np.asarray(np.hstack(effective).min(axis=1)) if effective else measure.sizes
 
 
 def group_codes(solved: SolvedFit, groups: Labels) -> Integers:

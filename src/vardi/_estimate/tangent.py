@@ -143,7 +143,7 @@ class Influence:
 
     def __matmul__(self, coefficients: Floats) -> Influence:
         """Return the influence on linear combinations of the estimates, with coefficients of shape (m, k)."""
-        outside = {name: moved @ coefficients for name, moved in self.outside.items()}
+        outside = {name: slopes @ coefficients for name, slopes in self.outside.items()}
         return Influence(self.measure, self.values @ coefficients, self.b @ coefficients, outside, self.approximate)
 
     def __add__(self, other: Influence) -> Influence:
@@ -178,7 +178,7 @@ class Influence:
         places = np.flatnonzero(suspect).tolist()
         heavy = dict(zip(places, self.measure.tails(self.values, places) if places else (), strict=True))
         effective = spread.effective_in_time
-        return [Student(float(own), heavy.get(j, math.nan), int(most[j]), effective[j]) for j, own in enumerate(df)]
+        return [Student(float(one), heavy.get(j, math.nan), int(most[j]), effective[j]) for j, one in enumerate(df)]
 
 
 class Tangent:
@@ -209,18 +209,18 @@ class Tangent:
         """Whether there are neither parameters nor known values, so that J is a Hessian."""
         return isinstance(self.jacobian, Hessian)
 
-    def influence(self, functions: Functions | Kept, moved: Floats | None = None) -> tuple[Floats, Influence]:
+    def influence(self, functions: Functions | Kept, derivatives: Floats | None = None) -> tuple[Floats, Influence]:
         """Return eta (m,) and the influence on it.
 
-        For functions that depend on the point, ``moved`` holds the sums of their derivatives, (d, m).
+        For functions that depend on the point, ``derivatives`` holds the sums of their derivatives, (d, m).
         """
         eta = self.measure.mean(functions)
-        return eta, self.influence_on(functions, eta, moved)
+        return eta, self.influence_on(functions, eta, derivatives)
 
-    def influence_on(self, functions: Functions | Kept, eta: Floats, moved: Floats | None = None) -> Influence:
+    def influence_on(self, functions: Functions | Kept, eta: Floats, derivatives: Floats | None = None) -> Influence:
         """Return the influence on means that are known already."""
         a = self.measure.against(functions, eta)
-        b = self.jacobian.solve(a if moved is None else a - moved)
+        b = self.jacobian.solve(a if derivatives is None else a - derivatives)
         return self.moved_by(functions, eta, b)
 
     def moved_by(self, functions: Functions | Kept, eta: Floats, b: Floats) -> Influence:

@@ -282,8 +282,8 @@ class Search:
         phi = rg + p @ b
         p *= -self._m[:, None] * (phi[:, None] - b)
         nowhere = np.zeros((len(self._measure.coordinates), 1))
-        moved = self._measure.influence(weighed(phi[:, None]), np.zeros(1), nowhere)
-        return Reached(value, errors, solution.u, self.errors.slopes(p), moved)
+        values = self._measure.influence(weighed(phi[:, None]), np.zeros(1), nowhere)
+        return Reached(value, errors, solution.u, self.errors.slopes(p), values)
 
 
 def slopes(measure: Measure, influence: Influence, errors: Errors) -> Floats:
@@ -301,12 +301,12 @@ def slopes(measure: Measure, influence: Influence, errors: Errors) -> Floats:
     def question(block: Block) -> Floats:
         at = point.at(block)
         phi = block.let(influence.values.of(block) + at.own(b))
-        moved = []
+        gradients = []
         for k in wrong:
             less = b[k] if k not in at.families else at.families[k].gradient @ theta[at.model.places[k]] + b[k]
-            moved.append(at.p.column(k) * (phi - less))
+            gradients.append(at.p.column(k) * (phi - less))
         if errors.common:
-            return block.sum(np.abs(sum(moved[1:], start=moved[0])))
-        return block.sum(np.abs(np.hstack(moved))).reshape(len(wrong), m).sum(axis=0)
+            return block.sum(np.abs(sum(gradients[1:], start=gradients[0])))
+        return block.sum(np.abs(np.hstack(gradients))).reshape(len(wrong), m).sum(axis=0)
 
     return measure.rows.total(question, m) / measure.n
