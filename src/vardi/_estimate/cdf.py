@@ -74,15 +74,6 @@ class Band:
         return self.x, self.low, np.append(self.high[1:], self.high[-1:])
 
 
-def points_of(t: Any) -> Floats:
-    """Return the points at which a distribution function is evaluated; raise if they are not numbers."""
-    array = np.atleast_1d(as_array(t, "What F is evaluated at"))
-    points = as_numbers(array)
-    if points is None or not points.size or np.isnan(points).any():
-        raise MismatchError(f"F cannot be evaluated at {t!r}. Give a number, or several.")
-    return points.astype(np.float64, copy=False)
-
-
 @dataclass(frozen=True, eq=False)
 class Steps:
     """Where the distribution function of a function of the rows steps.

@@ -130,14 +130,9 @@ class Share(Law):
     others: float
     holds: Functions | None = field(default=None, repr=False)
 
-    @property
-    def is_one_sided(self) -> bool:
-        """Whether all rows have it, or none."""
-        return not self.events or not self.others
-
     def error(self, stderr: float) -> float:
         """Return the standard error; half the width of the interval of one deviation, if all rows have it or none."""
-        return 0.5 / (self.rows + 1.0) if self.is_one_sided else stderr
+        return stderr if self.events and self.others else 0.5 / (self.rows + 1.0)
 
     def ends(self, value: float, stderr: float, level: float) -> tuple[float, float]:
         p, m = min(max(value, 0.0), 1.0), self.rows
