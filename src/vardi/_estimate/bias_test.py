@@ -28,7 +28,7 @@ from scipy import sparse
 from vardi._estimate.bias_check import BiasCheck, Discrepancy, Features
 from vardi._estimate.tangent import Tangent
 from vardi._inputs.pool import Name
-from vardi._rows.columns import Block, Extremes, Kept, Question
+from vardi._rows.contract import Block, Extremes, Kept, Question
 from vardi._rows.engine.shares import SharesInEngine
 from vardi._rows.measure import Functions, Measure
 from vardi._rows.point import RowsAt

@@ -20,7 +20,7 @@ from vardi._estimate.tangent import Tangent
 from vardi._notebook import fragment, paragraph, table
 from vardi._rows import Rows
 from vardi._rows.arrays import ArrayBlock
-from vardi._rows.columns import Extremes
+from vardi._rows.contract import Extremes
 from vardi._rows.gram import MAX_SPECTRAL_SAMPLES
 from vardi._solve.identify import Name, judge
 from vardi._solve.laplacian import Laplacian

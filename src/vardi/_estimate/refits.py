@@ -24,8 +24,7 @@ from vardi._estimate.tangent import Tangent
 from vardi._machine.threads import THREADED, cores, executor
 from vardi._rows import Rows
 from vardi._rows.blocks import Blocks
-from vardi._rows.columns import Kept, Result
-from vardi._rows.contract import JointSums
+from vardi._rows.contract import JointSums, Kept, Result
 from vardi._rows.engine.groups import GroupSums
 from vardi._solve.parameters import held_of
 from vardi._solve.refit import Refit

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from vardi._inputs.given import Function, Functions
     from vardi._inputs.pool import Pool
     from vardi._rows import Rows
-    from vardi._rows.columns import Kept
+    from vardi._rows.contract import Kept
     from vardi._rows.draws import SharedPasses
     from vardi._rows.engine.groups import GroupSums
     from vardi._solve.newton import Solution

@@ -21,7 +21,7 @@ from vardi._inputs.given import Function, Functions
 from vardi._inputs.pool import Pool
 from vardi._machine.memory import require_memory
 from vardi._rows.arrays import Arrays
-from vardi._rows.columns import Kept
+from vardi._rows.contract import Kept
 from vardi._rows.grouping import first_rows
 from vardi._rows.joint import Joint, JointRows
 from vardi._rows.measure import Measure, as_functions

@@ -27,7 +27,7 @@ from vardi._inputs.frames import as_frame
 from vardi._inputs.pool import Name, Pool
 from vardi._rows import Rows
 from vardi._rows.arrays import Arrays
-from vardi._rows.columns import Block
+from vardi._rows.contract import Block
 from vardi._rows.dense import Dense
 from vardi._rows.measure import Functions, Measure
 from vardi._rows.point import KnownMoments, Model, Point

@@ -14,8 +14,7 @@ from scipy import sparse
 
 from vardi._machine.threads import Scratch, blocks, map_blocks, sum_blocks
 from vardi._rows.arrays import ArrayBlock, Arrays
-from vardi._rows.columns import Normalised, Result
-from vardi._rows.contract import Coordinates, Sums
+from vardi._rows.contract import Coordinates, Normalised, Result, Sums
 from vardi._rows.gram import DenseGram, Gram, SparseGram, UnformedGram
 from vardi._rows.grouping import mean_over_counts, sizes_of, stratified
 from vardi._rows.start import tree_start

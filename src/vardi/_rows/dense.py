@@ -9,8 +9,7 @@ import numpy as np
 
 from vardi._rows.arrays import ArrayBlock
 from vardi._rows.base import MODERATE, InverseMasses, Rows, Space
-from vardi._rows.columns import Normalised
-from vardi._rows.contract import Sums
+from vardi._rows.contract import Normalised, Sums
 from vardi._rows.gram import DenseGram
 from vardi._rows.grouping import sums_by_code
 from vardi._types import Floats, Integers, Numbers

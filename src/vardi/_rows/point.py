@@ -20,8 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._rows.columns import Block, Kept, Normalised, Probabilities, members, within
-from vardi._rows.contract import Coordinates
+from vardi._rows.contract import Block, Coordinates, Kept, Normalised, Probabilities, members, within
 from vardi._rows.families import BiasFamily, FamilyAt
 from vardi._types import Floats, Integers
 

@@ -18,7 +18,7 @@ from scipy import sparse
 
 from vardi._rows.base import Rows, Space
 from vardi._rows.checks import Checks
-from vardi._rows.columns import Normalised
+from vardi._rows.contract import Normalised
 from vardi._rows.dense import weighed_products
 from vardi._rows.grouping import membership
 from vardi._rows.start import mean_log_start
