@@ -65,11 +65,8 @@ def _equal_rows(pool: Pool, looked_at: int = 4_000) -> tuple[Name, Name, int] | 
     if not ids and not continuous:
         return None
     share = 0.0 if ids else 2 / 3  # of a sample's rows, which independent samples of one short list may share
-    if len(rows) == len(pool):
-        found = _most_shared(pool, rows, {name: columns[name] for name in properties}, share)
-    else:
-        rows = _some(pool, (*ids, *continuous)[0])
-        found = _most_shared(pool, rows, _columns(pool, rows, properties), share)
+    rows = _some(pool, (*ids, *continuous)[0])
+    found = _most_shared(pool, rows, _columns(pool, rows, properties), share)
     if found is not None and len(rows) < len(pool):  # now it is worth counting them all
         rows = np.arange(len(pool))
         found = _most_shared(pool, rows, _columns(pool, rows, properties), share)
