@@ -119,9 +119,8 @@ class Pool:
         """
         if len(self.frames) <= 1:
             return self.frames[0] if self.frames else None
-        mixed = mixed_columns(self.frames)
         try:
-            return concat([frame.drop(*mixed.keys() & set(frame.columns)) if mixed else frame for frame in self.frames])
+            return concat(self.frames, without=mixed_columns(self.frames))
         except MismatchError:
             return None
 
@@ -175,7 +174,7 @@ class Pool:
         """Return the distinct values of a column; None if some sample lacks it, or they are too many."""
         if not all(column in frame.columns for frame in self.frames):
             return None
-        return {value for frame in self.frames for value in frame.distinct(column)}
+        return {value for frame in self.frames for value in frame.coded(column)[1]}
 
     def sides(self, bounds: Sequence[tuple[str, float]]) -> Floats:
         """Return how many rows of each sample have a column below, at and above a bound, of shape (m, 3, K)."""
@@ -290,8 +289,8 @@ def matrix_pool(omega: HasShape, source: object, counts: object, names: Iterable
     require_labels(labels, n)
     if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= K:
         raise MismatchError(
-            f"source holds the labels {show(dict.fromkeys(labels.tolist()))} ({labels.dtype}), but omega has {K} columns. Number the samples by "
-            f"their columns, 0 to {K - 1}; for named samples use vardi.debias."
+            f"source holds the labels {show(dict.fromkeys(labels.tolist()))} ({labels.dtype}), but omega has {K} "
+            f"columns. Number the samples by their columns, 0 to {K - 1}; for named samples use vardi.debias."
         )
     names = tuple(str(k) for k in range(K)) if names is None else tuple(names)
     if len(names) != K:
