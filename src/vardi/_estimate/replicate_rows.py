@@ -21,14 +21,13 @@ from vardi._inputs.engine.part import Part, sums_by_sample
 from vardi._inputs.engines import Aggregate, LazyFrame, answering
 from vardi._inputs.frames import Frame
 from vardi._machine.memory import require_memory
-from vardi._rows.columns import Block, Question
+from vardi._rows.contract import Block, Question
 from vardi._rows.engine.hashing import LEFT, RIGHT, hashed
 from vardi._rows.measure import Measure
 from vardi._rows.multipliers import Multipliers, ReplicateKind, hashed_numbers, names_of
 from vardi._rows.point import Point
 from vardi._rows.queries import Queries
-from vardi._rows.series import batch_lengths
-from vardi._rows.units import in_series
+from vardi._rows.units import batch_lengths, in_series
 from vardi._types import Floats, Integers, are_once
 from vardi.errors import MismatchError
 from vardi.errors._refusals import needs_rows

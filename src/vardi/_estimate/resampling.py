@@ -12,7 +12,7 @@ from vardi._estimate.solved import SolvedFit
 from vardi._inputs.by_row import in_order
 from vardi._inputs.given import Labels
 from vardi._rows import Rows
-from vardi._rows.columns import Kept
+from vardi._rows.contract import Kept
 from vardi._rows.grouping import is_sorted, sums_by_code
 from vardi._rows.multipliers import SMALL
 from vardi._rows.units import drawn

@@ -23,7 +23,7 @@ from vardi._machine.threads import Scratch
 from vardi._rows.arrays import ArrayBlock, Arrays
 from vardi._rows.blocks import in_threads
 from vardi._rows.checks import MODERATE
-from vardi._rows.columns import Block, Question, Result, addable
+from vardi._rows.contract import Block, Question, Result, addable
 from vardi._rows.dense import Dense
 from vardi._rows.engine.functions import EngineFunction
 from vardi._types import Floats, Integers, once

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from vardi._inputs.frames import Frame
 from vardi._rows.cells import dummies, require_seen
-from vardi._rows.columns import Block, Kept
+from vardi._rows.contract import Block, Kept
 from vardi._types import Floats, Integers
 from vardi.biases import ExpressionBias, FunctionFamily, ParametricBias
 from vardi.biases._expressions.families import Cells, ExpressionFamily

@@ -16,15 +16,14 @@ from vardi._inputs.engine.part import PREFIX, Change, Part, changed, with_column
 from vardi._inputs.engines import LENGTH, AggregateQuery, LazyFrame, answering, collected, gives_batches
 from vardi._inputs.partitions import aggregated, stacked
 from vardi._rows.batches import Batches
-from vardi._rows.columns import ByKey, Grouped, Question, Result, addable, pieces_of
+from vardi._rows.contract import ByKey, Grouped, Question, Result, addable, pieces_of
 from vardi._rows.engine.functions import EngineFunction
 from vardi._rows.engine.united import can_unite, united
 from vardi._rows.expressions import Expressions, expression, terms_of
 from vardi._rows.grouping import extremes_by_code, sums_by_code
 from vardi._rows.query_block import ROWS, QueryBlock
-from vardi._rows.series import rows_a_value
 from vardi._rows.shares import evenly
-from vardi._rows.units import Units
+from vardi._rows.units import Units, rows_a_value
 from vardi._types import Floats, Integers
 from vardi.biases._expressions.targets import literal
 

@@ -13,8 +13,7 @@ from vardi._inputs.engine.dependence import UNIT
 from vardi._inputs.engine.part import PREFIX, Change, Part
 from vardi._inputs.engines import Aggregate
 from vardi._inputs.pool import Name
-from vardi._rows.columns import Block
-from vardi._rows.contract import JointSums
+from vardi._rows.contract import Block, JointSums
 from vardi._rows.engine.hashing import LEFT, hashed
 from vardi._rows.likelihood import likelihood
 from vardi._rows.measure import Functions, Measure

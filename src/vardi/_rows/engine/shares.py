@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from vardi._rows.columns import Block, Extremes, Kept
+from vardi._rows.contract import Block, Extremes, Kept
 from vardi._rows.queries import Queries
 from vardi._rows.shares import SharesByValue, SharesUpTo
 from vardi._types import Floats
