@@ -27,7 +27,7 @@ from vardi._rows.blocks import Blocks
 from vardi._rows.contract import JointSums, Kept, Result
 from vardi._rows.engine.groups import GroupSums
 from vardi._solve.parameters import held_of
-from vardi._solve.refit import Refit
+from vardi._solve.refit import Refit, refit_draws
 from vardi._types import Floats, once
 
 TOLERANCE = 1e-6  # of a refit: far below the spread of any draw
@@ -87,7 +87,8 @@ class Refits:
         drawn = list(self.each(self._draw, self.in_turn, rngs, counts))
         refits: Sequence[Refit | None] = [None] * len(draws)
         if self.passes is not None and len(draws) > 1:
-            refits = self.solved.refit_draws(self.passes, counts, tol=TOLERANCE, weights=self.takes_weights)
+            laplacian = self.solved.tangent.hessian.laplacian
+            refits = refit_draws(self.passes, laplacian, counts, tol=TOLERANCE, weights=self.takes_weights)
         in_threads = self.in_turn and not self.is_read  # a draw that is solved on its own reads its rows
         return list(self.each(self._measured, in_threads, rngs, drawn, counts, refits))
 
