@@ -18,7 +18,7 @@ import numpy as np
 from scipy import sparse
 
 from vardi._estimate.tangent import Tangent
-from vardi._rows.columns import Block, Extremes, Kept, Question
+from vardi._rows.contract import Block, Extremes, Kept, Question
 from vardi._rows.engine.shares import SharesInEngine
 from vardi._rows.measure import Functions, Measure
 from vardi._rows.point import RowsAt

@@ -21,7 +21,7 @@ from vardi._estimate.bias_check import BiasCheck, Discrepancy, Features
 from vardi._estimate.bias_labels import CellSums, Labels, RowFeatures, Varying, indicators, polynomials, varying_of
 from vardi._estimate.tangent import Tangent
 from vardi._inputs.pool import Name
-from vardi._rows.columns import Kept
+from vardi._rows.contract import Kept
 from vardi._types import Floats, Integers
 from vardi.errors._texts import to_digits
 

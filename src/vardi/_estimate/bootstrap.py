@@ -31,7 +31,7 @@ from vardi._estimate.solved import SolvedFit
 from vardi._inputs.frames.functions import is_function, name_of
 from vardi._machine.threads import cores
 from vardi._notebook import fragment, paragraph, table
-from vardi._rows.columns import Kept
+from vardi._rows.contract import Kept
 from vardi._solve.identify import Name
 from vardi._solve.refit import Refit
 from vardi._types import Floats, Integers

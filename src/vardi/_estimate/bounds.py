@@ -19,6 +19,8 @@ from scipy import sparse
 from vardi._estimate.tangent import Tangent
 from vardi._notebook import fragment, paragraph, table
 from vardi._rows import Rows
+from vardi._rows.arrays import ArrayBlock
+from vardi._rows.contract import Extremes
 from vardi._rows.gram import MAX_SPECTRAL_SAMPLES
 from vardi._solve.identify import Name, judge
 from vardi._solve.laplacian import Laplacian
@@ -300,12 +302,13 @@ def _second_eigenvalue(laplacian: Laplacian) -> float:
 
 def _log_epsilon(rows: Rows) -> float:
     """Return the log of the smallest positive omega_k(z_i) / max_i omega_k(z_i), over sampled biases."""
-    K = len(rows.sizes)
-    low, high = np.full(K, np.inf), np.full(K, -np.inf)
-    for _, log_omega in rows.log_blocks():
-        high = np.maximum(high, log_omega.max(axis=0))
-        low = np.minimum(low, np.where(log_omega > -np.inf, log_omega, np.inf).min(axis=0))
-    return float((low - high)[rows.sizes > 0].min())
+
+    def question(block: ArrayBlock) -> Extremes:
+        logs = block.log_omega()
+        return Extremes(np.where(logs > -np.inf, logs, np.inf).min(axis=0), logs.max(axis=0))
+
+    ends = rows.arrays.total(question)
+    return float((ends.low - ends.high)[rows.sizes > 0].min())
 
 
 def _log(x: float) -> float:

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from vardi._estimate.tangent import Influence, Tangent
-from vardi._rows.columns import Block
+from vardi._rows.contract import Block
 from vardi._rows.measure import Functions
 from vardi._rows.point import RowsAt
 from vardi._types import Floats

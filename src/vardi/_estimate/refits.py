@@ -15,7 +15,7 @@ from vardi._estimate.tangent import Tangent
 from vardi._machine.threads import THREADED, can_start, cores, executor
 from vardi._rows import Rows
 from vardi._rows.blocks import Blocks
-from vardi._rows.columns import Kept, Result
+from vardi._rows.contract import Kept, Result
 from vardi._solve.refit import Refit
 from vardi._types import Floats, Integers
 
@@ -58,7 +58,6 @@ class Refits:
     ) -> None:
         self.solved, self.plan, self.statistics, self.kind, self.entropy = solved, plan, statistics, kind, entropy
         rows, self.jobs = plan.rows, jobs
-        rows.anchor(solved.tangent.hessian.u)  # once for all refits, which do not move u far
         self.may_part = kind == "rows" and not _allow_all(rows)
         self.functions = statistics.functions
         if self.functions is not None and plan.runs is not None:
@@ -70,11 +69,12 @@ class Refits:
         has_threads = self.passes is not None and len(rows) * len(rows.sizes) >= THREADED
         self.in_turn = self.is_read or has_threads
         self.size = _batch_size(len(plan.order), len(rows.sizes), has_threads=has_threads)
+        self._memory = np.empty((self.size if self.in_turn else 0, len(rows)))  # of counts, for one batch after another
 
     def batch(self, draws: range) -> list[Drawn]:
         """Return statistics and log normalisers of draws, or the refits that failed."""
         rngs = [generator_of(self.entropy, i) for i in draws]
-        counts = np.empty((self.size, len(self.plan.rows)))
+        counts = self._memory if self.in_turn else np.empty((self.size, len(self.plan.rows)))
         drawn = self._each(self._draw, self.in_turn, rngs, counts)
         refits: Sequence[Refit | None] = [None] * len(draws)
         if self.passes is not None and len(draws) > 1:
@@ -84,9 +84,8 @@ class Refits:
 
     def _draw(self, rng: np.random.Generator, counts: Floats) -> tuple[Floats, Floats] | None:
         """Write the counts of the rows; return how often those that are drawn count, and factors, if needed."""
-        times = self.plan.draw(rng, self.kind)
-        factors = self.plan.count(times, counts)
-        return (times, factors) if self.takes_weights else None
+        drawn = self.plan.draw(rng, self.kind, counts)
+        return drawn if self.takes_weights else None
 
     def _measured(
         self, rng: np.random.Generator, drawn: tuple[Floats, Floats] | None, counts: Floats, refit: Refit | None
@@ -100,7 +99,10 @@ class Refits:
         if self.functions is None and self.statistics.of is None:
             return refit.log_omegas, refit.log_omegas
         assert refit.weights is not None
-        mass = counts * refit.weights if drawn is None else self.plan.mass(*drawn, refit.weights)
+        if self.takes_weights:
+            mass = self.plan.mass(counts, drawn, refit.weights)
+        else:
+            mass = counts * refit.weights
         if self.statistics.of is None:
             return mass @ np.asarray(self.functions) / mass.sum(), refit.log_omegas
         return self.statistics.of(mass, self.plan.order), refit.log_omegas

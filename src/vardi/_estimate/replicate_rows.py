@@ -16,21 +16,18 @@ import numpy as np
 
 from vardi._estimate.resampling import Strata, effective_rows
 from vardi._estimate.solved import SolvedFit
-from vardi._inputs.engine.aggregates import Aggregate
-from vardi._inputs.engine.asking import LazyFrame, answering
 from vardi._inputs.engine.dependence import SERIES_APART, UNIT, EngineDependence
-from vardi._inputs.engine.part import Part
+from vardi._inputs.engine.part import Part, sums_by_sample
+from vardi._inputs.engines import Aggregate, LazyFrame, answering
 from vardi._inputs.frames import Frame
 from vardi._machine.memory import require_memory
-from vardi._rows.columns import Block, Question
+from vardi._rows.contract import Block, Question
 from vardi._rows.engine.hashing import LEFT, RIGHT, hashed
-from vardi._rows.expressions import total
 from vardi._rows.measure import Measure
 from vardi._rows.multipliers import Multipliers, ReplicateKind, hashed_numbers, names_of
 from vardi._rows.point import Point
 from vardi._rows.queries import Queries
-from vardi._rows.series import batch_lengths
-from vardi._rows.units import in_series
+from vardi._rows.units import batch_lengths, in_series
 from vardi._types import Floats, Integers, are_once
 from vardi.errors import MismatchError
 from vardi.errors._refusals import needs_rows
@@ -139,7 +136,7 @@ class ReplicatesInMemory:
 
     def result(self) -> Any:
         """Return the weights, a column for each replicate, in the user's library."""
-        return self.solved.memory.pool.table(self.weights, names_of(self.law.n))
+        return self.solved.memory.pool.wrap(self.weights, *names_of(self.law.n))
 
     def _units(self, clusters: Integers) -> Floats:
         """Return how many clusters each stratum has."""
@@ -248,11 +245,8 @@ class ReplicatesInEngine:
 
     def _units(self, clusters: str) -> Floats:
         """Return how many clusters each sample has, with a query for each frame."""
-        units = np.zeros(len(self.rows.sizes))
-        for part in self.rows.parts:
-            for code, row in part.by_sample({"units": Aggregate(clusters, "n_unique")}):
-                units[code] += row["units"]
-        return units
+        units = {"units": Aggregate(clusters, "n_unique")}
+        return sums_by_sample(self.rows.parts, len(self.rows.sizes), lambda part: units)["units"]
 
 
 def _chunks(n: int, size: int) -> Iterator[range]:
@@ -327,8 +321,7 @@ def _no_identity(column: str, known: Sequence[str]) -> MismatchError:
 def _in_batches(dependence: EngineDependence, part: Part, lengths: list[int]) -> Part:
     """Return a part with the batch of each row, numbered separately for each sample."""
     units = dependence.units(part, lengths)
-    apart = [part.only(code, nw.lit(code * SERIES_APART)) for code in part.codes.values()]
-    batch = nw.col(UNIT) + total([one.cast(nw.Int64) for one in apart if one is not None])
+    batch = nw.col(UNIT) + part.of_sample([k * SERIES_APART for k in range(len(lengths))]).cast(nw.Int64)
     return part.map(lambda frame: units(frame).with_columns(**{UNIT: batch}))
 
 

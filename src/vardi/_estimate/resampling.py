@@ -12,8 +12,8 @@ from vardi._estimate.solved import SolvedFit
 from vardi._inputs.by_row import in_order
 from vardi._inputs.given import Labels
 from vardi._rows import Rows
-from vardi._rows.columns import Kept
-from vardi._rows.grouping import sums_by_code
+from vardi._rows.contract import Kept
+from vardi._rows.grouping import is_sorted, sums_by_code
 from vardi._rows.multipliers import SMALL
 from vardi._rows.units import drawn
 from vardi._types import Floats, Integers, once
@@ -64,9 +64,8 @@ class DrawnUnits:
         """Return the same units in one run."""
         return replace(self, runs=np.array([self.runs.sum()]))
 
-    def draw(self, rng: np.random.Generator, kind: Kind) -> Floats:
-        """Return how often each unit is drawn, by its count."""
-        out = np.empty(len(self.counts))
+    def draw(self, rng: np.random.Generator, kind: Kind, out: Floats) -> Floats:
+        """Write how often each unit is drawn, by its count."""
         if kind == "rows":
             self._multinomial(rng, out)
         elif self._shapes is not None:  # a row with a count c has the sum of c multiplicities
@@ -181,7 +180,7 @@ class DrawPlan:
         strata: Strata | None = None,
     ) -> None:
         self.rows, self.kinds = rows, np.argsort(rows.source, kind="stable")
-        self.order, self.runs = self.kinds, None
+        self.order, self.runs, self._is_sorted = self.kinds, None, is_sorted(rows.source)
         if inverse is not None:
             rank = np.empty(len(rows), np.int64)
             rank[self.kinds] = np.arange(len(rows))
@@ -201,9 +200,29 @@ class DrawPlan:
         if self.whole:
             self._lengths, self._sizes = np.array([len(rows)]), np.array([rows.sizes.sum()])
 
-    def draw(self, rng: np.random.Generator, kind: Kind) -> Floats:
-        """Return how often each row counts, in their order and before samples are scaled to their sizes."""
-        times = self.units.draw(rng, kind)
+    def draw(self, rng: np.random.Generator, kind: Kind, out: Floats) -> tuple[Floats, Floats] | None:
+        """Write the counts of ``rows``, so that each sample keeps its size.
+
+        Where several rows that are drawn count as one of these, return how often each does, in their order, and the
+        factor of each of ``kinds``.
+        """
+        times = self._times(rng, kind, out)
+        gathered = times if self.runs is None else np.add.reduceat(times, np.cumsum(self.runs) - self.runs)
+        totals = np.add.reduceat(gathered, np.cumsum(self._lengths) - self._lengths)
+        factors = np.repeat(self._sizes / totals, self._lengths)
+        if self._is_sorted:
+            np.multiply(gathered, factors, out=out)
+        else:
+            out[self.kinds] = gathered * factors
+        return None if self.runs is None else (times, factors)
+
+    def _times(self, rng: np.random.Generator, kind: Kind, out: Floats) -> Floats:
+        """Return how often each row counts, in their order and before samples are scaled to their sizes.
+
+        Rows that are units are written to ``out``: fresh memory for each draw costs as much as drawing.
+        """
+        is_each = self.runs is None and self.units.of_rows is None
+        times = self.units.draw(rng, kind, out if is_each else np.empty(len(self.units.counts)))
         if self.units.of_rows is not None:
             times = times[self.units.of_rows] * self._counts
         if self._strata is not None:
@@ -212,18 +231,12 @@ class DrawPlan:
             times *= self._counts
         return times
 
-    def count(self, times: Floats, out: Floats) -> Floats:
-        """Write the counts of ``rows``, so that each sample keeps its size; return the factor of each of ``kinds``."""
-        gathered = times if self.runs is None else np.add.reduceat(times, np.cumsum(self.runs) - self.runs)
-        totals = np.add.reduceat(gathered, np.cumsum(self._lengths) - self._lengths)
-        factors = np.repeat(self._sizes / totals, self._lengths)
-        out[self.kinds] = gathered * factors
-        return factors
-
-    def mass(self, times: Floats, factors: Floats, weights: Floats) -> Floats:
-        """Return how often each row counts times its weight, in their order, given the weights of ``rows``."""
-        each = weights[self.kinds] * factors
-        return times * (each if self.runs is None else np.repeat(each, self.runs))
+    def mass(self, counts: Floats, drawn: tuple[Floats, Floats] | None, weights: Floats) -> Floats:
+        """Return how often each row counts times its weight, in their order, given counts and weights of ``rows``."""
+        if drawn is None or self.runs is None:
+            return (counts * weights)[self.kinds]
+        times, factors = drawn
+        return times * np.repeat(weights[self.kinds] * factors, self.runs)
 
 
 def _drawn_with_replacement(rng: np.random.Generator, out: Floats, block: int = 2**15) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from vardi._estimate.tangent import Tangent
 from vardi._machine.memory import require_memory
-from vardi._rows.columns import Block
+from vardi._rows.contract import Block
 from vardi._rows.measure import Functions, Measure, as_functions
 from vardi._rows.point import Seen
 from vardi._rows.shares import Shares, SharesUpTo, shares_of
@@ -144,7 +144,7 @@ class Steps:
             r = block.let(r)
             others = [] if is_q else [measure.through.at(block).q(every) * r]
             key = block.interval(x.of(block, at), grid) * K + block.of_sample(np.arange(float(K))[:, None])
-            return key, np.hstack([r, r * r, at.every_x * r, *others])
+            return key, np.hstack([r, r * r, at.x(every) * r, *others])
 
         def of_samples(block: Block) -> tuple[Floats, Floats]:
             q = block.let(measure.through.at(block).q(every))

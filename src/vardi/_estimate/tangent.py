@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 
 from vardi._estimate.estimates import ROUNDING, Estimate, Estimates
 from vardi._estimate.intervals import REFUSED, FixedValue, Law, Share, Student
-from vardi._rows.columns import Kept
-from vardi._rows.contract import Evenness, Sums
+from vardi._rows.contract import Evenness, Kept, Sums
 from vardi._rows.gram import Gram
 from vardi._rows.measure import Functions, Measure, Values, nothing
 from vardi._rows.variance import Spread

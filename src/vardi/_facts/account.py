@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from vardi._estimate.estimates import Estimate
 from vardi._estimate.known_check import KnownCheck
 from vardi._estimate.reliability import Trust
 from vardi._facts.bias_notes import bias_notes
-from vardi._facts.check import UNASKED, Check, Remark, check_of
+from vardi._facts.check import UNASKED, Check, Level, Remark, check_of
 from vardi._facts.columns import ColumnFacts, Variable
 from vardi._facts.parts import Fit, Given
 from vardi._inputs.given import Function
@@ -65,9 +65,9 @@ class SampleFacts:
     left_out: bool
 
 
-@dataclass(frozen=True)
-class Account:
-    """All facts about a fit.
+@dataclass(frozen=True, kw_only=True)
+class Account(Given):
+    """All facts about a fit, beside what it was given.
 
     Attributes
     ----------
@@ -75,8 +75,6 @@ class Account:
         How many rows the pool has, and how many these are with counts.
     effective : float
         Kish's effective number of rows, 1 / sum pi_i^2.
-    distinct : int or None
-        How many distinct rows were solved for, if equal rows were collapsed.
     samples, samples_note : tuple of SampleFacts, str
         By bias; and why normalisers have no errors, if they have none.
     log_scale : bool
@@ -85,14 +83,6 @@ class Account:
         By column; and which were left out.
     more_variables : int
         How many more numeric columns there are than are shown.
-    gaps : dict
-        Columns left out for missing or infinite values, with the number of these.
-    mixed : dict
-        Columns left out because their type differs between samples, with the type in each.
-    uncovered : dict
-        Columns left out because the samples that recorded them do not cover the pool, with the reason.
-    unasked : tuple of str
-        Columns in an engine whose means were not asked for.
     bias_notes : tuple of str
         What is odd about the declared biases, though it may be intended.
     known_check : KnownCheck or None
@@ -103,8 +93,6 @@ class Account:
         How it was solved, which rows connect the samples, and what errors rest on.
     check : Check
         Whether the samples agree with their declared biases, if that takes little time.
-    depends : str
-        How rows depend on one another, in words; empty if they do not.
     in_time : dict
         How many independent rows the series of each sample is worth: the minimum over what is shown.
     """
@@ -112,17 +100,12 @@ class Account:
     length: int
     rows: float
     effective: float
-    distinct: int | None
     samples: tuple[SampleFacts, ...]
     samples_note: str
     log_scale: bool
     variables: tuple[ColumnFacts, ...]
     variables_note: str
     more_variables: int
-    gaps: Mapping[str, int]
-    mixed: Mapping[str, str]
-    uncovered: Mapping[str, str]
-    unasked: tuple[str, ...]
     bias_notes: tuple[str, ...]
     known_check: KnownCheck | None = field(compare=False)
     parameters: Mapping[Name, Mapping[str, Estimate]] = field(compare=False)
@@ -130,7 +113,6 @@ class Account:
     verdict: Verdict = field(compare=False)
     trust: Trust = field(compare=False)
     check: Check
-    depends: str
     in_time: Mapping[Name, float]
 
     @property
@@ -143,27 +125,34 @@ class Account:
     @property
     def conclusion(self) -> Remark:
         """The most serious conclusion about the fit; "good" only if the declared biases were tested."""
-        if not self.trust.errors_hold:
-            return Remark("bad", "Some estimates rest on too few rows for standard errors, and are rough.")
-        if self.check.level == "bad":
-            return Remark(
-                "bad", "The samples contradict their declared biases. Do not use the weights until that is explained."
-            )
-        if self.known_check is not None and self.known_check.contradicted:
-            return Remark(
-                "bad", "The samples contradict what is known. Do not use the weights until that is explained."
-            )
-        if self.trust.messages or self.check.level == "doubt":
-            return Remark("doubt", "The debiased sample can be used with care: read the warnings first.")
         used, left_out = len(self.sampled), sum(sample.left_out for sample in self.samples)
         speaks = (
             "One sample, weighted by the inverse of its bias, represents the population."
             if used == 1
             else f"The {used} samples can be compared, and together they represent the population."
         )
-        if left_out:
-            return Remark("doubt", f"{speaks} {'One was' if left_out == 1 else f'{left_out} were'} left out.")
-        return Remark("good" if self.check.is_made else "fact", speaks)
+        explain = "Do not use the weights until that is explained."
+        conclusions: list[tuple[bool, Level, str]] = [
+            (
+                not self.trust.errors_hold,
+                "bad",
+                "Some estimates rest on too few rows for standard errors, and are rough.",
+            ),
+            (self.check.level == "bad", "bad", f"The samples contradict their declared biases. {explain}"),
+            (
+                self.known_check is not None and self.known_check.contradicted,
+                "bad",
+                f"The samples contradict what is known. {explain}",
+            ),
+            (
+                bool(self.trust.messages) or self.check.level == "doubt",
+                "doubt",
+                "The debiased sample can be used with care: read the warnings first.",
+            ),
+            (left_out > 0, "doubt", f"{speaks} {'One was' if left_out == 1 else f'{left_out} were'} left out."),
+            (True, "good" if self.check.is_made else "fact", speaks),
+        ]
+        return next(Remark(level, text) for holds, level, text in conclusions if holds)
 
     @property
     def sampled(self) -> tuple[SampleFacts, ...]:
@@ -235,13 +224,13 @@ class Account:
                 f"those you need, e.g. with fit.expectation({self.unasked[0]!r})."
             )
         if self.gaps:
-            named = _named(f"{name} ({count:,})" for name, count in self.gaps.items())
+            named = listed((f"{name} ({count:,})" for name, count in self.gaps.items()), 8)
             notes.append(f"Left out because of missing or infinite values: {named}.")
         if self.mixed:
-            named = _named(f"{name} ({where})" for name, where in self.mixed.items())
+            named = listed((f"{name} ({where})" for name, where in self.mixed.items()), 8)
             notes.append(f"Left out because their type differs between samples: {named}. Convert each to one type.")
         for reason in dict.fromkeys(self.uncovered.values()):
-            named = _named(name for name, own in self.uncovered.items() if own == reason)
+            named = listed((name for name, why in self.uncovered.items() if why == reason), 8)
             notes.append(f"Left out because only some samples record them: {named}. {reason}")
         return (*notes, *([self.note_on_some] if self.note_on_some else []))
 
@@ -252,7 +241,7 @@ class Account:
         if not apart or self.known_check is None:
             return ""
         return (
-            f"The means of {_named(apart)} come from samples whose weights alone do not meet the known "
+            f"The means of {listed(apart, 8)} come from samples whose weights alone do not meet the known "
             f"values. fit.expectation({apart[0]!r}, assisted_by=...) lets them sharpen it through a model."
         )
 
@@ -295,22 +284,18 @@ def account(
             lambda: normalisers_of(fit, given),
         ]
         variables, check, (normalisers, samples_note, log_scale) = parts.each(lambda task: task(), tasks)
-        trust = trust_of(fit, {} if samples_note else normalisers, variables)
+        trust = trust_of(fit, normalisers, variables)
         return Account(
+            **vars(given),
             length=len(fit),
             rows=float(sum(fit.sizes.values())),
             effective=sums.effective,
-            distinct=given.distinct,
             samples=samples_of(fit, given, sums, normalisers),
             samples_note=samples_note,
             log_scale=log_scale,
             variables=variables,
             variables_note=note,
             more_variables=more,
-            gaps=given.gaps,
-            mixed=given.mixed,
-            uncovered=given.uncovered,
-            unasked=given.unasked,
             bias_notes=bias_notes(parts.pool, fit.sizes, verdict, even=sums.are_even),
             known_check=fit.known,
             parameters=fit.parameters,
@@ -318,7 +303,6 @@ def account(
             verdict=verdict,
             trust=trust,
             check=check,
-            depends=given.depends,
             in_time={name: worth for name, worth in zip(fit.names, trust.in_time, strict=False) if worth},
         )
 
@@ -375,8 +359,3 @@ def normalisers_of(
         return found, note, logs
     alone = {name: replace(estimate, influence=None) for name, estimate in found.items()}  # n numbers that none reads
     return {name: estimate.exp() for name, estimate in alone.items()}, note, logs
-
-
-def _named(columns: Iterable[str], most: int = 8) -> str:
-    """Return the columns that a note is about, and only the first of many."""
-    return listed(columns, most)

@@ -13,7 +13,7 @@ from vardi._estimate.intervals import FixedValue, Law, Share, Student
 from vardi._estimate.tangent import Influence, Tangent
 from vardi._inputs.given import Function
 from vardi._inputs.pool import Name
-from vardi._rows.columns import Block, Kept
+from vardi._rows.contract import Block, Kept
 from vardi._rows.measure import Functions, as_functions
 from vardi._types import Floats
 from vardi.errors import MismatchError
@@ -242,34 +242,31 @@ def facts_of(
     if within:
         gains = np.maximum(within[1] / n - (within[0] / n) ** 2, 0.0) / n**2
     moves = np.full(functions.width, math.nan) if slopes is None else slopes(estimates.influence)
-    facts, sampled = [], np.array(list(sizes.values())) > 0
-    for j, (column, estimate) in enumerate(zip(columns, estimates, strict=True)):
-        is_known = isinstance(estimate.law, FixedValue)
-        V = float(rests_on.stderr[j]) ** 2 if spread[j] > 0 and not is_known else 0.0
-        slope = math.nan if column.category_of else float(moves[j])
-        units = np.array([pooled[j], estimate.value, 0.0 if is_known else estimate.stderr, spread[j], slope])
-        with np.errstate(over="ignore"):
-            before, after, stderr, deviation, slope = np.ldexp(units, exponents[j]).tolist()
-        if not math.isfinite(sum(map(abs, estimate.law.ends(after, stderr, 0.95)))):
-            stderr = math.nan  # the ends of its interval overflow
-        worth = float(spread[j] ** 2 / V) if V > 0 else math.inf if spread[j] > 0 else math.nan
-        carried = rests_on.carried[sampled, j] * rests_on.scale[j] ** 2
-        gain = gains[:, j] / V if V > 0 else np.zeros(len(gains))
+    sampled = np.array(list(sizes.values())) > 0
+    is_known = np.array([isinstance(law, FixedValue) for law in estimates.laws])
+    V = np.where((spread > 0) & ~is_known, rests_on.stderr**2, 0.0)
+    units = np.stack([pooled, mean, np.where(is_known, 0.0, estimates.stderr), spread, moves])
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # V is 0 for known means and constants
+        units, worth = np.ldexp(units, exponents), spread**2 / V
+        carried, gains = rests_on.carried[sampled] * rests_on.scale**2 / V, np.where(V > 0, gains / V, 0.0)
+    facts = []
+    for j, (column, law) in enumerate(zip(columns, estimates.laws, strict=True)):
+        before, after, stderr, deviation, slope = units[:, j].tolist()
         facts.append(
             ColumnFacts(
                 column.name,
-                is_share=isinstance(estimate.law, Share),
+                is_share=isinstance(law, Share),
                 pooled=before,
                 debiased=after,
-                stderr=stderr,
-                law=estimate.law,
+                stderr=stderr if np.isfinite(law.ends(after, stderr, 0.95)).all() else math.nan,
+                law=law,
                 spread=deviation,
-                worth=worth,
-                design_effect=sum(sizes.values()) / worth,
-                carried=tuple((carried / V).tolist()) if V > 0 else (),
-                gain=dict(zip(sizes, gain.tolist(), strict=False)),
-                among=estimate.among,
-                slope=slope,
+                worth=float(worth[j]),
+                design_effect=sum(sizes.values()) / float(worth[j]),
+                carried=tuple(carried[:, j].tolist()) if V[j] > 0 else (),
+                gain=dict(zip(sizes, gains[:, j].tolist(), strict=False)),
+                among=estimates.among,
+                slope=math.nan if column.category_of else slope,
                 category_of=column.category_of,
             )
         )

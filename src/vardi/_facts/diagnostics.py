@@ -182,7 +182,7 @@ def diagnose(fit: Fit, columns: Sequence[str]) -> Diagnostics:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WeakOverlapWarning)  # the diagnostics have it as a message
         described = parts.describe([parts.column(name, name) for name in columns], gains=True) if columns else ()
-        normalisers, unknown, _ = normalisers_of(fit, given)
+        normalisers, _, _ = normalisers_of(fit, given)
     return Diagnostics(
         rows=float(sizes.sum()),
         effective=sums.effective,
@@ -191,7 +191,7 @@ def diagnose(fit: Fit, columns: Sequence[str]) -> Diagnostics:
         overlap=gram.over(sizes),
         second_eigenvalue=1.0 - fit.solution.gap,
         largest=tuple((row, weight) for row, _, weight in parts.largest_weights(LISTED)),
-        trust=trust_of(fit, {} if unknown else normalisers, described),
+        trust=trust_of(fit, normalisers, described),
         verdict=verdict,
         disconnection=_disconnection(sizes, verdict),
     )

@@ -30,7 +30,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
 class Given:
     """What the fit was given, and how it was read.
 

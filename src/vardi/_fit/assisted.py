@@ -43,12 +43,12 @@ from vardi._estimate.tangent import Influence
 from vardi._estimate.weight_routing import fit_weighted, takes_weights
 from vardi._fit.reference import reference_of
 from vardi._fit.solved import Solved
+from vardi._inputs.by_row import KeptRows
+from vardi._inputs.dependence import dealt_out
 from vardi._inputs.domains import By
-from vardi._inputs.folds import dealt_out
 from vardi._inputs.frames import as_frame
 from vardi._inputs.frames.functions import bias_of, is_function
 from vardi._inputs.given import Function
-from vardi._inputs.kept import KeptRows
 from vardi._inputs.pool import Pool
 from vardi._types import Floats, Integers
 from vardi.biases._fitted import Encoding

@@ -11,7 +11,7 @@ from vardi._inputs.dependence import Dependence
 from vardi._inputs.domains import By
 from vardi._inputs.given import Function, Functions
 from vardi._inputs.pool import Pool
-from vardi._rows.columns import Kept
+from vardi._rows.contract import Kept
 from vardi._rows.measure import Measure
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from vardi._inputs.engine.pool import LazyPool
 from vardi._inputs.frames.functions import bias_of, is_function, name_of
 from vardi._inputs.given import Function
 from vardi._inputs.given import Functions as UserFunctions
-from vardi._rows.columns import Block, Kept, Question
+from vardi._rows.contract import Block, Kept, Question
 from vardi._rows.domains import RowsByDomain
 from vardi._rows.engine.domains import DomainColumns, domains_of, is_in, missing_by_domain
 from vardi._rows.engine.draw import drawn_rows
@@ -35,7 +35,7 @@ from vardi._rows.joint import Joint, JointRows
 from vardi._rows.measure import Functions, Measure, as_functions
 from vardi._rows.point import Model, Point, RowsAt
 from vardi._rows.queries import Queries
-from vardi._rows.series import batch_lengths
+from vardi._rows.units import batch_lengths
 from vardi._types import Floats, RandomSeed
 from vardi.errors import ImpossibleRowError, MissingValuesError, number_of_rows
 from vardi.errors._refusals import needs_rows, not_covered

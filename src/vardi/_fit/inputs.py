@@ -30,7 +30,7 @@ from vardi.errors import EmptySampleError, MismatchError, suggest
 from vardi.errors._texts import show
 
 if TYPE_CHECKING:
-    from vardi.biases._conversion import BiasLike
+    from vardi.biases._constructors import BiasLike
 
 
 class Depends(NamedTuple):

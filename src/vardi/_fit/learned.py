@@ -12,7 +12,7 @@ import numpy as np
 from vardi._fit.opened import MemoryRows
 from vardi._fit.pipeline import Options, fit
 from vardi._fit.solved import Solved
-from vardi._inputs.folds import dealt_out
+from vardi._inputs.dependence import dealt_out
 from vardi._inputs.frames import NumpyFrame
 from vardi._inputs.pool import Pool
 from vardi._types import Floats, Integers

@@ -12,17 +12,16 @@ from numpy.typing import NDArray
 
 from vardi._estimate.steps import Steps
 from vardi._fit.data import Keys, UserRows
-from vardi._inputs.by_row import in_order
+from vardi._inputs.by_row import KeptRows, in_order
 from vardi._inputs.dependence import Dependence
 from vardi._inputs.domains import By, Grouping, bases, grouping, in_domains
 from vardi._inputs.frames import JoinedColumns, as_frame, concat
 from vardi._inputs.frames.functions import Formula, bias_of, evaluated, is_function, name_of
 from vardi._inputs.given import Function, Functions
-from vardi._inputs.kept import KeptRows
 from vardi._inputs.pool import Pool
 from vardi._machine.memory import require_memory
 from vardi._rows.arrays import Arrays
-from vardi._rows.columns import Kept
+from vardi._rows.contract import Kept
 from vardi._rows.grouping import first_rows
 from vardi._rows.joint import Joint, JointRows
 from vardi._rows.measure import Measure, as_functions
@@ -113,7 +112,7 @@ class RowsInMemory(UserRows):
 
     def weights(self, measure: Measure) -> Any:
         """Return the weight of each row, in the user's library."""
-        return self.pool.series(self.row_weights(measure), "weight")
+        return self.pool.wrap(self.row_weights(measure), "weight")
 
     def chances(self, measure: Measure) -> Floats:
         """Return weight times count of each row of the pool, with sum 1."""
@@ -122,7 +121,7 @@ class RowsInMemory(UserRows):
 
     def probabilities(self, measure: Measure) -> Any:
         """Return the probability of each row, in the user's library."""
-        return self.pool.series(self.chances(measure), "probability")
+        return self.pool.wrap(self.chances(measure), "probability")
 
     def columns_of(self, asked: Mapping[str, Function]) -> dict[str, Kept]:
         """Return columns, expressions and arrays as numbers of the rows, each on its own."""

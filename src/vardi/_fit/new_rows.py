@@ -60,7 +60,7 @@ def weigh(solved: Solved, rows: Any) -> Any:
         weights = _with_known(solved, known, log_mass, H) if known else np.exp(-log_mass)
     else:
         weights = solved.tangent.measure.scale * np.exp(-log_mass)
-    return weights if frame is None else frame.series(weights, "weight")
+    return weights if frame is None else frame.wrap(weights, "weight")
 
 
 def _of_frame(solved: Solved, frame: Frame, sampled: Sequence[int]) -> tuple[Floats, Floats]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from vardi._fit.memory import RowsInMemory
 from vardi._fit.prepare import Prepared, counted, prepare
 from vardi._fit.solved import Solved
-from vardi._inputs.kept import KeptRows
+from vardi._inputs.by_row import KeptRows
 from vardi._inputs.pool import Name, Pool
 from vardi._solve.identify import Verdict, judge
 from vardi._solve.model import JointFit

@@ -11,7 +11,7 @@ import numpy as np
 from vardi._estimate.cdf import Band, DebiasedCdf
 from vardi._estimate.sensitivity.errors_of_biases import Errors, as_errors
 from vardi._estimate.steps import Steps
-from vardi._facts.choice import Recorded, choose
+from vardi._facts.choice import choose
 from vardi._facts.columns import ColumnFacts, Variable, by_samples, exponent_of, facts_of
 from vardi._facts.fingerprint import Fingerprint, fingerprint
 from vardi._facts.parts import Given, Item, Result
@@ -97,8 +97,8 @@ class MemoryParts:
     def choose(self) -> tuple[tuple[Variable, ...], str]:
         numeric = (*self._solved.data.numeric_columns, *self.numeric_of_some)
         data = self._solved.memory
-        recorded = Recorded(data.kept, data.of_some, self._solved.uncovered)
-        return choose(self._pool, recorded, numeric, lambda name: self.column(name, name))
+        uncovered = self._solved.uncovered
+        return choose(self._pool, data.kept, data.of_some, uncovered, numeric, lambda name: self.column(name, name))
 
     def describe(
         self, columns: Sequence[Variable], *, gains: bool = False, slopes: bool = False

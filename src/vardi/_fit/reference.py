@@ -13,7 +13,7 @@ from vardi._estimate.tangent import Influence, Tangent
 from vardi._inputs import given
 from vardi._rows.families import BiasFamily, Function, Linear, Logistic
 from vardi._rows.measure import Measure
-from vardi._rows.point import Model, Point, PointWithin
+from vardi._rows.point import Model, Point, PointAmong
 from vardi._types import Floats
 from vardi.biases._learned import checks_of
 from vardi.errors._texts import show
@@ -49,7 +49,7 @@ def measure_of_reference(whole: Solved, alone: Solved, states: tuple[int, ...], 
     families = {k: _on_pool(family, whole.joint.families[k]) for k, family in own.families.items()}
     known = replace(own.known, values=whole.prepared.values) if len(own.known.means) else own.known
     point = Point(Model(own.sizes, families, known), alone.point)
-    through = PointWithin(point, alone.states, pool.n / float(own.sizes.sum()))
+    through = PointAmong(point, alone.states, pool.n / float(own.sizes.sum()), rests_on_them=True)
     if states == alone.states:
         return Measure(pool.rows, through, pool, through, names, states)
     return Measure.among(pool, states, names, point, through)

@@ -19,7 +19,7 @@ from vardi._inputs.given import Function
 from vardi._inputs.pool import Name, Pool
 from vardi._rows import Rows
 from vardi._rows.arrays import Arrays
-from vardi._rows.columns import Block, Kept
+from vardi._rows.contract import Block, Kept
 from vardi._rows.dense import Dense
 from vardi._rows.draws import SharedPasses
 from vardi._rows.joint import Joint, JointRows

@@ -22,12 +22,12 @@ from vardi._fit.capabilities import Holder, refusal
 from vardi._fit.memory import RowsInMemory
 from vardi._fit.prepare import Prepared, counted
 from vardi._fit.solved import Solved
+from vardi._inputs.by_row import KeptRows
 from vardi._inputs.frames import as_frame
-from vardi._inputs.kept import KeptRows
 from vardi._inputs.pool import Name, Pool
 from vardi._rows import Rows
 from vardi._rows.arrays import Arrays
-from vardi._rows.columns import Block
+from vardi._rows.contract import Block
 from vardi._rows.dense import Dense
 from vardi._rows.measure import Functions, Measure
 from vardi._rows.point import KnownMoments, Model, Point
@@ -265,7 +265,7 @@ class SolvedByWindows(Solved):
                 sample=None,
                 rows=outside[:LISTED],
             )
-        return frame.series(np.exp(-logs), "weight")
+        return frame.wrap(np.exp(-logs), "weight")
 
 
 def _require_alone(pool: Pool, bias: WindowBias, known: Any) -> None:

@@ -19,7 +19,7 @@ from vardi._inputs.frames.functions import is_function, name_of
 from vardi._inputs.given import Domain, Function, Functions, Size, Table
 from vardi._inputs.known_numbers import value_of
 from vardi._inputs.pool import Name
-from vardi._rows.columns import Kept
+from vardi._rows.contract import Kept
 from vardi._rows.measure import Measure
 from vardi._solve.newton import Solution
 from vardi.errors import KnownOfAllWarning, MismatchError, suggest

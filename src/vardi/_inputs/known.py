@@ -16,15 +16,13 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeGuard
 import numpy as np
 import scipy
 
-from vardi._inputs.frames import Frame
-from vardi._inputs.frames.names import shared_names
+from vardi._inputs.frames import Frame, shared_names
 from vardi._inputs.known_numbers import Scale, estimates_of, multinomial, require_range, value_of, without_sum
 from vardi._inputs.pool import Name, Pool
 from vardi._types import Floats
 from vardi.biases import Bias, ExpressionBias, ParametricBias, where
-from vardi.biases._constants import constant
 from vardi.biases._expressions import is_condition
-from vardi.biases._expressions.nodes import Column, IsIn
+from vardi.biases._expressions.nodes import Column, IsIn, constant
 from vardi.biases._values import as_numbers, is_missing
 from vardi.errors import ExpressionError, InvalidKnownError, MismatchError, MissingValuesError, number_of_rows, suggest
 from vardi.errors._refusals import no_labels

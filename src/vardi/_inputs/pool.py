@@ -11,9 +11,8 @@ import numpy as np
 
 from vardi._inputs.by_row import as_counts, counts_by_name, in_order, require_counts, require_labels
 from vardi._inputs.dependence import Dependence
-from vardi._inputs.frames import Frame, JoinedColumns, as_frame, concat, mixed_columns
+from vardi._inputs.frames import Frame, JoinedColumns, as_frame, concat, mixed_columns, shared_names
 from vardi._inputs.frames.frame import Native, joined, product
-from vardi._inputs.frames.names import shared_names
 from vardi._machine.memory import require_memory
 from vardi._machine.threads import map_blocks
 from vardi._types import Floats, Integers, are_once
@@ -97,15 +96,10 @@ class Pool:
             "function that yields omega in blocks.",
         )
 
-    def series(self, values: Floats, name: str) -> Native:
-        """Return values, one for each row, in the user's library (pandas: with the user's index)."""
+    def wrap(self, values: Floats, *names: str) -> Native:
+        """Return numbers of each row, or columns of them, in the user's library (pandas: with the user's index)."""
         whole = self.whole()
-        return read_only(values) if whole is None else whole.series(values, name)
-
-    def table(self, values: Floats, names: Sequence[str]) -> Native:
-        """Return columns of numbers, one for each row, in the user's library (pandas: with the user's index)."""
-        whole = self.whole()
-        return read_only(values) if whole is None else whole.table(values, names)
+        return read_only(values) if whole is None else whole.wrap(values, *names)
 
     def frames_of(self, states: Collection[int]) -> list[Frame]:
         """Return the frames with rows of some samples; of all if none are given."""

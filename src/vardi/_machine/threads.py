@@ -22,6 +22,7 @@ Item = TypeVar("Item")
 _this_thread = threading.local()  # whether it is one of as many as there are cores
 
 BLOCK = 240_000  # numbers in a block: 2 MB, so what a step writes is still in the cache when it is read again
+LONG_BLOCK = 2**20  # numbers of a block up to which it may grow, so that its sums cost little beside it
 RUNS = (16, 256)  # least and most runs of blocks, each of which is summed separately
 RUN_NUMBERS = 2**24  # numbers that the sums of all runs may take, if that allows more than the least
 TASKS = 8  # runs of blocks handed to each thread: few, since handing over costs more than a small block
@@ -31,10 +32,12 @@ THREADED = 1_000_000  # numbers above which threads are worth starting
 def blocks(n: int, width: int, sums: int | None = None) -> list[slice]:
     """Split n rows of the given width into slices of about BLOCK numbers, at least half as many as a block's sums.
 
-    ``sums`` is how many numbers these are, width^2 by default; they should not cost more than the block itself.
+    ``sums`` is how many numbers these are, width^2 by default. They are written and added once for each block, which
+    should not cost more than the block itself: where it may have four times as many numbers, it does.
     """
-    width = max(width, 1)
-    step = max(BLOCK // width, (width**2 if sums is None else sums) // width // 2, 64)
+    width, most = max(width, 1), LONG_BLOCK // max(width, 1)
+    per_row = (width**2 if sums is None else sums) // width
+    step = max(BLOCK // width, min(4 * per_row, most), per_row // 2, 64)
     return [slice(low, min(low + step, n)) for low in range(0, n, step)]
 
 

@@ -21,9 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._inputs.domains import By, in_domains
-from vardi._rows.columns import Block, ByKey, Kept
-from vardi._rows.contract import Evenness
-from vardi._rows.measure import Functions, Holder, Measure
+from vardi._rows.contract import Block, ByKey, Evenness, Holder, Kept
+from vardi._rows.measure import Functions, Measure
 from vardi._types import Floats, Integers
 from vardi.errors._refusals import not_finite
 

@@ -62,7 +62,7 @@ def sums_by_sample(values: Floats, source: Integers | int, K: int) -> Floats:
 
 def by_sample(source: Integers, K: int) -> list[Integers]:
     """Return the row numbers of each sample, in order."""
-    if _is_sorted(source):
+    if is_sorted(source):
         order = np.arange(len(source))
     else:
         order = np.argsort(source.astype(np.int16) if K < 2**15 else source, kind="stable")  # 16 bits sort by radix
@@ -80,7 +80,7 @@ def stratified(source: Integers, K: int, fraction: float, least: int) -> NDArray
             for start, size, length in zip(starts, sizes, lengths, strict=True)
         ]
     )
-    if _is_sorted(source):  # the usual case: samples one after the other
+    if is_sorted(source):  # the usual case: samples one after the other
         return places
     return np.concatenate(by_sample(source, K))[places]
 
@@ -92,7 +92,8 @@ def first_rows(source: Integers) -> tuple[Integers, Integers]:
     return labels, starts[place]
 
 
-def _is_sorted(source: Integers) -> bool:
+def is_sorted(source: Integers) -> bool:
+    """Return whether the rows of each sample follow one another, sample by sample."""
     return bool((source[1:] >= source[:-1]).all())
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from vardi._machine.threads import single_threaded_blas
 from vardi._rows.contract import Sums
-from vardi._rows.gram import SingularError
+from vardi._rows.gram import MAX_SPECTRAL_SAMPLES, SingularError
 from vardi._solve.identify import Links, connected
 from vardi._solve.laplacian import Laplacian
 from vardi._types import Floats
@@ -54,7 +54,7 @@ class SolvableRows(Protocol):
     def additions(self) -> int: ...
     def __len__(self) -> int: ...
     def exponents(self, u: Floats) -> float: ...
-    def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums: ...
+    def sums(self, u: Floats, *, gram: bool = True, objective: bool = True, rough: bool = False) -> Sums: ...
     def log_means(self, u: Floats) -> Floats: ...
     def start(self) -> Floats: ...
     def settled(self, u: Floats) -> SolvableRows: ...
@@ -129,8 +129,9 @@ def solve(
     """
     # Factors of a few hundred rows gain nothing from threads, which wait for one another on a busy machine.
     with single_threaded_blas() if MIN_SERIAL_SAMPLES < len(rows.sizes) < MAX_SERIAL_SAMPLES else nullcontext():
-        near = rows.settled(rows.start() if start is None else start)
-        solution = _newton(near, _warm_start(near) if start is None else _Start(start), tol, max_iterations)
+        first = rows.start() if start is None else start
+        near = rows.settled(first)
+        solution = _newton(near, _warm_start(near, first) if start is None else _Start(first), tol, max_iterations)
         for _ in range(PATIENCE):
             again = rows.settled(solution.u)
             if again is near:
@@ -180,19 +181,22 @@ class _Start:
     laplacian: Laplacian | None = None
 
 
-def _warm_start(rows: SolvableRows) -> _Start:
-    """Return u from a subsample of the rows, solved to well below its statistical error, and the Hessian there."""
-    if is_cheap(rows):
-        return _Start(rows.start())
+def _warm_start(rows: SolvableRows, first: Floats) -> _Start:
+    """Return u from a subsample of the rows, solved to well below its statistical error, and the Hessian there.
+
+    It is the first u if a subsample would not pay off, or leaves samples without a link.
+    """
+    if is_cheap(rows) or LEAST * len(rows.sizes) > len(rows) / 4:
+        return _Start(first)
     fraction = float(np.clip(TELLING * len(rows.sizes) / len(rows), 1.0 / LEVELS[1], 1.0 / LEVELS[0]))
     smaller = rows.subsample(fraction, least=LEAST)
-    if len(smaller) > len(rows) / 4 or not connected(smaller.reach(), smaller.sizes):
-        return _Start(rows.start())
+    if not connected(smaller.reach(), smaller.sizes):
+        return _Start(first)
     error = 0.01 * smaller.sizes.sum() / len(smaller)  # the counts of a subsample are those of all rows
     for step in _steps(smaller, _Start(smaller.start())):
         if step.decrement < error or step.iterations == 20:
             break
-    return _Start(rows.start()) if step.singular else _Start(step.u + step.delta, step.laplacian)
+    return _Start(first) if step.singular else _Start(step.u + step.delta, step.laplacian)
 
 
 @dataclass(frozen=True)
@@ -231,20 +235,20 @@ def _steps(rows: SolvableRows, start: _Start) -> Iterator[_Step]:
     sizes = rows.sizes
     sampled = sizes > 0
     u = np.where(sampled, start.u, -np.inf)
-    sums = rows.sums(u, gram=start.laplacian is None, objective=False)
+    sums = _sums(rows, u, gram=start.laplacian is None)
     laplacian, age, before = start.laplacian, np.inf, np.inf
     iterations, lost = 0, LOST if is_cheap(rows) else PATIENCE
     while True:
         if (sums.shares[sampled] < FAR * sizes[sampled]).any():  # self-consistent step, which descends from anywhere
             u, before = _consistent(rows, u, sums), np.inf
-            sums = rows.sums(u, objective=False)
+            sums = _sums(rows, u)
             continue
         if sums.gram is not None:
             laplacian, age = Laplacian.of(sums, sampled), 0.0
         assert laplacian is not None
         step = _newton_step(u, sums, sizes, iterations, laplacian, age)
         if step.age and step.range > max(before / 4, ROUNDED):  # an old Hessian that misleads
-            sums = rows.sums(u, objective=False)
+            sums = _sums(rows, u)
             laplacian = Laplacian.of(sums, sampled)
             step = _newton_step(u, sums, sizes, iterations, laplacian, 0.0)
         yield step
@@ -252,11 +256,20 @@ def _steps(rows: SolvableRows, start: _Start) -> Iterator[_Step]:
             if lost == 0:
                 return
             u, before, lost = _consistent(rows, u, sums), np.inf, lost - 1
-            sums = rows.sums(u, objective=False)
+            sums = _sums(rows, u)
             continue
         iterations += 1
         u, sums = _advance(rows, step)
         age, before = step.age + step.range, step.range
+
+
+def _sums(rows: SolvableRows, u: Floats, *, gram: bool = True, objective: bool = False) -> Sums:
+    """Return sums at u.
+
+    H is the Laplacian of links that are all positive, so H changes by no more than the share by which they do: a rough
+    gram serves a search as well as an exact one. It is asked for where the gap is approximate anyway.
+    """
+    return rows.sums(u, gram=gram, objective=objective, rough=len(rows.sizes) > MAX_SPECTRAL_SAMPLES)
 
 
 def _consistent(rows: SolvableRows, u: Floats, sums: Sums) -> Floats:
@@ -287,15 +300,15 @@ def _advance(rows: SolvableRows, step: _Step) -> tuple[Floats, Sums]:
     curved = is_cheap(rows) or step.age + step.range > REUSED
     u = step.u + step.delta
     if step.range <= 1.0:
-        return u, rows.sums(u, gram=curved, objective=False)
-    here, there = rows.sums(step.u, gram=False), rows.sums(u, gram=curved)
+        return u, _sums(rows, u, gram=curved)
+    here, there = rows.sums(step.u, gram=False), _sums(rows, u, gram=curved, objective=True)
     assert here.log_mass is not None
     assert there.log_mass is not None
     fall = here.log_mass - there.log_mass + rows.sizes[sampled] @ step.delta[sampled]
     if fall >= step.decrement / 4:  # false for NaN
         return u, there
     u = step.u + step.delta * (np.log1p(step.range) / step.range)
-    return u, rows.sums(u, objective=False)
+    return u, _sums(rows, u)
 
 
 def _residual(sums: Sums, sizes: Floats) -> float:

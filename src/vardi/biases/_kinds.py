@@ -14,21 +14,21 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vardi._types import Floats
-from vardi.biases._constants import constant
-from vardi.biases._expressions.cells import Cells, Parameters
-from vardi.biases._expressions.families import ExpressionFamily
+from vardi.biases._expressions.families import Cells, ExpressionFamily, Parameters
 from vardi.biases._expressions.nodes import (
+    And,
     Call,
     Column,
     Constant,
     Node,
     Not,
+    Or,
     Product,
     arithmetic,
     columns,
-    conjunction,
-    disjunction,
+    constant,
     is_condition,
+    junction,
     to_text,
 )
 from vardi.errors import InvalidBiasError, MismatchError
@@ -75,12 +75,12 @@ class Bias(ABC):
     def __and__(self, other: object) -> Bias:
         if not isinstance(other, Bias):
             return NotImplemented
-        return ExpressionBias(conjunction([_condition(self, "&"), _condition(other, "&")]))
+        return ExpressionBias(junction(And, [_condition(self, "&"), _condition(other, "&")]))
 
     def __or__(self, other: object) -> Bias:
         if not isinstance(other, Bias):
             return NotImplemented
-        return ExpressionBias(disjunction([_condition(self, "|"), _condition(other, "|")]))
+        return ExpressionBias(junction(Or, [_condition(self, "|"), _condition(other, "|")]))
 
     def __invert__(self) -> Bias:
         return ExpressionBias(Not(_condition(self, "~")))

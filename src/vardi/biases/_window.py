@@ -8,8 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from vardi.biases._constants import constant
-from vardi.biases._expressions.nodes import Column, Constant, Node, columns, to_text
+from vardi.biases._expressions.nodes import Column, Constant, Node, columns, constant, to_text
 from vardi.biases._expressions.parse import parse
 from vardi.biases._kinds import Bias
 from vardi.errors import InvalidBiasError

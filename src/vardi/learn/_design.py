@@ -81,7 +81,11 @@ def model_rows(fit: WeightedSample, X: Features, y: Outcome, missing: Missing) -
     right, y = _sides(formula, y) if formula else ("", y)
     if y is None:
         raise MismatchError("There is no outcome. Give y, or a formula such as 'y ~ x + region' in place of X.")
-    given, columns = (None, _columns_in(fit, right)) if formula else _features(fit, X, missing)
+    if formula:
+        read = {name: _as_it_is(fit, name) for name in _names_in(right)}
+        columns: Columns = [(name, values) for name, values in read.items() if values is not None]
+    else:
+        given, columns = _features(fit, X, missing)
     kept = fit.solved.memory.kept
     outcome = kept.of(_outcome(fit, y))
     gaps = {name: _gaps(kept.of(values)) for name, values in columns}
@@ -176,10 +180,16 @@ def _terms(
             frame[name] = pandas.Categorical(frame[name], [value for value in order if value in there])
     with _answering(formula, [name for own in fit.solved.pool.frames for name in own.columns]):
         terms = formulaic.Formula(right)
-        found = terms.get_model_matrix(frame, context={"np": np}, output="pandas", na_action="ignore")
-    features = pandas.DataFrame(found).drop(columns=INTERCEPT, errors="ignore").astype(np.float64)
-    _require_finite(features)
-    return features, INTERCEPT in found.columns
+        matrix = terms.get_model_matrix(frame, context={"np": np}, output="pandas", na_action="ignore")
+    features = pandas.DataFrame(matrix).drop(columns=INTERCEPT, errors="ignore").astype(np.float64)
+    infinite = {str(name): int(count) for name, count in (~np.isfinite(features)).sum().items() if count}
+    if infinite:
+        raise MissingValuesError(
+            f"Terms of the formula are infinite or not numbers on some rows: {_counted(infinite)}. Write terms that "
+            "are finite on all rows.",
+            columns=infinite,
+        )
+    return features, INTERCEPT in matrix.columns
 
 
 @contextmanager
@@ -204,25 +214,8 @@ def _answering(formula: str, known: Sequence[str]) -> Iterator[None]:
         ) from error
 
 
-def _columns_in(fit: WeightedSample, text: str) -> Columns:
-    """Return the columns of the pool that a text mentions, as they are."""
-    return [(name, values) for name in _names_in(text) if (values := _as_it_is(fit, name)) is not None]
-
-
 def _names_in(text: str) -> list[str]:
     return list(dict.fromkeys(quoted or plain for quoted, plain in NAME.findall(QUOTED.sub("", text))))
-
-
-def _require_finite(features: pandas.DataFrame) -> None:
-    """Refuse terms of a formula that are not finite on some rows, such as the logarithm of 0."""
-    counts = {str(name): int(np.count_nonzero(~np.isfinite(features[name]))) for name in features.columns}
-    bad = {name: count for name, count in counts.items() if count}
-    if bad:
-        raise MissingValuesError(
-            f"Terms of the formula are infinite or not numbers on some rows: {_counted(bad)}. Write terms that are "
-            "finite on all rows.",
-            columns=bad,
-        )
 
 
 # ---------------------------------------------------------------- arrays and columns

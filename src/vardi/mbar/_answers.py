@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 
 from vardi._types import Floats, Integers
-from vardi.mbar._weights import StateWeights, covariance_over, errors_of_differences, times
+from vardi.mbar._weights import StateWeights, covariance_over, differences, errors_of_differences, times
+
+Results: TypeAlias = dict[str, Floats]
+Combination: TypeAlias = Callable[[Floats, Floats], Floats]
+"""A linear function of means and free energies."""
 
 
 class StateAnswers:
@@ -33,8 +38,6 @@ class StateAnswers:
     ----------
     mu, f : ndarray of shape (S,), ndarray of shape (L,)
         The means, and the free energies.
-    refits : tuple of ndarray, or None
-        Both in each refit, of shapes (B, S) and (B, L); free energies are up to a constant.
     """
 
     def __init__(
@@ -47,7 +50,7 @@ class StateAnswers:
         *,
         weights_known: bool,
     ) -> None:
-        self._rows, self._weights_known = rows, weights_known
+        self._rows, self._bootstrap, self._weights_known = rows, bootstrap, weights_known
         self.f, self.w = self._rows.under(u)
         none = np.zeros((2, 0), int)
         states, observables = none if pairs is None else pairs
@@ -55,7 +58,6 @@ class StateAnswers:
         self.A = np.zeros((0, u.shape[1])) if A is None else A[observables]
         self.under = self.w[states]
         self.mu = times(self.under, self.A).sum(axis=1)
-        self.refits = None if bootstrap is None else np.split(bootstrap(self._refit), [len(self.mu)], axis=1)
 
     def _refit(self, w: Floats) -> Floats:
         """Return means and free energies, up to a constant, with the weights of the rows multiplied by w."""
@@ -64,40 +66,28 @@ class StateAnswers:
         return np.concatenate([mean, self.f - np.log(total)])
 
     @cached_property
-    def moved(self) -> Floats:
-        """The influence of the rows on the means, of shape (S, n)."""
-        return times(self.under, self.A - self.mu[:, None])
+    def refits(self) -> list[Floats] | None:
+        """Means, and free energies up to a constant, in each refit: of shapes (B, S) and (B, L)."""
+        return None if self._bootstrap is None else np.split(self._bootstrap(self._refit), [len(self.mu)], axis=1)
+
+    def covariance(self, combine: Combination = lambda mu, f: mu) -> Floats:
+        """Return the covariance of the means, or of another combination."""
+        if self.refits is None:
+            moved = times(self.under, self.A - self.mu[:, None])
+            return self._covariance(combine(moved, -self.w))
+        return covariance_over(combine(*self.refits))
 
     def _covariance(self, Y: Floats) -> Floats:
         return self._rows.covariance(Y.T, weights_known=self._weights_known)
 
-    @cached_property
-    def covariance(self) -> Floats:
-        """The covariance of the means."""
-        return self._covariance(self.moved) if self.refits is None else covariance_over(self.refits[0])
-
-    @property
     def errors(self) -> Floats:
-        """Standard errors of the means."""
-        return np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
+        """Return standard errors of the means."""
+        return np.sqrt(np.maximum(np.diag(self.covariance()), 0.0))
 
-    @property
-    def errors_of_differences(self) -> Floats:
-        """Standard errors of differences of the means."""
-        return errors_of_differences(self.covariance)
-
-    @property
-    def errors_of_f(self) -> Floats:
-        """Standard errors of differences of free energies."""
-        covariance = self._covariance(self.w) if self.refits is None else covariance_over(self.refits[1])
-        return errors_of_differences(covariance)
-
-    @property
-    def errors_of_entropies(self) -> Floats:
-        """Standard errors of differences of entropies, u - f, if the means are those of the potentials."""
-        if self.refits is None:
-            return errors_of_differences(self._covariance(self.moved + self.w))
-        return errors_of_differences(covariance_over(self.refits[0] - self.refits[1]))
+    def between(self, combine: Combination, differences_as: str, errors_as: str = "") -> Results:
+        """Return differences of a combination between states and, if they have a key, their standard errors."""
+        found = {differences_as: differences(combine(self.mu, self.f))}
+        return found | {errors_as: errors_of_differences(self.covariance(combine))} if errors_as else found
 
     @property
     def least(self) -> Floats:
@@ -114,6 +104,5 @@ class StateAnswers:
         """
         beyond = (self.mu - self.least)[:, None]
         of_means, of_states = times(self.under, self.A - self.least[:, None]), self.w[self.states]
-        if scaled:
-            return self._covariance(np.vstack([of_means, beyond * of_states]))
-        return self._covariance(np.vstack([of_means / beyond, of_states]))
+        parts = (of_means, beyond * of_states) if scaled else (of_means / beyond, of_states)
+        return self._covariance(np.vstack(parts))

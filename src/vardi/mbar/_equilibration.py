@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vardi._inputs.pool import Name
-from vardi._rows.series import Autocorrelation, rows_a_value
+from vardi._rows.units import Autocorrelation, rows_a_value
 from vardi._types import Floats, Integers
 from vardi.biases._values import as_array
 from vardi.errors import MismatchError

@@ -13,10 +13,8 @@ from scipy import sparse
 from vardi._fit.sample import DebiasedSample
 from vardi._types import Floats, Integers
 from vardi.errors import MismatchError
-from vardi.mbar._options import as_bootstraps, as_seed
-from vardi.mbar._potentials import by_row, require_potentials
-from vardi.mbar._surfaces import Functions, Histogram, Kernel, Parameters, Rows, as_points
-from vardi.mbar._targets import InPopulation, InState, LawOfRows
+from vardi.mbar._arguments import as_bootstraps, as_seed, by_row, require_potentials
+from vardi.mbar._surfaces import Functions, Histogram, InPopulation, InState, Kernel, Parameters, Rows, as_points
 from vardi.mbar._weights import covariance_over, errors_of_differences
 from vardi.mbar.multistate import MBAR
 
@@ -176,7 +174,7 @@ class FES:
             "each dimension."
         )
 
-    def _state(self, u_n: ArrayLike | None) -> LawOfRows:
+    def _state(self, u_n: ArrayLike | None) -> InState | InPopulation:
         """Return the distribution whose surface is asked for."""
         if self.mbar is None:
             if u_n is not None:

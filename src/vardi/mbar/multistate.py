@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import TypeAlias, TypedDict
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,12 +13,18 @@ from vardi._estimate.reliability import warn_of_few_bridging
 from vardi._fit.debias import debias_matrix
 from vardi._types import Floats, Integers
 from vardi.errors import MismatchError
-from vardi.mbar._answers import StateAnswers
-from vardi.mbar._options import as_bootstraps, as_seed, uncertainty
-from vardi.mbar._potentials import as_sizes, as_source, by_row, by_state, require_potentials
+from vardi.mbar._answers import Results, StateAnswers
+from vardi.mbar._arguments import (
+    as_bootstraps,
+    as_seed,
+    as_sizes,
+    as_source,
+    by_row,
+    by_state,
+    require_potentials,
+    uncertainty,
+)
 from vardi.mbar._weights import FrameDependence, StateWeights, covariance_over, differences, errors_of_differences
-
-Results: TypeAlias = dict[str, Floats]
 
 
 class StateOverlap(TypedDict):
@@ -219,9 +225,7 @@ class MBAR:
         if compute_uncertainty:
             warn_of_few_bridging(self.fit.bridge, "The errors of free energies rest")
             found["dDelta_f"] = errors_of_differences(theta if analytical else covariance_over(self.f_k_boots))
-        if return_theta:
-            found["Theta"] = theta
-        return found
+        return found | ({"Theta": theta} if return_theta else {})
 
     def compute_perturbed_free_energies(
         self,
@@ -244,11 +248,8 @@ class MBAR:
         dict
             ``Delta_f`` and ``dDelta_f``, of shape (L, L).
         """
-        found = self._inner(None, u_ln, None, uncertainty_method, errors=compute_uncertainty)
-        results: Results = {"Delta_f": differences(found.f)}
-        if compute_uncertainty:
-            results["dDelta_f"] = found.errors_of_f
-        return results
+        found = self._inner(None, u_ln, None, uncertainty_method)
+        return found.between(lambda mu, f: f, "Delta_f", "dDelta_f" if compute_uncertainty else "")
 
     def compute_expectations(
         self,
@@ -286,24 +287,20 @@ class MBAR:
         if output not in ("averages", "differences"):
             raise MismatchError(f"output is {output!r}. Give 'averages' or 'differences'.")
         u_ln = self._potentials(u_kn)
-        if state_dependent:
-            A = by_state(A_n, self.N_k, "A_n")
-            if len(A) != len(u_ln):
-                raise MismatchError(
-                    f"A_n has {len(A)} rows, but there are {len(u_ln)} states. Give one for each state, or "
-                    "state_dependent=False."
-                )
-        else:
-            A = by_row(A_n, self.N_k, "A_n")[None, :]
+        A = by_state(A_n, self.N_k, "A_n") if state_dependent else by_row(A_n, self.N_k, "A_n")[None, :]
+        if state_dependent and len(A) != len(u_ln):
+            raise MismatchError(
+                f"A_n has {len(A)} rows, but there are {len(u_ln)} states. Give one for each state, or "
+                "state_dependent=False."
+            )
         states = np.arange(len(u_ln))
         pairs = np.array([states, states if state_dependent else 0 * states])
-        found = self._inner(A, u_ln, pairs, uncertainty_method, errors=compute_uncertainty)
-        results: Results = {"mu": found.mu if output == "averages" else differences(found.mu)}
-        if compute_uncertainty:
-            results["sigma"] = found.errors if output == "averages" else found.errors_of_differences
-        if return_theta:
-            results["Theta"] = found.theta(scaled=True)
-        return results
+        found = self._inner(A, u_ln, pairs, uncertainty_method)
+        if output == "differences":
+            results = found.between(lambda mu, f: mu, "mu", "sigma" if compute_uncertainty else "")
+        else:
+            results = {"mu": found.mu} | ({"sigma": found.errors()} if compute_uncertainty else {})
+        return results | ({"Theta": found.theta(scaled=True)} if return_theta else {})
 
     def compute_multiple_expectations(
         self,
@@ -335,13 +332,12 @@ class MBAR:
         """
         A = np.array([by_row(one, self.N_k, "A_in") for one in np.asarray(A_in)])
         pairs = np.array([np.zeros(len(A), int), np.arange(len(A))])
-        errors = compute_uncertainty or compute_covariance
-        found = self._inner(A, by_row(u_n, self.N_k, "u_n"), pairs, uncertainty_method, errors=errors)
+        found = self._inner(A, by_row(u_n, self.N_k, "u_n"), pairs, uncertainty_method)
         results: Results = {"mu": found.mu}
         if compute_uncertainty:
-            results["sigma"] = found.errors
+            results["sigma"] = found.errors()
         if compute_covariance:
-            results["covariances"] = found.covariance
+            results["covariances"] = found.covariance()
         if return_theta:
             results["Theta"] = found.theta(scaled=True)
         return results
@@ -376,20 +372,17 @@ class MBAR:
             ``observables``, ``f``, ``Theta`` and ``Amin``; with a bootstrap ``bootstrapped_observables`` and
             ``bootstrapped_f``.
         """
-        pairs = np.asarray(state_map)
-        u = self._potentials(u_ln)
+        pairs, u = np.asarray(state_map), self._potentials(u_ln)
         if pairs.ndim == 1:
-            found = self._inner(None, u[pairs], None, uncertainty_method, errors=return_theta)
+            found = self._inner(None, u[pairs], None, uncertainty_method)
         else:
-            A = by_state(A_n, self.N_k, "A_n")
-            found = self._inner(A, u, pairs[:2], uncertainty_method, errors=return_theta)
+            found = self._inner(by_state(A_n, self.N_k, "A_n"), u, pairs[:2], uncertainty_method)
         results: Results = {"f": found.f[found.states]}
         if len(found.mu):
             results["observables"] = found.mu
         if return_theta:
-            results["Theta"] = found.theta(scaled=False)
-            results["Amin"] = found.least
-        if found.refits is not None:
+            results |= {"Theta": found.theta(scaled=False), "Amin": found.least}
+        if return_theta and found.refits is not None:
             results["bootstrapped_observables"], f = found.refits
             results["bootstrapped_f"] = f[:, found.states]
         return results
@@ -417,11 +410,13 @@ class MBAR:
             ``dDelta_s``.
         """
         u = self._potentials(u_kn)
-        found = self._inner(u, u, np.tile(np.arange(len(u)), (2, 1)), uncertainty_method, errors=True)
-        named = {"f": (found.f, found.errors_of_f), "u": (found.mu, found.errors_of_differences)}
-        named["s"] = found.mu - found.f, found.errors_of_entropies
-        results = {f"Delta_{name}": differences(values) for name, (values, _) in named.items()}
-        return results | {f"dDelta_{name}": errors for name, (_, errors) in named.items()}
+        found = self._inner(u, u, np.tile(np.arange(len(u)), (2, 1)), uncertainty_method)
+        results = [
+            found.between(lambda mu, f: f, "Delta_f", "dDelta_f"),
+            found.between(lambda mu, f: mu, "Delta_u", "dDelta_u"),
+            found.between(lambda mu, f: mu - f, "Delta_s", "dDelta_s"),
+        ]
+        return results[0] | results[1] | results[2]
 
     def compute_covariance_of_sums(self, d_ij: ArrayLike, K: int, a: ArrayLike) -> Floats:
         r"""Return the errors of weighted sums of differences, :math:`\sum_k a_k (f_{i + kK} - f_{j + kK})`.
@@ -458,10 +453,7 @@ class MBAR:
         require_potentials(found)
         return found
 
-    def _inner(
-        self, A: Floats | None, u: ArrayLike, pairs: Integers | None, method: str | None, *, errors: bool
-    ) -> StateAnswers:
+    def _inner(self, A: Floats | None, u: ArrayLike, pairs: Integers | None, method: str | None) -> StateAnswers:
         method = uncertainty(method, self.n_bootstraps)
-        refits = self._bootstrap if errors and method == "bootstrap" else None
-        known = method == "approximate"
+        refits, known = self._bootstrap if method == "bootstrap" else None, method == "approximate"
         return StateAnswers(self._states, A, self._potentials(u), pairs, refits, weights_known=known)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from vardi.errors._texts import cut
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure, SubFigure
 
     from vardi._types import Floats
 
@@ -33,20 +33,29 @@ LINE = 0.15
 """Inches that a line of small text takes."""
 
 
-def axes_of(ax: Axes | None, size: tuple[float, float] | None = None) -> tuple[Axes, Figure | SubFigure]:
-    """Return the axes that were given, or new ones in a figure of the given inches, and their figure."""
-    if ax is None:
-        try:
-            from matplotlib import pyplot
-        except ImportError as error:
-            raise ImportError("Plots need matplotlib: pip install 'vardi[plot]'") from error
-        _, ax = pyplot.subplots(layout="constrained", figsize=size)
-    return ax, ax.figure
+class Display(ABC):
+    """A picture: what it shows, and once it is drawn its axes ``ax_`` and their figure ``figure_``."""
 
+    @property
+    def size(self) -> tuple[float, float] | None:
+        """Width and height of a new figure in inches; None for the usual ones."""
+        return None
 
-def palette_of(ax: Axes) -> Palette:
-    """Return colours that are visible on the background of the axes."""
-    return DARK if is_dark(ax) else LIGHT
+    def plot(self, *, ax: Axes | None = None) -> Self:
+        """Draw on the given axes, or on new ones."""
+        if ax is None:
+            try:
+                from matplotlib import pyplot
+            except ImportError as error:
+                raise ImportError("Plots need matplotlib: pip install 'vardi[plot]'") from error
+            _, ax = pyplot.subplots(layout="constrained", figsize=self.size)
+        self.ax_, self.figure_ = ax, ax.figure
+        self._draw(ax, DARK if is_dark(ax) else LIGHT)
+        return self
+
+    @abstractmethod
+    def _draw(self, ax: Axes, colours: Palette) -> None:
+        """Draw on axes, in colours that are visible on their background."""
 
 
 def is_dark(ax: Axes) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from vardi._estimate.estimates import Estimate
 from vardi._inputs.pool import Name
 from vardi._types import Floats
-from vardi.plots._axes import axes_of, inches_of, labels, palette_of, shortened, spread
+from vardi.plots._axes import Display, Palette, inches_of, labels, shortened, spread
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class StatesDisplay:
+class StatesDisplay(Display):
     r"""What each step from a state to the next adds to the free energy, with 95% intervals.
 
     Parameters
@@ -56,35 +56,36 @@ class StatesDisplay:
         names = tuple(name for name, rows in fit.sizes.items() if rows)
         return cls(names, tuple(fit.log_ratio(k, l) * kT for k, l in pairwise(names)), unit).plot(ax=ax)
 
-    def plot(self, *, ax: Axes | None = None) -> Self:
-        """Draw on the given axes, or on new ones."""
-        self.ax_, self.figure_ = axes_of(ax, (10.0, 4.8) if len(self.steps) > 30 else None)
-        colours = palette_of(self.ax_)
+    @property
+    def size(self) -> tuple[float, float] | None:
+        return (10.0, 4.8) if len(self.steps) > 30 else None
+
+    def _draw(self, ax: Axes, colours: Palette) -> None:
         places = np.arange(len(self.steps))
         values = np.array([step.value for step in self.steps])
-        self.ax_.bar(places, values, color=colours.after, alpha=0.35, width=0.8)
-        self.ax_.errorbar(places, values, yerr=_beyond(self.steps), fmt="none", ecolor=colours.after, capsize=3)
-        self.ax_.axhline(0.0, color=colours.ink, lw=1)
-        self.ax_.set_xlim(-max(0.6, 1.5 - 0.3 * len(places)), len(places) - 1 + max(0.6, 1.5 - 0.3 * len(places)))
-        self._ticks()
+        ax.bar(places, values, color=colours.after, alpha=0.35, width=0.8)
+        ax.errorbar(places, values, yerr=_beyond(self.steps), fmt="none", ecolor=colours.after, capsize=3)
+        ax.axhline(0.0, color=colours.ink, lw=1)
+        margin = max(0.6, 1.5 - 0.3 * len(places))
+        ax.set_xlim(-margin, len(places) - 1 + margin)
+        self._ticks(ax)
         first, last, total = shortened(self.names[0]), shortened(self.names[-1]), float(values.sum())
-        self.ax_.set(ylabel=f"free energy of a step ({self.unit})")
-        self.ax_.set_title(f"From {first} to {last}: {total:.3g} {self.unit} in all")
-        return self
+        ax.set_ylabel(f"free energy of a step ({self.unit})")
+        ax.set_title(f"From {first} to {last}: {total:.3g} {self.unit} in all")
 
-    def _ticks(self) -> None:
+    def _ticks(self, ax: Axes) -> None:
         """Write the two states of each step or, if room is short, the one that it leads to."""
         whole = [f"{k} → {l}" for k, l in pairwise(self.names)]
         if sum(map(len, whole)) <= 60:  # letters, which fit upright
-            self.ax_.set_xticks(range(len(whole)), whole)
+            ax.set_xticks(range(len(whole)), whole)
             return
-        shown = spread(len(whole), inches_of(self.ax_)[0])
-        self.ax_.set_xticks(shown, labels(self.names[1:], shown), rotation=90, fontsize=8)
-        self.ax_.set_xlabel("to this state, from the one before it")
+        shown = spread(len(whole), inches_of(ax)[0])
+        ax.set_xticks(shown, labels(self.names[1:], shown), rotation=90, fontsize=8)
+        ax.set_xlabel("to this state, from the one before it")
 
 
 @dataclass
-class ConvergenceDisplay:
+class ConvergenceDisplay(Display):
     """A free energy difference from ever more of the frames, forward and backward in time.
 
     Parameters
@@ -97,23 +98,24 @@ class ConvergenceDisplay:
 
     def plot(self, *, kT: float = 1.0, unit: str = "kT", ax: Axes | None = None) -> Self:
         """Draw on the given axes, or on new ones; energies are multiplied by kT, which is in the unit."""
-        self.ax_, self.figure_ = axes_of(ax)
-        found, colours = self.convergence, palette_of(self.ax_)
-        last = found.forward[-1] * kT
-        self.ax_.axhspan(*last.interval, color=colours.link, alpha=0.25, lw=0, label="all frames, 95%")
-        for label, colour, marker, given in (
+        self._kT, self._unit = kT, unit
+        return super().plot(ax=ax)
+
+    def _draw(self, ax: Axes, colours: Palette) -> None:
+        found, kT = self.convergence, self._kT
+        ax.axhspan(*(found.forward[-1] * kT).interval, color=colours.link, alpha=0.25, lw=0, label="all frames, 95%")
+        for direction, colour, marker, estimates in (
             ("forward", colours.after, "o", found.forward),
             ("backward", colours.before, "s", found.backward),
         ):
-            estimates = tuple(one * kT for one in given)
-            values, ends, said = [one.value for one in estimates], _beyond(estimates), f"{label}, 95%"
-            self.ax_.errorbar(found.fractions, values, yerr=ends, color=colour, marker=marker, capsize=3, label=said)
+            scaled = tuple(one * kT for one in estimates)
+            values, ends, label = [one.value for one in scaled], _beyond(scaled), f"{direction}, 95%"
+            ax.errorbar(found.fractions, values, yerr=ends, color=colour, marker=marker, capsize=3, label=label)
         k, l = found.states
-        self.ax_.set(xlabel="part of the frames of each state", ylabel=f"f({l}) - f({k}) ({unit})")
-        self.ax_.set_title("Forward and backward in time")
-        self.ax_.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-        self.ax_.legend()
-        return self
+        ax.set(xlabel="part of the frames of each state", ylabel=f"f({l}) - f({k}) ({self._unit})")
+        ax.set_title("Forward and backward in time")
+        ax.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+        ax.legend()
 
 
 def _beyond(estimates: tuple[Estimate, ...]) -> Floats:

@@ -10,7 +10,7 @@ from typing import TypeGuard
 import narwhals as nw
 
 from vardi._inputs.engine.part import COUNTS, LABEL, ROW
-from vardi._inputs.frames.names import misread_names
+from vardi._inputs.frames.frame import misread_names
 from vardi._inputs.given import KnownValue
 from vardi._inputs.known import ROUNDING
 from vardi.biases import (
@@ -24,8 +24,8 @@ from vardi.biases import (
     as_bias,
     where,
 )
-from vardi.biases._expressions.cells import Cells
 from vardi.biases._expressions.compile import compile_node
+from vardi.biases._expressions.families import Cells
 from vardi.biases._expressions.nodes import Column, Node, is_condition
 from vardi.biases._expressions.targets import NarwhalsTarget
 from vardi.errors import ExpressionError, InvalidBiasError, MismatchError, StudyError, suggest

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from vardi._rows.columns import Kept
+from vardi._rows.contract import Kept
 from vardi._types import Floats
 
 

@@ -13,7 +13,7 @@ from vardi._estimate.sensitivity.errors_of_biases import Errors
 from vardi._estimate.sensitivity.targets import Estimand, Mean
 from vardi._estimate.tangent import Influence, Tangent
 from vardi._machine.threads import single_threaded_blas
-from vardi._rows.columns import Block
+from vardi._rows.contract import Block
 from vardi._rows.dense import Dense
 from vardi._rows.gram import SingularError
 from vardi._rows.measure import Measure, Values, weighed

@@ -1,14 +1,16 @@
-"""Several frames of one library as one."""
+"""Several frames as one, and their columns read one at a time: frames that hold a column alike need not be joined."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import vardi._narwhals as nw
-from vardi._inputs.frames.frame import Frame, NarwhalsFrame, NumpyFrame, any_lazy, as_frame
+from vardi._inputs.frames.frame import Frame, NarwhalsFrame, NumpyFrame, any_lazy, as_frame, joined
+from vardi._types import Integers
 from vardi.errors import MismatchError
 
 if TYPE_CHECKING:
@@ -134,3 +136,78 @@ def _common(name: str, dtypes: set[DType]) -> DType:
         return nw.String()
     found = sorted(map(str, dtypes))
     raise MismatchError(f"Column '{name}' is {' in one sample and '.join(found)} in another. Convert it to one dtype.")
+
+
+def shared_names(columns: Sequence[Collection[str]]) -> tuple[str, ...]:
+    """Return the names of columns that all of several frames have, in the order of the first.
+
+    >>> shared_names([["x", "y"], ["z", "y"]]), shared_names([])
+    (('y',), ())
+    """
+    return tuple(name for name in columns[0] if all(name in own for own in columns)) if columns else ()
+
+
+@dataclass(frozen=True, eq=False)
+class JoinedColumns:
+    """The columns of all rows.
+
+    Attributes
+    ----------
+    frames : tuple of Frame
+        The rows, in one piece or in several that have the same columns; none if rows cannot be in one frame.
+    """
+
+    frames: tuple[Frame, ...]
+
+    @classmethod
+    def of(cls, frames: Sequence[Frame], join: Callable[[], Frame | None]) -> JoinedColumns:
+        """Return the columns of frames as they are or, where these differ in what they hold, of all rows in one frame.
+
+        ``join`` gives that frame, or None where it cannot be made.
+        """
+        if len(frames) == 1 or _are_alike(frames):
+            return cls(tuple(frames))
+        whole = join()
+        return cls(() if whole is None else (whole,))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns."""
+        return self.frames[0].columns if self.frames else ()
+
+    def pieces(self, name: str) -> list[np.ndarray]:
+        """Return a column in the pieces in which it is held."""
+        return [frame.column(name) for frame in self.frames]
+
+    def column(self, name: str) -> np.ndarray:
+        """Return a column on all rows."""
+        return joined(self.pieces(name))
+
+    def is_text(self, name: str) -> bool:
+        """Return whether a column is declared as one of texts, so that it takes no reading to know it."""
+        return all(frame.is_text(name) for frame in self.frames)
+
+    def values_at(self, name: str, rows: Integers) -> list[np.ndarray]:
+        """Return the values of a column on some rows, in the pieces in which it is held."""
+        ends = np.cumsum([len(frame) for frame in self.frames])
+        owners = np.searchsorted(ends, rows, "right")
+        starts = ends - [len(frame) for frame in self.frames]
+        return [self.frames[k].values_at(name, rows[owners == k] - starts[k]) for k in np.unique(owners).tolist()]
+
+    def coded(self, name: str) -> tuple[Integers, list[Hashable]]:
+        """Return a column as numbers, and the different values that these stand for; TypeError where some are none."""
+        position: dict[Hashable, int] = {}
+        pieces = []
+        for frame in self.frames:
+            codes, values = frame.coded(name)
+            place = np.array([position.setdefault(value, len(position)) for value in values], np.int64)
+            pieces.append(place[codes])
+        return np.concatenate(pieces), list(position)
+
+
+def _are_alike(frames: Sequence[Frame]) -> bool:
+    """Return whether frames are of one library, with the same columns."""
+    schemas = [frame._schema for frame in frames if isinstance(frame, NarwhalsFrame)]
+    if not frames or len(schemas) < len(frames) or len(set(map(library_of, frames))) > 1:
+        return False
+    return all(schema == schemas[0] for schema in schemas)

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from vardi._rows.base import additions
-from vardi._rows.columns import Block
-from vardi._rows.contract import Sums
+from vardi._rows.contract import Block, Sums
 from vardi._rows.dense import Dense
 from vardi._rows.engine.united import united
 from vardi._rows.gram import DenseGram
@@ -103,7 +102,7 @@ class LazyRows:
         """Return 0: biases are multiplied by e^u as they are."""
         return 0.0
 
-    def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums:
+    def sums(self, u: Floats, *, gram: bool = True, objective: bool = True, rough: bool = False) -> Sums:
         """Return log_mass, shares and gram at u: a pass over the rows, unless the last one was there."""
         last = self._last_at(u)
         if last is None or (gram and last.sums.gram is None) or (objective and last.sums.log_mass is None):

@@ -10,10 +10,11 @@ from functools import reduce
 from itertools import pairwise
 from typing import TypeGuard
 
-from vardi.biases._expressions.cells import Cells
-from vardi.biases._expressions.families import FAMILIES, ExpressionFamily, Kind
+from vardi.biases._expressions.families import FAMILIES, Cells, ExpressionFamily, Kind
 from vardi.biases._expressions.nodes import (
+    CHAINS,
     FUNCTIONS,
+    And,
     Call,
     Column,
     Comparison,
@@ -22,11 +23,12 @@ from vardi.biases._expressions.nodes import (
     IsMissing,
     Node,
     Not,
+    Or,
+    Power,
     arithmetic,
-    conjunction,
-    disjunction,
     is_condition,
     is_text,
+    junction,
     negative,
     to_text,
 )
@@ -45,7 +47,6 @@ ALLOWED = (
 )
 
 _ARITHMETIC: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}
-_LEVELS = {"+": "sum", "-": "sum", "*": "product", "/": "product", "**": "power"}
 _COMPARISONS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 
 
@@ -233,7 +234,7 @@ class _Reading:
                 return self._column(tree)
             case ast.BoolOp(op, operands):
                 terms = [self._condition(operand, depth) for operand in operands]
-                return conjunction(terms) if isinstance(op, ast.And) else disjunction(terms)
+                return junction(And if isinstance(op, ast.And) else Or, terms)
             case ast.UnaryOp(ast.Not(), operand):
                 return Not(self._condition(operand, depth))
             case ast.UnaryOp(ast.USub(), operand):
@@ -306,8 +307,8 @@ class _Reading:
         left, spine = _spine(tree, _ARITHMETIC)
         if len(spine) >= MAX_TERMS:
             raise self._too_long(tree)
-        levels = [_LEVELS[sign] for sign, _ in spine]
-        depth += sum(low != high or high == "power" for low, high in pairwise(levels))
+        chains = [CHAINS[sign] for sign, _ in spine]
+        depth += sum(low != high or high is Power for low, high in pairwise(chains))
         node = self._number(left, depth)
         for sign, right in reversed(spine):
             node = arithmetic(node, sign, self._number(right, depth))
