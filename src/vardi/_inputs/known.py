@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, TypeGuard
@@ -92,6 +92,10 @@ class Known:
                 assert isinstance(h.node, IsIn)
                 return column, h.node.values[0].value
         return None
+
+    def moving(self, parametric: Container[int]) -> dict[int, int]:
+        """Return the places of the functions that are a bias with parameters, with that bias."""
+        return {j: h for j, h in enumerate(self.functions) if isinstance(h, int) and h in parametric}
 
     @property
     def states(self) -> tuple[int, ...]:
