@@ -14,7 +14,7 @@ from scipy.special import expit, logsumexp
 
 import vardi
 from vardi._estimate.likelihood_ratio import _maximum
-from vardi._fit.prepare import counted, prepare
+from vardi._fit.rows_in_memory import RowsInMemory
 from vardi._inputs.pool import as_pool
 from vardi._rows.families import as_model
 from vardi._solve.joint import At
@@ -54,7 +54,7 @@ def fit_of(samples, bias, **options):
 def joint_of(samples, bias):
     """Return the rows with the parameters of the panel's bias."""
     pool = as_pool(samples, {"reference": 1, "panel": bias})
-    return prepare(pool, None, counted(pool), None, log=False).joint
+    return RowsInMemory.of_pool(pool, None).prepare().joint
 
 
 def solved(fit):

@@ -228,7 +228,7 @@ def bounds(influence: Tangent, names: Sequence[Name], delta: float = 0.05) -> Bo
     assert isinstance(rows, Rows)
     K = int(sampled.sum())
     mass = influence.measure.row_weights * rows.counts
-    kappa = judge(rows, names, mass / mass.sum()).kappa
+    kappa = judge(rows, names, rows.overlap(mass / mass.sum())).kappa
     sigma2 = _second_eigenvalue(hessian.laplacian) / n
     shares, u = rows.sizes[sampled] / n, hessian.u[sampled]
     # From here on every variable is a natural logarithm, named after its argument.

@@ -16,7 +16,7 @@ from vardi._machine.threads import THREADED, can_start, cores, executor
 from vardi._rows import Rows
 from vardi._rows.blocks import Blocks
 from vardi._rows.contract import Kept, Result
-from vardi._solve.refit import Refit
+from vardi._solve.refit import Refit, refit_draws
 from vardi._types import Floats, Integers
 
 TOLERANCE = 1e-6  # of a refit: far below the spread of any draw
@@ -78,7 +78,8 @@ class Refits:
         drawn = self._each(self._draw, self.in_turn, rngs, counts)
         refits: Sequence[Refit | None] = [None] * len(draws)
         if self.passes is not None and len(draws) > 1:
-            refits = self.solved.refit_draws(self.passes, counts, tol=TOLERANCE, weights=self.takes_weights)
+            laplacian = self.solved.tangent.hessian.laplacian
+            refits = refit_draws(self.passes, laplacian, counts, tol=TOLERANCE, weights=self.takes_weights)
         in_threads = self.in_turn and not self.is_read  # a draw that is solved on its own reads its rows
         return self._each(self._measured, in_threads, rngs, drawn, counts, refits)
 
