@@ -11,7 +11,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import vardi
-from vardi._estimate.group_bootstrap import GroupRefits
+from vardi._estimate.refits import GroupRefits
 from vardi._rows import hashed
 
 PARTS = {

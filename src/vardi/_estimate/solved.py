@@ -12,7 +12,7 @@ from vardi._types import Floats
 if TYPE_CHECKING:
     import numpy as np
 
-    from vardi._estimate.sensitivity.errors_of_biases import Errors
+    from vardi._estimate.sensitivity.worst import Errors
     from vardi._inputs.by_row import KeptRows
     from vardi._inputs.given import Function, Functions
     from vardi._inputs.lazy_pool import LazyPool

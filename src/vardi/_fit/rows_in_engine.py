@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 import narwhals as nw
 import numpy as np
 
+from vardi._estimate.cdf import Steps
 from vardi._estimate.refits import entropy_of
 from vardi._estimate.resampling import effective_rows
-from vardi._estimate.steps import Steps
 from vardi._facts.bias_notes import bias_notes
 from vardi._fit.capabilities import Holder, refusal
 from vardi._fit.parts import EngineParts
@@ -432,4 +432,4 @@ def _steps(measure: Measure, function: EngineFunction, domain: EngineFunction | 
         return Counted(x.of(block, at), at.weight * there, there)
 
     assert isinstance(measure.rows, Queries)
-    return Steps(measure, x, SharesInEngine(measure.rows, counted), inside)
+    return Steps(x, SharesInEngine(measure.rows, counted), inside)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from vardi._estimate.steps import Steps
+from vardi._estimate.cdf import Steps
 from vardi._fit.capabilities import Holder
 from vardi._inputs.dependence import Dependence
 from vardi._inputs.domains import By
