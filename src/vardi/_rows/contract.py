@@ -19,7 +19,7 @@ from vardi._types import Floats, Integers
 
 if TYPE_CHECKING:
     from vardi._inputs.dependence import Dependence
-    from vardi._inputs.engine.dependence import EngineDependence
+    from vardi._inputs.lazy_dependence import EngineDependence
     from vardi._rows.gram import Gram
     from vardi._rows.point import RowsAt
     from vardi._rows.units import Units
@@ -337,13 +337,20 @@ class JointSums:
         found[K:], found[:K, K:] = self.beside, self.beside[:, :K].T
         return found
 
-    @property
-    def curvature(self) -> Floats:
-        r""":math:`\sum_i c_i (\nabla^2 S_i / S_i - \nabla^2\log\omega_{s_i}(z_i;\theta))`, of shape (d, d)."""
-        found, K = self.information, len(self.x) - len(self.beside)
-        theta = slice(K, K + len(self.bend))
-        found[theta, theta] += self.bend
-        return found
+    def jacobian(self, *, expected: bool = False) -> Floats:
+        r"""Return the curvature less the gram, of shape (d, d).
+
+        The curvature is :math:`\sum_i c_i (\nabla^2 S_i / S_i - \nabla^2\log\omega_{s_i}(z_i;\theta))`: the information
+        and the second derivatives of log omega, which are left out if J is expected to be without them.
+        """
+        K, J = len(self.x) - len(self.beside), np.negative(self.gram)
+        J.flat[: K * len(J) : len(J) + 1] += self.x[:K]
+        J[K:] += self.beside
+        J[:K, K:] += self.beside[:, :K].T
+        if not expected:
+            theta = slice(K, K + len(self.bend))
+            J[theta, theta] += self.bend
+        return J
 
     @property
     def positive(self) -> bool:

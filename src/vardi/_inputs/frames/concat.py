@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from narwhals.dtypes import DType
 
 
-def concat(frames: Sequence[Frame]) -> Frame:
-    """Return the rows of all frames stacked; where a frame lacks a column, its values are missing.
+def concat(frames: Sequence[Frame], without: Collection[str] = ()) -> Frame:
+    """Return the rows of all frames stacked, without some columns; where a frame lacks one, its values are missing.
 
     The frames must be of one library; pandas keeps its index labels.
     """
@@ -32,7 +32,7 @@ def concat(frames: Sequence[Frame]) -> Frame:
         )
     if isinstance(frames[0], NumpyFrame):
         return _concat_numpy([frame.native for frame in frames])
-    return _concat_narwhals([frame for frame in frames if isinstance(frame, NarwhalsFrame)])
+    return _concat_narwhals([frame for frame in frames if isinstance(frame, NarwhalsFrame)], without)
 
 
 def stacked(own: object, more: object) -> Any:
@@ -79,22 +79,19 @@ def _concat_numpy(arrays: list[np.ndarray]) -> Frame:
     return NumpyFrame(np.concatenate(arrays))
 
 
-def _concat_narwhals(frames: list[NarwhalsFrame]) -> Frame:
-    schemas = [frame._schema for frame in frames]
+def _concat_narwhals(frames: list[NarwhalsFrame], without: Collection[str]) -> Frame:
+    schemas = [{name: dtype for name, dtype in frame._schema.items() if name not in without} for frame in frames]
     dtypes = _dtypes(schemas)
-    common = {name: _common(name, found) for name, found in dtypes.items() if len(found) > 1}
+    common = {name: _common(name, kinds) for name, kinds in dtypes.items() if len(kinds) > 1}
     for name, dtype in common.items():
         if dtype == nw.Int64:
             _require_64_bits(name, dtypes[name], frames)
+    columns = {name: nw.col(name).cast(common[name]) if name in common else nw.col(name) for name in dtypes}
     parts = [
-        frame._data.with_columns(nw.col(name).cast(dtype) for name, dtype in common.items() if name in frame._schema)
-        if common
-        else frame._data
-        for frame in frames
+        frame._data.select(column for name, column in columns.items() if name in schema)
+        for frame, schema in zip(frames, schemas, strict=True)
     ]
-    same = all(set(schema) == set(dtypes) for schema in schemas)
-    if same:
-        parts = [part.select(*dtypes) for part in parts]
+    same = all(len(schema) == len(dtypes) for schema in schemas)
     if not dtypes:
         raise MismatchError(
             "The samples have no columns, so their rows cannot be put into one frame. Give each a column."
@@ -105,7 +102,7 @@ def _concat_narwhals(frames: list[NarwhalsFrame]) -> Frame:
     return as_frame(pool.to_native())
 
 
-def _dtypes(schemas: Sequence[nw.Schema]) -> dict[str, set[DType]]:
+def _dtypes(schemas: Sequence[Mapping[str, DType]]) -> dict[str, set[DType]]:
     """Return the types of each column in different frames."""
     names = dict.fromkeys(name for schema in schemas for name in schema)
     return {name: {schema[name] for schema in schemas if name in schema} for name in names}

@@ -116,10 +116,6 @@ class Frame(ABC):
         """Return the values of a column on some rows."""
         return self.column(name)[rows]
 
-    def distinct(self, name: str) -> list[Hashable]:
-        """Return the distinct values of a column."""
-        return list(dict.fromkeys(self.column(name).tolist()))
-
     def categories(self, name: str) -> list[Hashable] | None:
         """Return the values of a categorical column in their order; None for any other column."""
         return None
@@ -319,10 +315,6 @@ class NarwhalsFrame(Frame):
         if self._schema[name].is_numeric():  # an array of numbers is a view
             return super().values_at(name, rows)
         return _as_array(self._data.get_column(name)[rows])
-
-    def distinct(self, name: str) -> list[Hashable]:
-        require_columns((name,), self.columns)
-        return self._data.get_column(name).unique().to_list()
 
     def categories(self, name: str) -> list[Hashable] | None:
         dtype = self._schema[name]
