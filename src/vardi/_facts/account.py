@@ -13,8 +13,7 @@ import numpy as np
 from vardi._estimate.estimates import Estimate
 from vardi._estimate.known_check import KnownCheck
 from vardi._estimate.reliability import Trust
-from vardi._facts.bias_notes import bias_notes
-from vardi._facts.check import UNASKED, Check, Level, Remark, check_of
+from vardi._facts.biases import UNASKED, Check, Level, Remark, bias_notes, check_of
 from vardi._facts.columns import ColumnFacts, Variable
 from vardi._facts.parts import Fit, Given
 from vardi._inputs.given import Function

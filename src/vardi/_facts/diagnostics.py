@@ -6,10 +6,11 @@ import textwrap
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import narwhals as nw
 import numpy as np
+from narwhals.typing import EagerAllowed, IntoBackend
 
 from vardi._estimate.reliability import Trust
 from vardi._facts.account import SampleFacts, normalisers_of, samples_of, trust_of
@@ -22,9 +23,6 @@ from vardi._solve.identify import Verdict
 from vardi._types import Floats
 from vardi.errors import WeakOverlapWarning
 from vardi.errors._texts import LISTED, SHOWN, WIDTH, cut, more
-
-if TYPE_CHECKING:
-    from narwhals.typing import EagerAllowed, IntoBackend
 
 SAMPLES = ("sample", "rows", "of pool", "of weight", "effective", "largest")
 COLUMNS = ("mean of", "pool", "population", "error", "shift", "worth", "next")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from vardi._facts.bias_notes import bias_notes
+from vardi._facts.biases import bias_notes
 from vardi._fit.engine import RowsInEngine
 from vardi._fit.prepare import Prepared, independent, require_told
 from vardi._fit.solved import Solved

@@ -20,7 +20,7 @@ from vardi._inputs.frames import as_frame
 from vardi._types import Floats, Integers
 from vardi.biases import where
 from vardi.errors import MismatchError
-from vardi.mbar._weights import StateWeights, dense
+from vardi.mbar._states import StateWeights, dense
 
 KERNELS = ("gaussian", "tophat", "epanechnikov")
 # Of scikit-learn's tree search, which is not used here.

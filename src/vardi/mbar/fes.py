@@ -14,8 +14,8 @@ from vardi._fit.sample import DebiasedSample
 from vardi._types import Floats, Integers
 from vardi.errors import MismatchError
 from vardi.mbar._arguments import as_bootstraps, as_seed, by_row, require_potentials
+from vardi.mbar._states import covariance_over, errors_of_differences
 from vardi.mbar._surfaces import Functions, Histogram, InPopulation, InState, Kernel, Parameters, Rows, as_points
-from vardi.mbar._weights import covariance_over, errors_of_differences
 from vardi.mbar.multistate import MBAR
 
 Point: TypeAlias = float | Sequence[float] | Floats

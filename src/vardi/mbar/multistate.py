@@ -13,7 +13,6 @@ from vardi._estimate.reliability import warn_of_few_bridging
 from vardi._fit.debias import debias_matrix
 from vardi._types import Floats, Integers
 from vardi.errors import MismatchError
-from vardi.mbar._answers import Results, StateAnswers
 from vardi.mbar._arguments import (
     as_bootstraps,
     as_seed,
@@ -24,7 +23,15 @@ from vardi.mbar._arguments import (
     require_potentials,
     uncertainty,
 )
-from vardi.mbar._weights import FrameDependence, StateWeights, covariance_over, differences, errors_of_differences
+from vardi.mbar._states import (
+    FrameDependence,
+    Results,
+    StateAnswers,
+    StateWeights,
+    covariance_over,
+    differences,
+    errors_of_differences,
+)
 
 
 class StateOverlap(TypedDict):

@@ -13,12 +13,11 @@ from typing import Any
 
 from vardi._facts.account import Account, SampleFacts, account
 from vardi._facts.columns import ColumnFacts, Variable, Variables, named_variables
-from vardi._facts.distributions import Distribution, distributions
+from vardi._facts.distributions import Distribution, Weights, distributions, weights_of
 from vardi._facts.fingerprint import Fingerprint
 from vardi._facts.links import Overlap, overlap_of
 from vardi._facts.numbers import number, pvalue, share
 from vardi._facts.parts import Fit, Given
-from vardi._facts.weights import Weights, weights_of
 from vardi._inputs.pool import Name
 from vardi.errors import WeakOverlapWarning
 from vardi.errors._texts import SHOWN, count, listed
