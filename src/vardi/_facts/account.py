@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,15 +15,64 @@ from vardi._estimate.known_check import KnownCheck
 from vardi._estimate.reliability import Trust
 from vardi._facts.biases import UNASKED, Check, Level, Remark, bias_notes, check_of
 from vardi._facts.columns import ColumnFacts, Variable
-from vardi._facts.parts import Fit, Given
 from vardi._inputs.given import Function
 from vardi._inputs.pool import Name
 from vardi._rows.weights import WeightSums
 from vardi._solve.identify import Verdict
 from vardi._solve.newton import Solution
-from vardi.biases import everywhere
+from vardi.biases import Bias, everywhere
 from vardi.errors import WeakOverlapWarning
 from vardi.errors._texts import listed, number_of_rows
+
+if TYPE_CHECKING:
+    from vardi._fit.sample import DebiasedSample
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """What the fit was given, and how it was read.
+
+    Attributes
+    ----------
+    biases : tuple of Bias
+        In the order of the names; empty for a fit of a matrix.
+    log : bool
+        Whether biases were given as logs.
+    is_counted, is_labelled : bool
+        Whether rows have counts, and whether all samples came in one frame with labels.
+    distinct : int or None
+        How many distinct rows were solved for, if equal rows were collapsed.
+    left_out : collection of names
+        Samples that have rows but were left out of the fit.
+    costs : int
+        How many numbers it takes in memory to compute the errors of all normalisers.
+    gaps : mapping of str to int
+        Columns that have no mean because of missing or infinite values, with the number of these.
+    mixed : mapping of str to str
+        Columns that have no mean because their type differs between samples, with the type in each.
+    unasked : tuple of str
+        Columns whose means would take a pass over all rows, so they are shown only on request.
+    uncovered : mapping of str to str
+        Columns that have no mean because the samples that recorded them do not cover the pool, with the reason.
+    depends : str
+        How rows depend on one another, in words; empty if they do not.
+    named : mapping of str to str
+        The arguments that declared the dependence, with the columns that they name.
+    """
+
+    biases: tuple[Bias, ...]
+    log: bool
+    is_counted: bool
+    is_labelled: bool
+    distinct: int | None
+    left_out: Collection[Name]
+    costs: int
+    gaps: Mapping[str, int]
+    mixed: Mapping[str, str]
+    unasked: tuple[str, ...] = ()
+    uncovered: Mapping[str, str] = field(default_factory=dict)
+    depends: str = ""
+    named: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -246,7 +295,7 @@ class Account(Given):
 
 
 def account(
-    fit: Fit,
+    fit: DebiasedSample,
     columns: Sequence[Variable],
     *,
     note: str = "",
@@ -258,7 +307,7 @@ def account(
 
     Parameters
     ----------
-    fit : Fit
+    fit : DebiasedSample
         The fit.
     columns : sequence of Variable
         The columns to show.
@@ -306,7 +355,7 @@ def account(
         )
 
 
-def trust_of(fit: Fit, normalisers: Mapping[Name, Estimate], variables: Sequence[ColumnFacts]) -> Trust:
+def trust_of(fit: DebiasedSample, normalisers: Mapping[Name, Estimate], variables: Sequence[ColumnFacts]) -> Trust:
     """Return what the errors of normalisers and means rest on."""
     laws = {f"the normaliser of {str(name)!r}": estimate.law for name, estimate in normalisers.items()}
     laws |= {f"the mean of {variable.name!r}": variable.law for variable in variables}
@@ -314,7 +363,7 @@ def trust_of(fit: Fit, normalisers: Mapping[Name, Estimate], variables: Sequence
 
 
 def samples_of(
-    fit: Fit, given: Given, sums: WeightSums, normalisers: Mapping[Name, Estimate]
+    fit: DebiasedSample, given: Given, sums: WeightSums, normalisers: Mapping[Name, Estimate]
 ) -> tuple[SampleFacts, ...]:
     """Return what each sample contributes."""
     biases = ["everywhere" if bias == everywhere() else str(bias) for bias in given.biases]
@@ -338,7 +387,7 @@ def samples_of(
 
 
 def normalisers_of(
-    fit: Fit, given: Given, most_samples: int = 200, most_numbers: int = 50_000_000, readable: float = 30.0
+    fit: DebiasedSample, given: Given, most_samples: int = 200, most_numbers: int = 50_000_000, readable: float = 30.0
 ) -> tuple[dict[Name, Estimate], str, bool]:
     """Return normalisers or their logs with errors, a note if there are no errors, and whether they are logs.
 

@@ -6,14 +6,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
 from vardi._estimate.bias_check import BiasCheck
 from vardi._estimate.quasi_independence import METHOD, MOST_ROWS
 from vardi._facts.numbers import pvalue
-from vardi._facts.parts import Fit
 from vardi._inputs.given import Function
 from vardi._inputs.pool import Name, Pool
 from vardi._solve.identify import Verdict
@@ -35,6 +34,9 @@ from vardi.biases._learned import checks_of
 from vardi.biases._window import columns_to_test
 from vardi.errors import NeedsRowsError, suggest
 from vardi.errors._texts import SHOWN, Outcome, listed, outcome
+
+if TYPE_CHECKING:
+    from vardi._fit.sample import DebiasedSample
 
 SURPRISE = "If that is a surprise, check the unit of the column and the direction of the comparison."
 
@@ -262,7 +264,7 @@ class Check:
 UNASKED = Check("fact", "The declared biases were not checked: fit.check_biases() runs the check in the engine.")
 
 
-def check_of(fit: Fit, variables: Mapping[str, Function] | None) -> Check:
+def check_of(fit: DebiasedSample, variables: Mapping[str, Function] | None) -> Check:
     """Run the check on the columns that the biases read or, if these read none, on the others."""
     columns = _columns(fit, variables)
     feasible = _feasible(fit, max(len(columns), 1))
@@ -293,14 +295,14 @@ def check_of(fit: Fit, variables: Mapping[str, Function] | None) -> Check:
     return Check(LEVELS[check.outcome], text, detail, rows, check)
 
 
-def _columns(fit: Fit, variables: Mapping[str, Function] | None) -> Mapping[str, Function]:
+def _columns(fit: DebiasedSample, variables: Mapping[str, Function] | None) -> Mapping[str, Function]:
     numeric = columns_to_test(fit.parts.given().biases, fit.numeric_columns) or fit.numeric_columns[:SHOWN]
     if not numeric and variables is not None:
         return variables
     return {name: name for name in numeric}
 
 
-def _feasible(fit: Fit, columns: int, most_products: float = 1e9, most_pairs: float = 5e7) -> int:
+def _feasible(fit: DebiasedSample, columns: int, most_products: float = 1e9, most_pairs: float = 5e7) -> int:
     """Return how many columns can be compared while a reader waits: more products, or pairs of rows, take long."""
     if any(isinstance(bias, WindowBias) for bias in fit.parts.given().biases):
         return columns if columns * min(len(fit), MOST_ROWS) ** 2 <= most_pairs else 0

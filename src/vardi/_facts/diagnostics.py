@@ -6,7 +6,7 @@ import textwrap
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import numpy as np
@@ -16,13 +16,15 @@ from vardi._estimate.reliability import Trust
 from vardi._facts.account import SampleFacts, normalisers_of, samples_of, trust_of
 from vardi._facts.columns import ColumnFacts
 from vardi._facts.links import sampled_gram
-from vardi._facts.parts import Fit
 from vardi._notebook import MOST_ROWS, fragment, paragraph, table
 from vardi._rows.start import widest_tree
 from vardi._solve.identify import Verdict
 from vardi._types import Floats
 from vardi.errors import WeakOverlapWarning
 from vardi.errors._texts import LISTED, SHOWN, WIDTH, cut, more
+
+if TYPE_CHECKING:
+    from vardi._fit.sample import DebiasedSample
 
 SAMPLES = ("sample", "rows", "of pool", "of weight", "effective", "largest")
 COLUMNS = ("mean of", "pool", "population", "error", "shift", "worth", "next")
@@ -172,7 +174,7 @@ def _short(value: float, digits: int) -> str:
     return f"{value:,.0f}" if 10**digits <= abs(value) < 1e6 else f"{value:.{digits}g}"
 
 
-def diagnose(fit: Fit, columns: Sequence[str]) -> Diagnostics:
+def diagnose(fit: DebiasedSample, columns: Sequence[str]) -> Diagnostics:
     """Compute the diagnostics of a fit, for some columns."""
     parts, verdict = fit.parts, fit.identify()
     sums, (sizes, gram) = parts.weight_sums(), sampled_gram(fit)

@@ -6,17 +6,20 @@ import math
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from vardi._estimate.cdf import Band
 from vardi._facts.columns import ColumnFacts, Variable
-from vardi._facts.parts import Fit
 from vardi._inputs.pool import Name
 from vardi._rows.shares import Shares, edges_below
 from vardi._rows.weights import WeightTable
 from vardi._types import Floats, Integers
 from vardi.errors._texts import LISTED
+
+if TYPE_CHECKING:
+    from vardi._fit.sample import DebiasedSample
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,11 @@ class Distribution:
 
 
 def distributions(
-    fit: Fit, columns: Sequence[Variable], described: Sequence[ColumnFacts], most: int = 6, most_banded: int = 200_000
+    fit: DebiasedSample,
+    columns: Sequence[Variable],
+    described: Sequence[ColumnFacts],
+    most: int = 6,
+    most_banded: int = 200_000,
 ) -> tuple[tuple[Distribution, ...], str]:
     """Return the distribution functions of the columns that take more than two values, and a note on the others.
 
@@ -70,7 +77,9 @@ def distributions(
     return shown, " ".join(notes)
 
 
-def _distribution(fit: Fit, column: Variable, facts: ColumnFacts, banded: bool, points: int = 160) -> Distribution:
+def _distribution(
+    fit: DebiasedSample, column: Variable, facts: ColumnFacts, banded: bool, points: int = 160
+) -> Distribution:
     shares = fit.parts.shares(column, facts.pooled, facts.spread)
     first, last, end = _ends_of_axis(shares)
     ends = np.array([first, last, end])
@@ -94,7 +103,7 @@ def _ends_of_axis(shares: Shares, edge: float = 0.005) -> tuple[float, float, fl
     return first, end, end
 
 
-def heights(fit: Fit, column: Variable, facts: ColumnFacts) -> tuple[Floats, Floats, Floats]:
+def heights(fit: DebiasedSample, column: Variable, facts: ColumnFacts) -> tuple[Floats, Floats, Floats]:
     """Return values of a column, and the shares of the pool and of the population at or below each."""
     x, shares = fit.parts.shares(column, facts.pooled, facts.spread).every()
     return x, shares[:, 0], shares[:, 1]
@@ -159,7 +168,9 @@ class Weights:
     largest: tuple[tuple[int, Name, float], ...]
 
 
-def weights_of(fit: Fit, bins: int = 24, most_values: int = 16, most_series: int = 5, top: float = 0.01) -> Weights:
+def weights_of(
+    fit: DebiasedSample, bins: int = 24, most_values: int = 16, most_series: int = 5, top: float = 0.01
+) -> Weights:
     """Compute the spread of the weights: each has a bar of its own if they are few, and each sample a series.
 
     ``top`` is the share of rows that are called the top, which are at least ten.

@@ -5,18 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from scipy import sparse
 
 from vardi._estimate.intervals import DOUBTED
 from vardi._estimate.reliability import Trust
-from vardi._facts.parts import Fit
 from vardi._inputs.pool import Name
 from vardi._rows.gram import Gram
 from vardi._solve.identify import Link, Verdict
 from vardi._types import Floats
+
+if TYPE_CHECKING:
+    from vardi._fit.sample import DebiasedSample
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,9 @@ class Overlap:
     weak: bool
 
 
-def overlap_of(fit: Fit, verdict: Verdict, trust: Trust, most_links: int = 200, kept_order: int = 3) -> Overlap:
+def overlap_of(
+    fit: DebiasedSample, verdict: Verdict, trust: Trust, most_links: int = 200, kept_order: int = 3
+) -> Overlap:
     """Compute the overlap of the samples that have rows; a few samples keep the user's order."""
     sizes, gram = sampled_gram(fit)
     order = np.arange(len(sizes))
@@ -116,7 +120,7 @@ def overlap_of(fit: Fit, verdict: Verdict, trust: Trust, most_links: int = 200, 
     )
 
 
-def sampled_gram(fit: Fit) -> tuple[Floats, Gram]:
+def sampled_gram(fit: DebiasedSample) -> tuple[Floats, Gram]:
     """Return the sizes of the samples that have rows, and the gram of their biases."""
     sizes = np.array(list(fit.sizes.values()), np.float64)
     return sizes[sizes > 0], fit.parts.gram().among(sizes > 0)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import textwrap
+from typing import TYPE_CHECKING
 
 from vardi._facts.account import Account, SampleFacts, account
 from vardi._facts.columns import ColumnFacts
 from vardi._facts.numbers import plain, with_error
-from vardi._facts.parts import Fit
 from vardi._notebook import MOST_ROWS, fragment, paragraph
 from vardi._notebook import table as html_table
 from vardi.errors._texts import SHOWN, WIDTH, cut, more, to_digits, width_of
 
+if TYPE_CHECKING:
+    from vardi._fit.sample import DebiasedSample
 
-def summarize(fit: Fit, most: int = 8) -> Account:
+
+def summarize(fit: DebiasedSample, most: int = 8) -> Account:
     """Return the account of a fit with its first numeric columns."""
     numeric = () if fit.parts.given().unasked else (*fit.numeric_columns, *fit.parts.numeric_of_some)
     columns = [fit.parts.column(name, name) for name in numeric[:most]]

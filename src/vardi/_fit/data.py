@@ -15,7 +15,7 @@ from vardi._rows.columns import Kept
 from vardi._rows.measure import Measure
 
 if TYPE_CHECKING:
-    from vardi._facts.parts import Parts
+    from vardi._fit.parts import MemoryParts
     from vardi._fit.weighted import WeightedSample
     from vardi._inputs.engine.dependence import EngineDependence
     from vardi._rows.domains import RowsByDomain
@@ -157,5 +157,5 @@ class UserRows(ABC):
         """How many values are missing or infinite in each numeric column that has such, as far as that is known."""
 
     @abstractmethod
-    def parts(self, fit: WeightedSample) -> Parts:
+    def parts(self, fit: WeightedSample) -> MemoryParts:
         """Return what accounts of a fit need of its rows."""

@@ -1,4 +1,4 @@
-"""What accounts need of rows in an engine: see :class:`vardi._facts.parts.Parts`."""
+"""What accounts need of rows in an engine: see :class:`vardi._fit.parts.MemoryParts`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import narwhals as nw
 import numpy as np
 
 from vardi._estimate.cdf import Band, DebiasedCdf
+from vardi._facts.account import Given
 from vardi._facts.choice import IDENTIFIER, MISSING, MOST_TEXT, by_reason, most_frequent, note_on
 from vardi._facts.columns import Variable
 from vardi._facts.fingerprint import Fingerprint
-from vardi._facts.parts import Given, Item, Result
-from vardi._fit.parts import MemoryParts
+from vardi._fit.parts import Item, MemoryParts, Result
 from vardi._inputs.engine.distinct import rows_by_value
 from vardi._inputs.frames.functions import is_function
 from vardi._inputs.pool import Name
