@@ -85,6 +85,8 @@ class SampleFacts:
         Its name.
     bias : str
         The text of its bias; empty for a fit of a matrix.
+    left_out : bool
+        Whether it has rows but was left out of the fit.
     rows : float
         How many (counted) rows; 0 for a state that was not sampled.
     share, weight_share : float
@@ -97,12 +99,11 @@ class SampleFacts:
         The mean of the bias over the population, or its log.
     stderr : float
         Its standard error; zero if it is known, NaN if withheld or not computed.
-    left_out : bool
-        Whether it has rows but was left out of the fit.
     """
 
     name: Name
     bias: str
+    left_out: bool
     rows: float
     share: float
     weight_share: float
@@ -110,7 +111,6 @@ class SampleFacts:
     largest_weight: float
     normaliser: float
     stderr: float
-    left_out: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,7 +210,11 @@ class Account(Given):
     @property
     def estimated(self) -> list[tuple[str, str, Estimate]]:
         """The parameters of biases: sample, parameter, and estimate."""
-        return [(str(name), one, estimate) for name, own in self.parameters.items() for one, estimate in own.items()]
+        return [
+            (str(name), one, estimate)
+            for name, estimates in self.parameters.items()
+            for one, estimate in estimates.items()
+        ]
 
     @property
     def counted_rows(self) -> str:
@@ -366,23 +370,17 @@ def samples_of(
     fit: DebiasedSample, given: Given, sums: WeightSums, normalisers: Mapping[Name, Estimate]
 ) -> tuple[SampleFacts, ...]:
     """Return what each sample contributes."""
-    biases = ["everywhere" if bias == everywhere() else str(bias) for bias in given.biases]
+    biases = ["everywhere" if bias == everywhere() else str(bias) for bias in given.biases] or [""] * len(fit.names)
     sizes = np.array(list(fit.sizes.values()), np.float64)
     effective = np.divide(sums.mass**2, sums.squares, out=np.zeros(len(sizes)), where=sums.squares > 0)
+    largest = np.where(sizes > 0, sums.largest, math.nan)
+    estimates = np.array([(normalisers[name].value, normalisers[name].stderr) for name in fit.names]).T
+    numbers = np.stack(
+        [sizes, sizes / sizes.sum(), sums.mass / sums.mass.sum(), effective, largest, *estimates], axis=1
+    )
     return tuple(
-        SampleFacts(
-            name,
-            bias=biases[k] if biases else "",
-            rows=float(sizes[k]),
-            share=float(sizes[k] / sizes.sum()),
-            weight_share=float(sums.mass[k] / sums.mass.sum()),
-            effective=float(effective[k]),
-            largest_weight=float(sums.largest[k]) if sizes[k] else math.nan,
-            normaliser=normalisers[name].value,
-            stderr=normalisers[name].stderr,
-            left_out=name in given.left_out,
-        )
-        for k, name in enumerate(fit.names)
+        SampleFacts(name, bias, name in given.left_out, *row)
+        for name, bias, row in zip(fit.names, biases, numbers.tolist(), strict=True)
     )
 
 
@@ -400,10 +398,12 @@ def normalisers_of(
             "Errors of the normalisers are not computed for this many rows and samples, and statements about errors "
             "cover only the means; fit.normalisers() gives them."
         )
-        found = {name: Estimate(value, math.nan) for name, value in fit.log_omegas.items()}
+        estimates = {name: Estimate(value, math.nan) for name, value in fit.log_omegas.items()}
     else:
-        note, found = "", fit.log_normalisers()
+        note, estimates = "", fit.log_normalisers()
     if logs:
-        return found, note, logs
-    alone = {name: replace(estimate, influence=None) for name, estimate in found.items()}  # n numbers that none reads
+        return estimates, note, logs
+    alone = {
+        name: replace(estimate, influence=None) for name, estimate in estimates.items()
+    }  # n numbers that none reads
     return {name: estimate.exp() for name, estimate in alone.items()}, note, logs

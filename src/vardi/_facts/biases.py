@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -67,13 +66,12 @@ def bias_notes(pool: Pool, sizes: Mapping[Name, float], verdict: Verdict, *, eve
 
 def _without_effect(sizes: Mapping[Name, float], biases: Mapping[Name, Bias]) -> Iterator[str]:
     sampled = [name for name, rows in sizes.items() if rows]
-    if len(sampled) == 1 and sampled[0] in biases:
-        name, bias = sampled[0], biases[sampled[0]]
-        if bias.columns and sizes[name] > 1:
-            yield (
-                f"The bias {bias} of {str(name)!r} is the same on all rows, and there is no other sample, so all "
-                "weights are the same and nothing is debiased. Check the unit of the column."
-            )
+    bias = biases.get(sampled[0]) if len(sampled) == 1 else None
+    if bias is not None and bias.columns and sizes[sampled[0]] > 1:
+        yield (
+            f"The bias {bias} of {str(sampled[0])!r} is the same on all rows, and there is no other sample, so all "
+            "weights are the same and nothing is debiased. Check the unit of the column."
+        )
 
 
 def _hardly_telling(
@@ -87,11 +85,8 @@ def _hardly_telling(
     met = dict(zip(verdict.names, np.asarray(verdict.reach.sum(axis=1)).ravel().tolist(), strict=True))
     for name, bias in biases.items():
         others = sum(sizes.values()) - sizes[name]
-        if (
-            not sizes[name]
-            or not (isinstance(bias, ExpressionBias) and bias.columns and is_condition(bias.node))
-            or others < least_rows
-        ):
+        tells = isinstance(bias, ExpressionBias) and bias.columns and is_condition(bias.node)
+        if not (tells and sizes[name] and others >= least_rows):
             continue
         share = met[name] / others
         of_others = f"of the other samples meet {bias}"
@@ -106,13 +101,13 @@ def _absent_values(pool: Pool, biases: Mapping[Name, Bias]) -> Iterator[str]:
     for name, bias in biases.items():
         if not isinstance(bias, ExpressionBias):
             continue
-        for column, asked in _texts_asked_for(bias.node):
+        for column, texts in _texts_asked_for(bias.node):
             there = pool.values_of(column)
-            absent = [] if there is None else [value for value in asked if value not in there]
+            absent = [] if there is None else [value for value in texts if value not in there]
             if absent and there:
                 near = suggest(absent[0], there)
-                said = listed(map(repr, absent))
-                yield f"No row has {said} in {to_text(Column(column))}, which the bias of {str(name)!r} names.{near}"
+                named = listed(map(repr, absent))
+                yield f"No row has {named} in {to_text(Column(column))}, which the bias of {str(name)!r} names.{near}"
 
 
 def _learned(biases: Mapping[Name, Bias]) -> Iterator[str]:
@@ -150,8 +145,8 @@ def _cut_off(pool: Pool, sizes: Mapping[Name, float], biases: Mapping[Name, Bias
     if len([rows for rows in sizes.values() if rows]) < 2 or not windows:
         return
     sampled = np.array([sizes[name] > 0 for name in pool.names])
-    found = pool.sides([(column, bound) for _, (column, _, bound) in windows])
-    for (k, (column, sign, bound)), sides in zip(windows, found, strict=True):
+    counts = pool.sides([(column, bound) for _, (column, _, bound) in windows])
+    for (k, (column, sign, bound)), sides in zip(windows, counts, strict=True):
         rows = sizes[pool.names[k]]
         if _is_heap(sides, k, rows, sampled, above=sign == ">="):
             name, where, value = str(pool.names[k]), to_text(Column(column)), to_text(Constant(bound))
@@ -281,17 +276,19 @@ def check_of(fit: DebiasedSample, variables: Mapping[str, Function] | None) -> C
     )
     if check.reason:
         return Check("fact", f"The declared biases cannot be tested: {check.reason}", rows=rows, found=check)
-    test = "Score test" if check.method != METHOD else "Test of quasi-independence"
-    detail = f"{test} of {', '.join(check.columns)}: chi-square {check.statistic:.4g}, "
-    detail += "1 degree of freedom." if check.df == 1 else f"{check.df} degrees of freedom."
-    if check.worst is not None:
-        detail += f" Largest discrepancy: {check.worst}."
-    said = "Where the samples overlap, the declared biases are"
-    if check.method == METHOD:
-        said = "The assumption that windows are independent of the values they contain (quasi-independence) is"
+    is_score = check.method != METHOD
+    test = "Score test" if is_score else "Test of quasi-independence"
+    degrees = "1 degree" if check.df == 1 else f"{check.df} degrees"
+    detail = f"{test} of {', '.join(check.columns)}: chi-square {check.statistic:.4g}, {degrees} of freedom."
+    detail += "" if check.worst is None else f" Largest discrepancy: {check.worst}."
+    what = (
+        "Where the samples overlap, the declared biases are"
+        if is_score
+        else "The assumption that windows are independent of the values they contain (quasi-independence) is"
+    )
     p = pvalue(check.pvalue)
     equals = "" if p.startswith("below") else "= "
-    text = f"{said} {check.outcome} (p {equals}{p}).{f' {check.note}' if check.note else ''}"
+    text = f"{what} {check.outcome} (p {equals}{p}).{f' {check.note}' if check.note else ''}"
     return Check(LEVELS[check.outcome], text, detail, rows, check)
 
 
@@ -311,17 +308,15 @@ def _feasible(fit: DebiasedSample, columns: int, most_products: float = 1e9, mos
 
 
 def _adjusted(ordered: Sequence[float]) -> list[float]:
-    """Return p-values, the smallest first, adjusted for their number (Holm 1979); two samples are a single test.
+    """Return p-values, sorted with NaN last, adjusted for their number (Holm 1979); two samples are a single test.
 
     >>> _adjusted([0.004, 0.03, 0.5, float("nan")])
     [0.012, 0.06, 0.5, nan]
     >>> _adjusted([0.004, 0.004])
     [0.004, 0.004]
     """
-    if len(ordered) == 2:
-        return list(ordered)
-    tests, largest, adjusted = sum(p == p for p in ordered), 0.0, []
-    for place, p in enumerate(ordered):
-        largest = max(largest, min((tests - place) * p, 1.0)) if p == p else math.nan
-        adjusted.append(largest)
-    return adjusted
+    p = np.array(ordered)
+    if len(p) != 2:
+        tests = np.count_nonzero(~np.isnan(p))
+        p = np.maximum.accumulate(np.minimum((tests - np.arange(len(p))) * p, 1.0))
+    return p.tolist()

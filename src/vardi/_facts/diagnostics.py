@@ -27,9 +27,16 @@ if TYPE_CHECKING:
     from vardi._fit.sample import DebiasedSample
 
 SAMPLES = ("sample", "rows", "of pool", "of weight", "effective", "largest")
+OF_A_SAMPLE = {
+    "rows": "{:,.0f}",
+    "share": "{:.1%}",
+    "weight_share": "{:.1%}",
+    "effective": "{:,.1f}",
+    "largest_weight": "{:.3g}",
+}
+"""What is shown of a sample, and how."""
 COLUMNS = ("mean of", "pool", "population", "error", "shift", "worth", "next")
 COLUMNS_MEAN = "shift in standard deviations, worth in rows without bias, next to collect"
-OF_A_SAMPLE = ("rows", "share", "weight_share", "effective", "largest_weight")
 OF_A_COLUMN = ("pooled", "debiased", "stderr", "difference", "equivalent", "design_effect", "df", "tail_index")
 
 
@@ -142,15 +149,8 @@ class Diagnostics:
         )
 
 
-def _sample_cells(sample: SampleFacts) -> tuple[str, str, str, str, str, str]:
-    return (
-        str(sample.name),
-        f"{sample.rows:,.0f}",
-        f"{sample.share:.1%}",
-        f"{sample.weight_share:.1%}",
-        f"{sample.effective:,.1f}",
-        f"{sample.largest_weight:.3g}",
-    )
+def _sample_cells(sample: SampleFacts) -> tuple[str, ...]:
+    return str(sample.name), *(text.format(getattr(sample, measure)) for measure, text in OF_A_SAMPLE.items())
 
 
 def _column_cells(column: ColumnFacts) -> tuple[str, str, str, str, str, str, str]:

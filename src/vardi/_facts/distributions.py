@@ -64,8 +64,8 @@ def distributions(
         if not (facts.is_share or facts.category_of) and facts.spread > 0
     ]
     bands = most if len(fit) <= most_banded else 2
-    asked = [(*one, k < bands) for k, one in enumerate(varied[:most])]
-    shown = tuple(fit.parts.each(lambda one: _distribution(fit, *one), asked))
+    chosen = [(*one, k < bands) for k, one in enumerate(varied[:most])]
+    shown = tuple(fit.parts.each(lambda one: _distribution(fit, *one), chosen))
     if not columns:
         return (), "There are no columns to draw."
     if not shown:
@@ -224,9 +224,7 @@ def _bars(table: WeightTable, which: Integers, m: int, values: Floats, edges: Fl
 
 def _top(weights: Floats, counts: Floats, rows: float) -> float:
     """Return the share of the weight carried by the given number of rows of largest weight."""
-    most = math.ceil(rows) if counts.min() >= 1.0 else len(weights)  # as counts are 1 or more, these are enough
-    large = np.argpartition(-weights, most)[:most] if most < len(weights) else np.arange(len(weights))
-    order = large[np.argsort(-weights[large], kind="stable")]
+    order = np.argsort(-weights, kind="stable")
     through = np.cumsum(counts[order])
     taken = np.clip(rows - (through - counts[order]), 0.0, counts[order])
     return float(taken @ weights[order] / (counts @ weights))

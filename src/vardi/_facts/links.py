@@ -145,17 +145,8 @@ def links_of(
         ends = sorted(names.index(name) for name in (weakest.first, weakest.second))
         is_weakest = (k == ends[0]) & (l == ends[1])
     order = np.lexsort((strength if first == "weakest" else -strength, ~is_weakest))[:most].tolist()
-    return [
-        LinkFacts(
-            names[k[j]],
-            names[l[j]],
-            float(there[j]),
-            float(back[j]),
-            bridging=float(bridging[j]),
-            weakest=bool(is_weakest[j]),
-        )
-        for j in order
-    ], len(k)
+    columns = there, back, bridging, is_weakest
+    return [LinkFacts(names[k[j]], names[l[j]], *(column[j].item() for column in columns)) for j in order], len(k)
 
 
 def _in_order(side: Sequence[Name], names: Sequence[str]) -> tuple[str, ...]:
@@ -169,7 +160,7 @@ def _cells(reach: sparse.csr_array, sizes: Floats, most: int = 60) -> tuple[tupl
     group = -(-K // most)
     cell = np.arange(K) // group
     members = sparse.csr_array((np.ones(K), (cell, np.arange(K))))
-    own = sparse.diags_array(sizes)
-    allowed = np.asarray((members @ (reach + own) @ members.T).toarray())
+    diagonal = sparse.diags_array(sizes)
+    allowed = np.asarray((members @ (reach + diagonal) @ members.T).toarray())
     possible = np.outer(np.bincount(cell), members @ sizes)
     return tuple(tuple(row) for row in (allowed / possible).tolist()), group

@@ -48,14 +48,14 @@ class Loss:
         Methods of the fitted model to call: the first of these that it has.
     of : callable
         (y, what the method returned, classes of the model) -> a loss for each row.
-    sign : float
-        What ``of`` is multiplied by.
+    is_negated : bool
+        Whether what ``of`` returns is taken with the opposite sign.
     """
 
     name: str
     methods: tuple[str, ...]
     of: Callable[[np.ndarray, np.ndarray, Classes], ArrayLike]
-    sign: float = 1.0
+    is_negated: bool = False
 
     def __call__(self, model: Estimator, X: Rows, y: Rows | None) -> Floats:
         """Return the loss of each row under a fitted model."""
@@ -73,7 +73,8 @@ class Loss:
         response = np.asarray(getattr(model, method)(X))
         with np.errstate(divide="ignore", invalid="ignore"):  # what has no loss, such as a mean of zero, is found below
             of_rows = self.of(np.asarray(y), response, getattr(model, "classes_", None))
-            losses = self.sign * np.asarray(of_rows, np.float64)
+            losses = np.asarray(of_rows, np.float64)
+            losses = -losses if self.is_negated else losses
         if losses.ndim == 2 and len(losses) == len(response):  # several outcomes: each counts the same
             losses = losses.mean(axis=1)
         if losses.shape != (len(response),):
@@ -156,23 +157,23 @@ LOSSES = {
         Loss("zero_one", ("predict",), lambda y, label, _: y != label),
         Loss("log_loss", ("predict_proba",), _log_loss),
         Loss("brier", ("predict_proba",), _brier),
-        Loss("negative_log_likelihood", ("score_samples",), lambda _, log_density, __: log_density, -1.0),
+        Loss("negative_log_likelihood", ("score_samples",), lambda _, log_density, __: log_density, is_negated=True),
         Loss("distortion", ("transform",), lambda _, distances, __: distances.min(axis=1) ** 2),
     )
 }
 SCORES = {  # scikit-learn's names of means over rows
     score.name: score
     for score in (
-        replace(LOSSES["squared_error"], name="neg_mean_squared_error", sign=-1.0),
-        replace(LOSSES["absolute_error"], name="neg_mean_absolute_error", sign=-1.0),
-        Loss("neg_mean_absolute_percentage_error", ("predict",), _percentage, -1.0),
-        Loss("neg_mean_squared_log_error", ("predict",), _squared_log, -1.0),
-        Loss("neg_mean_poisson_deviance", ("predict",), _poisson, -1.0),
-        Loss("neg_mean_gamma_deviance", ("predict",), _gamma, -1.0),
+        replace(LOSSES["squared_error"], name="neg_mean_squared_error", is_negated=True),
+        replace(LOSSES["absolute_error"], name="neg_mean_absolute_error", is_negated=True),
+        Loss("neg_mean_absolute_percentage_error", ("predict",), _percentage, is_negated=True),
+        Loss("neg_mean_squared_log_error", ("predict",), _squared_log, is_negated=True),
+        Loss("neg_mean_poisson_deviance", ("predict",), _poisson, is_negated=True),
+        Loss("neg_mean_gamma_deviance", ("predict",), _gamma, is_negated=True),
         Loss("accuracy", ("predict",), _accuracy),
         Loss("top_k_accuracy", ("decision_function", "predict_proba"), _top_two),
-        Loss("neg_log_loss", ("predict_proba",), _log_loss, -1.0),
-        Loss("neg_brier_score", ("predict_proba",), _brier, -1.0),
+        Loss("neg_log_loss", ("predict_proba",), _log_loss, is_negated=True),
+        Loss("neg_brier_score", ("predict_proba",), _brier, is_negated=True),
         _of_labels("precision_samples", lambda both, _, predicted: (both, predicted)),
         _of_labels("recall_samples", lambda both, true, _: (both, true)),
         _of_labels("f1_samples", lambda both, true, predicted: (2 * both, true + predicted)),

@@ -192,12 +192,14 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
         weights = np.asarray(recorded.weights, np.float64)
         given = self._routed("fit", params)
         if self.resample:
-            drawn = draw(weights / weights.sum(), None, as_generator(self.random_state), method="systematic")
-            given = _check_method_params(rows, given, indices=drawn)  # values for each row are drawn with them
-            self.estimator_ = clone(self.estimator).fit(take(rows, drawn), take(targets, drawn), **given)
+            places = draw(weights / weights.sum(), None, as_generator(self.random_state), method="systematic")
+            given = _check_method_params(rows, given, indices=places)  # values for each row are drawn with them
+            self.estimator_ = clone(self.estimator).fit(take(rows, places), take(targets, places), **given)
+        elif places is None:
+            self.estimator_ = fit_weighted(self.estimator, X, y, weights, given)
         else:
-            mine = (X, y, weights) if places is None else (take(rows, places), take(targets, places), weights[places])
-            self.estimator_ = fit_weighted(self.estimator, *mine, given)
+            some = take(rows, places), take(targets, places), weights[places]
+            self.estimator_ = fit_weighted(self.estimator, *some, given)
         self.debiased_, self.weights_ = debiased, weights
         return self
 

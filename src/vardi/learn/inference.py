@@ -99,25 +99,24 @@ class ModelInference:
     def table(self) -> str:
         """Return coefficient, error, z and interval of each name, as text of at most 80 columns."""
         heads, rows = self._cells()
-        left = WIDTH - 8 - sum(max(map(len, column)) for column in zip(heads, *rows, strict=True))
-        names = [cut(name, left) for name in self.names]
-        table = aligned(("", *heads), [(name, *row) for name, row in zip(names, rows, strict=True)])
+        left = WIDTH - 8 - sum(max(map(len, column)) for column in [*zip(heads, *rows, strict=True)][1:])
+        table = aligned(heads, [(cut(name, left), *row) for name, *row in rows])
         return "\n".join([table, *(line for note in self._notes() for line in wrap(note, WIDTH))])
 
     def __str__(self) -> str:
         return self.table()
 
     def _repr_html_(self) -> str:
-        heads, rows = self._cells()
-        named = [[name, *row] for name, row in zip(self.names, rows, strict=True)]
-        return fragment(table(["", *heads], named, of="coefficients"), *map(paragraph, self._notes()))
+        return fragment(table(*self._cells(), of="coefficients"), *map(paragraph, self._notes()))
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
         rows = []
-        for value, error, z, ends in zip(self.coefficients, self.stderr, self.z, self.interval, strict=True):
-            *own, low, high = with_digits_of(error, value, error, *ends)
-            rows.append([*own, f"{z:.1f}", f"{low} to {high}"])
-        return ["coefficient", "error", "z", f"{self.level:.0%} interval"], rows
+        for name, estimate, z in zip(self.names, self.estimates, self.z, strict=True):
+            value, error, low, high = with_digits_of(
+                estimate.stderr, estimate.value, estimate.stderr, *estimate.interval
+            )
+            rows.append([name, value, error, f"{z:.1f}", f"{low} to {high}"])
+        return ["", "coefficient", "error", "z", f"{self.level:.0%} interval"], rows
 
     def _notes(self) -> list[str]:
         notes = [f"From {show(self.estimates.among)}."] if self.estimates.among else []

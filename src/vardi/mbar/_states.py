@@ -259,8 +259,8 @@ class StateAnswers:
 
     def between(self, combine: Combination, differences_as: str, errors_as: str = "") -> Results:
         """Return differences of a combination between states and, if they have a key, their standard errors."""
-        found = {differences_as: differences(combine(self.mu, self.f))}
-        return found | {errors_as: errors_of_differences(self.covariance(combine))} if errors_as else found
+        results = {differences_as: differences(combine(self.mu, self.f))}
+        return results | {errors_as: errors_of_differences(self.covariance(combine))} if errors_as else results
 
     @property
     def least(self) -> Floats:

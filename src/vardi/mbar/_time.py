@@ -98,8 +98,8 @@ def _differences(fit: DebiasedSample) -> Influence:
     centred = (np.eye(len(sampled)) - sampled[:, None] / sampled.sum())[:, sampled]
     directions = np.zeros((len(solved.tangent.measure.coordinates), int(sampled.sum())))
     directions[solved.tangent.measure.coordinates.u] = centred * sampled[:, None]
-    found: Influence = solved.tangent.of_coordinates(directions)
-    return found
+    influence: Influence = solved.tangent.of_coordinates(directions)
+    return influence
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,10 +188,10 @@ def equilibration(values: ArrayLike, source: ArrayLike | None = None) -> Equilib
     kept = np.zeros(len(x), bool)
     found = []
     for k in range(len(states)):
-        own = np.flatnonzero(codes == k)
-        (start, g), g_of_all = _settled(x[own]), _inefficiency(x[own])
-        kept[own[start:]] = True
-        found.append((len(own), start, g, (len(own) - start) / g, len(own) / g_of_all))
+        frames = np.flatnonzero(codes == k)
+        (start, g), g_of_all = _settled(x[frames]), _inefficiency(x[frames])
+        kept[frames[start:]] = True
+        found.append((len(frames), start, g, (len(frames) - start) / g, len(frames) / g_of_all))
     names, columns = tuple(states.tolist()), [np.array(column) for column in zip(*found, strict=True)]
     return Equilibration(names, columns[0], columns[1], columns[2], columns[3], columns[4], kept)
 
