@@ -210,11 +210,7 @@ class Account(Given):
     @property
     def estimated(self) -> list[tuple[str, str, Estimate]]:
         """The parameters of biases: sample, parameter, and estimate."""
-        return [
-            (str(name), one, estimate)
-            for name, estimates in self.parameters.items()
-            for one, estimate in estimates.items()
-        ]
+        return [(str(name), one, own) for name, estimates in self.parameters.items() for one, own in estimates.items()]
 
     @property
     def counted_rows(self) -> str:
@@ -375,12 +371,11 @@ def samples_of(
     effective = np.divide(sums.mass**2, sums.squares, out=np.zeros(len(sizes)), where=sums.squares > 0)
     largest = np.where(sizes > 0, sums.largest, math.nan)
     estimates = np.array([(normalisers[name].value, normalisers[name].stderr) for name in fit.names]).T
-    numbers = np.stack(
-        [sizes, sizes / sizes.sum(), sums.mass / sums.mass.sum(), effective, largest, *estimates], axis=1
-    )
+    shares = sizes / sizes.sum(), sums.mass / sums.mass.sum()
+    numbers = np.stack([sizes, *shares, effective, largest, *estimates], axis=1).tolist()
     return tuple(
         SampleFacts(name, bias, name in given.left_out, *row)
-        for name, bias, row in zip(fit.names, biases, numbers.tolist(), strict=True)
+        for name, bias, row in zip(fit.names, biases, numbers, strict=True)
     )
 
 
@@ -403,7 +398,5 @@ def normalisers_of(
         note, estimates = "", fit.log_normalisers()
     if logs:
         return estimates, note, logs
-    alone = {
-        name: replace(estimate, influence=None) for name, estimate in estimates.items()
-    }  # n numbers that none reads
-    return {name: estimate.exp() for name, estimate in alone.items()}, note, logs
+    light = {name: replace(one, influence=None) for name, one in estimates.items()}  # n numbers that none reads
+    return {name: one.exp() for name, one in light.items()}, note, logs

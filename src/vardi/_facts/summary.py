@@ -77,9 +77,7 @@ def to_html(summary: Account) -> str:
         html_table(heading, samples, of="samples", total=total, code={2}),
         html_table(("mean of", "in the pool", "in the population"), list(map(variable_cells, summary.variables))),
         *map(paragraph, _more_variables(summary)),
-        html_table(
-            ("parameter", "estimate"), [(f"{name}: {one}", str(estimate)) for name, one, estimate in summary.estimated]
-        ),
+        html_table(("parameter", "estimate"), [(f"{name}: {one}", str(own)) for name, one, own in summary.estimated]),
         *map(paragraph, summary.notes),
         *(paragraph(doubt, bold="Note:") for doubt in summary.trust.messages),
     )

@@ -191,36 +191,27 @@ class SensitivityDisplay(Display):
         return cls(sensitivity).plot(ax=ax)
 
     def _draw(self, ax: Axes, colours: Palette) -> None:
-        sensitivity, gammas = self.sensitivity, self.sensitivity.gammas
-        value, stderr = sensitivity.estimate.value, sensitivity.estimate.stderr
+        ranges, gammas = self.sensitivity, self.sensitivity.gammas
+        value, stderr = ranges.estimate.value, ranges.estimate.stderr
         before, after = colours.before, colours.after
-        ax.fill_between(
-            gammas, sensitivity.lower, sensitivity.upper, color=after, alpha=0.2, label=f"range ({sensitivity.method})"
-        )
-        ax.plot(gammas, np.column_stack([sensitivity.lower, sensitivity.upper]), color=after, marker=".")
-        for end, label in ((sensitivity.linear_lower, "to first order"), (sensitivity.linear_upper, None)):
+        ax.fill_between(gammas, ranges.lower, ranges.upper, color=after, alpha=0.2, label=f"range ({ranges.method})")
+        ax.plot(gammas, np.column_stack([ranges.lower, ranges.upper]), color=after, marker=".")
+        for end, label in ((ranges.linear_lower, "to first order"), (ranges.linear_upper, None)):
             ax.plot(gammas, end, color=before, ls="--", lw=1, label=label)
         ax.axhline(value, color=colours.ink, lw=1, label="estimate")
         if np.isfinite(stderr):
             low, high = value - stderr, value + stderr
             ax.axhspan(low, high, color=colours.ink, alpha=0.12, lw=0, label="one standard error")
-        if sensitivity.threshold is not None:
-            reached = "not reached" if sensitivity.tipping is None else f"reached at {sensitivity.tipping:.3g}"
-            label = f"{sensitivity.threshold:.4g} {reached}"
-            ax.axhline(sensitivity.threshold, color=colours.threshold, lw=1, ls=":")
-            if sensitivity.tipping is not None and sensitivity.tipping <= gammas[-1]:
-                ax.plot(
-                    [sensitivity.tipping],
-                    [sensitivity.threshold],
-                    color=colours.threshold,
-                    marker="o",
-                    ls="none",
-                    label=label,
-                )
+        if ranges.threshold is not None:
+            threshold, tipping, colour = ranges.threshold, ranges.tipping, colours.threshold
+            label = f"{threshold:.4g} {'not reached' if tipping is None else f'reached at {tipping:.3g}'}"
+            ax.axhline(threshold, color=colour, lw=1, ls=":")
+            if tipping is not None and tipping <= gammas[-1]:
+                ax.plot([tipping], [threshold], color=colour, marker="o", ls="none", label=label)
             else:
-                ax.plot([], [], color=colours.threshold, ls=":", label=label)
-        ax.set(xscale="log", xlabel="biases wrong by up to a factor of", ylabel=sensitivity.name)
+                ax.plot([], [], color=colour, ls=":", label=label)
+        ax.set(xscale="log", xlabel="biases wrong by up to a factor of", ylabel=ranges.name)
         ax.set_xticks(gammas, [f"{gamma:g}" for gamma in gammas])
         ax.minorticks_off()
-        ax.set_title(f"Sensitivity of the {sensitivity.name}")
+        ax.set_title(f"Sensitivity of the {ranges.name}")
         ax.legend(fontsize=8)
