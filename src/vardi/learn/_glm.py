@@ -103,9 +103,9 @@ class Equations:
                 scaled = vectors / size[:, None]
                 return np.asarray((scaled / values) @ scaled.T)
             guilty = np.flatnonzero(np.abs(vectors[:, 0]) > 0.01)
-        said = ", ".join(repr(names[j]) for j in guilty[:8]) + (" and others" if len(guilty) > 8 else "")
+        features = ", ".join(repr(names[j]) for j in guilty[:8]) + (" and others" if len(guilty) > 8 else "")
         raise VardiError(
-            f"The coefficients of {said} are not determined: these features are zero, or sums and multiples of one "
+            f"The coefficients of {features} are not determined: these features are zero, or sums and multiples of one "
             "another, on the rows that have weight. Leave one of them out, or add a penalty (Ridge)."
         )
 

@@ -121,8 +121,8 @@ class ModelInference:
     def _notes(self) -> list[str]:
         notes = [f"From {show(self.estimates.among)}."] if self.estimates.among else []
         if self.rows_left_out:
-            said = listed(f"{name!r} ({count})" for name, count in self.missing.items())
-            notes.insert(0, f"Left out: {number_of_rows(self.rows_left_out)} that lack {said}.")
+            lacking = listed(f"{name!r} ({count})" for name, count in self.missing.items())
+            notes.insert(0, f"Left out: {number_of_rows(self.rows_left_out)} that lack {lacking}.")
         return [*notes, "Errors are approximate."] if self.influence.approximate else notes
 
 
@@ -233,10 +233,10 @@ def solve(fit: WeightedSample, model: LinearModel, X: Features, y: Outcome, miss
     rows = model_rows(fit, X, y, missing)
     influence, names, Z = fit.solved.tangent, rows.names, rows.Z
     counted = influence.measure.weights * influence.measure.counts
-    given = _is_fitted(model)
-    model = _with_intercept(model, rows.intercept, given=given)
+    is_fitted = _is_fitted(model)
+    model = _with_intercept(model, rows.intercept, is_fitted=is_fitted)
     there = counted[rows.complete]
-    fitted = model if given else _fitted(model, rows.features, rows.outcome[rows.complete], there)
+    fitted = model if is_fitted else _fitted(model, rows.features, rows.outcome[rows.complete], there)
     theta = _coefficients(fitted, Z.shape[1])
     if model.fit_intercept:
         names = ("(intercept)" if "intercept" in names else "intercept", *names)
@@ -244,22 +244,22 @@ def solve(fit: WeightedSample, model: LinearModel, X: Features, y: Outcome, miss
     penalty = np.full(len(theta), response.penalty(model, influence.n, float(there.sum() / influence.n)))
     penalty[: int(model.fit_intercept)] = 0.0
     equations = Equations(response, Z, response.target(fitted, rows.outcome), counted / influence.n, penalty)
-    if not given:
+    if not is_fitted:
         theta = equations.polished(theta, names)
         _set_coefficients(fitted, theta)
     inverse = equations.inverse(theta, names)
-    _, moved = influence.influence(equations.psi(theta))
-    moved = moved @ inverse.T  # influence on the coefficients, whose covariance is the sandwich
-    if given:
-        _require_solved(inverse @ equations.gradient(theta), moved.covariance(), response, names)
-    return SolvedModel(names, theta, equations, moved, fitted, (rows.left_out, rows.missing))
+    _, on_coefficients = influence.influence(equations.psi(theta))
+    on_coefficients = on_coefficients @ inverse.T  # influence on the coefficients, whose covariance is the sandwich
+    if is_fitted:
+        _require_solved(inverse @ equations.gradient(theta), on_coefficients.covariance(), response, names)
+    return SolvedModel(names, theta, equations, on_coefficients, fitted, (rows.left_out, rows.missing))
 
 
-def _with_intercept(model: LinearModel, intercept: bool | None, *, given: bool) -> LinearModel:
+def _with_intercept(model: LinearModel, intercept: bool | None, *, is_fitted: bool) -> LinearModel:
     """Return a model that has an intercept if and only if the formula has one."""
     if intercept is None or intercept == model.fit_intercept:
         return model
-    if intercept or given:
+    if intercept or is_fitted:
         has, model_has = ("an", "none") if intercept else ("no", "one")
         raise MismatchError(
             f"The formula has {has} intercept, but the model {model_has}. Write '0 + ...' on the right of the formula "
