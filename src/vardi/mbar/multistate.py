@@ -86,6 +86,8 @@ class MBAR:
         Free energies, that of the first state being 0.
     N_k : ndarray of int
         Rows of each state.
+    states_with_samples, K_nonzero : ndarray of int, int
+        The states that have rows, and how many these are.
     u_kn : ndarray of shape (K, n)
         The reduced potentials.
     x_kindices : ndarray of int
@@ -129,6 +131,8 @@ class MBAR:
             )
         require_potentials(self.u_kn)
         self.x_kindices: Integers = as_source(x_kindices, self.N_k)
+        self.states_with_samples: Integers = np.flatnonzero(self.N_k)
+        self.K_nonzero = len(self.states_with_samples)
         self.n_bootstraps = as_bootstraps(n_bootstraps)
         self._seed = as_seed(rseed)
         depends: FrameDependence = {"series": None if series is False else series, "clusters": clusters}
@@ -142,16 +146,6 @@ class MBAR:
     def f_k(self) -> Floats:
         """Free energies, that of the first state being 0."""
         return self._states.f_k
-
-    @property
-    def states_with_samples(self) -> Integers:
-        """The states that have rows."""
-        return np.flatnonzero(self.N_k)
-
-    @property
-    def K_nonzero(self) -> int:  # noqa: N802 pymbar's name
-        """How many states have rows."""
-        return len(self.states_with_samples)
 
     @property
     def Log_W_nk(self) -> Floats:  # noqa: N802 pymbar's name
