@@ -1,8 +1,10 @@
 """``import vardi`` brings in the core and nothing else, however much is installed beside it."""
 
+import ast
 import importlib
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -15,9 +17,17 @@ CORE |= {"charset_normalizer", "psutil"}  # numpy.f2py and joblib load these whe
 #: What a first fit of numbers has no use for: each takes as long to load as all modules of the fit, or longer.
 UNUSED = {"narwhals", "joblib", "sklearn", "pandas", "scipy.special", "scipy.stats", "scipy.sparse.csgraph"}
 #: Our own modules that answer rarer questions, or hold rarer rows.
-RARE = {"_fit.truncation", "_fit.learned", "_fit.parameters", "_fit.engine", "_fit.assisted", "_fit.new_rows", "report"}
+RARE = {
+    "_fit.truncation",
+    "_fit.learned",
+    "_fit.parameters",
+    "_fit.rows_in_engine",
+    "_fit.assisted",
+    "_fit.new_rows",
+    "report",
+}
 RARE |= {"_estimate.sensitivity.question", "_estimate.bootstrap", "_estimate.bias_test", "_estimate.domains"}
-RARE |= {"_estimate.torch_batches", "_estimate.likelihood_ratio", "_rows.engine", "_facts"}
+RARE |= {"_estimate.likelihood_ratio", "_rows.engine", "_facts"}
 
 STATEMENTS = (
     "import vardi",
@@ -93,6 +103,16 @@ def test_public_names_are_there():
     for name in vardi.__all__:
         assert getattr(vardi, name) is not None
     assert vardi.__version__.count(".") == 2
+
+
+def test_the_stub_has_the_same_names_from_the_same_modules():
+    stub = ast.parse(Path(vardi.__file__).with_suffix(".pyi").read_text())
+    imports = [
+        (node.module, alias.name) for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    ]
+    assert sorted(name for _, name in imports) == vardi.__all__
+    for module, name in imports:
+        assert getattr(importlib.import_module(module), name) is getattr(vardi, name)
 
 
 def test_an_unknown_name_is_an_attribute_error():

@@ -1,43 +1,55 @@
 """K biased samples of one population in, one debiased sample out.
 
-Nothing is loaded before it is asked for: the stub beside this file lists the public names with their modules.
+Nothing is loaded before it is asked for. The stub beside this file has the same names for type checkers and editors.
 """
 
-import ast
 from importlib import import_module
 from typing import Any
 
-
-def _modules() -> dict[str, str]:
-    """Return the module of each public name, as the stub has them."""
-    stub = ast.parse(__spec__.loader.get_data(f"{__file__}i"))  # type: ignore[union-attr]
-    return {
-        alias.name: f"vardi.{alias.name}" if node.module == "vardi" else str(node.module)
-        for node in stub.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-
-
-_MODULES = _modules()
+_SUBMODULES = ("biases", "datasets", "errors", "learn", "mbar", "plots")
 _COMMAND_LINE = ("report", "study")  # modules behind it, which are no part of the public surface
-__all__ = sorted(_MODULES)  # noqa: PLE0605 (names are in the stub)
+_NAMES = {  # public names by the module that holds them
+    "_estimate.bias_check": "BiasCheck",
+    "_estimate.bootstrap": "Bootstrap",
+    "_estimate.bounds": "Bounds",
+    "_estimate.cdf": "Band DebiasedCdf",
+    "_estimate.domains": "Domains",
+    "_estimate.estimates": "Estimate Estimates",
+    "_estimate.known_check": "KnownCheck",
+    "_estimate.likelihood_ratio": "LikelihoodRatio",
+    "_estimate.sensitivity.result": "Sensitivity",
+    "_facts.diagnostics": "Diagnostics",
+    "_fit.debias": "debias debias_matrix identify",
+    "_fit.sample": "DebiasedSample",
+    "_rows": "Windows",
+    "_solve.identify": "Verdict",
+    "_solve.newton": "Solution",
+    "biases": "Bias at_most between cells class_shift everywhere exponential_tilt isin learned logistic parametric "
+    "power proportional_to steps where window",
+    "biases._learned": "LearnedCheck",
+    "errors": "ContradictedKnownWarning ConvergenceError DroppedSamplesWarning EmptySampleError EngineError "
+    "ExpressionError ImpossibleRowError InvalidBiasError InvalidCountsError InvalidKnownError KnownOfAllWarning "
+    "MismatchError MissingValuesError NeedsRowsError NotIdentifiableError OutputError SharedUnitsWarning StudyError "
+    "TooLargeError UnidentifiedParametersError VardiError VardiWarning WeakOverlapWarning WeakParametersWarning "
+    "WeightBlindError WeightBlindWarning",
+    "learn": "DebiasedEstimator DebiasedResampler GaussianMixture debiased_risk debiased_scorer",
+}
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
+__all__ = sorted([*_SUBMODULES, *_MODULES])  # noqa: PLE0605 (names are in the stub)
 
 
 def __getattr__(name: str) -> Any:
     """Load a public name."""
+    if name in _SUBMODULES or name in _COMMAND_LINE:
+        return import_module(f"vardi.{name}")
     if name == "__version__":
         from importlib.metadata import version
 
         return version("vardi")
-    if name in _COMMAND_LINE:
-        return import_module(f"vardi.{name}")
     if name not in _MODULES:
         raise AttributeError(f"module 'vardi' has no attribute {name!r}")
-    module = import_module(_MODULES[name])
-    found = module if module.__name__ == f"vardi.{name}" else getattr(module, name)
-    globals()[name] = found
-    return found
+    value = globals()[name] = getattr(import_module(f"vardi.{_MODULES[name]}"), name)
+    return value
 
 
 def __dir__() -> list[str]:

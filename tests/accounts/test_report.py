@@ -431,7 +431,7 @@ def test_wrong_biases_move_means_as_the_sensitivity_says(houses):
 def test_what_is_too_much_to_ask_of_an_engine_is_left_out_with_a_sentence(monkeypatch):
     design = vardi.datasets.house_prices(seed=0)
     lazy = {name: pl.from_pandas(rows).lazy() for name, rows in design.samples.items()}
-    monkeypatch.setattr("vardi._fit.engine_parts.SLOPES", 1)
+    monkeypatch.setattr("vardi._fit.parts.EngineParts._most_slopes", lambda parts: 0)
     report = compute(vardi.debias(lazy, design.biases), variables=["MEDV"])
     assert report.sensitive == ()
     said = "Not computed for MEDV: there are many rows and samples. fit.sensitivity(...) computes it for any of them."

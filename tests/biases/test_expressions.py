@@ -2,6 +2,7 @@
 
 import datetime
 import math
+from functools import partial
 
 import duckdb
 import narwhals as nw
@@ -18,17 +19,18 @@ from vardi.biases._expressions.compile import compile_node
 from vardi.biases._expressions.nodes import (
     FUNCTIONS,
     INTEGERS,
+    And,
     Call,
     Column,
     Comparison,
     IsIn,
     IsMissing,
     Not,
+    Or,
     Sum,
     arithmetic,
-    conjunction,
-    disjunction,
     is_text,
+    junction,
     negative,
 )
 from vardi.biases._expressions.parse import MAX_DEPTH, MAX_LENGTH, MAX_TERMS
@@ -132,8 +134,8 @@ def _grow(nodes):
     return (
         _comparisons(nodes)
         | conditions.map(Not)
-        | several.map(conjunction)
-        | several.map(disjunction)
+        | several.map(partial(junction, And))
+        | several.map(partial(junction, Or))
         | st.builds(arithmetic, nodes, st.sampled_from(["+", "-", "*", "/", "**"]), nodes)
         | nodes.map(negative)
         | st.builds(Call, unary, st.tuples(nodes))

@@ -14,7 +14,7 @@ from scipy.special import expit, logsumexp
 
 import vardi
 from vardi._estimate.likelihood_ratio import _maximum
-from vardi._fit.prepare import counted, prepare
+from vardi._fit.rows_in_memory import RowsInMemory
 from vardi._inputs.pool import as_pool
 from vardi._rows.families import as_model
 from vardi._solve.joint import At
@@ -54,7 +54,7 @@ def fit_of(samples, bias, **options):
 def joint_of(samples, bias):
     """Return the rows with the parameters of the panel's bias."""
     pool = as_pool(samples, {"reference": 1, "panel": bias})
-    return prepare(pool, None, counted(pool), None, log=False).joint
+    return RowsInMemory.of_pool(pool, None).prepare().joint
 
 
 def solved(fit):
@@ -210,7 +210,7 @@ def test_the_band_rests_on_the_same_errors(samples):
     fit = fit_of(samples, FAMILIES["logistic"])
     cdf = fit.cdf("y")
     grid = np.array([0.0, 1.0, 2.0])
-    covariance = cdf._steps.covariance(grid, np.array([cdf(t).value for t in grid]), fit.solved.tangent)
+    covariance = cdf._covariance(grid, np.array([cdf(t).value for t in grid]))
     np.testing.assert_allclose(np.sqrt(np.diag(covariance)), [cdf(t).stderr for t in grid], rtol=1e-9)
     band = cdf.band()
     assert (band.high - band.low).max() > 3 * max(cdf(t).stderr for t in grid)

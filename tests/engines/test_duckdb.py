@@ -9,9 +9,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import vardi
-from vardi._inputs.engine.aggregates import Aggregate
 from vardi._inputs.engine.codes import CODE, Codes, Sign, as_sign, with_sql
 from vardi._inputs.engine.part import Part
+from vardi._inputs.engines import Aggregate
 from vardi._rows.engine import subsample
 from vardi.biases._expressions.targets import NarwhalsTarget
 

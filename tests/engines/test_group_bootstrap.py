@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import vardi
-from vardi._estimate.group_bootstrap import GroupRefits
+from vardi._estimate.refits import GroupRefits
 
 PARTS = {
     "none": ("x", None),
@@ -50,7 +50,8 @@ def test_one_step_is_a_refit_but_for_what_is_of_second_order(frames, part, monke
     numbered = {name: frame.with_columns(row=pl.lit(name) + pl.col("id").cast(str)) for name, frame in frames.items()}
     memory, refits = fitted(frames, part, lazy=False), refits_of(fitted(numbered, part, lazy=True), ["x", "y"], "row")
     rows = [row for frame in numbered.values() for row in frame["row"]]
-    place = np.array([refits.sums.answers.labels.index(row) for row in rows])
+    labels = [label for _, label in refits.sums.answers.labels]
+    place = np.array([labels.index(row) for row in rows])
     source, drawn = memory.solved.memory.source, np.random.default_rng(1).standard_exponential(len(rows)) - 1.0
     values = np.column_stack([memory.solved.memory.values("x"), memory.solved.memory.values("y")])
     before = np.append(memory.expectations(["x", "y"]).values, list(memory.log_omegas.values()))

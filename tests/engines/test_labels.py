@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partialmethod
 
 import numpy as np
 import pyarrow as pa
@@ -12,12 +13,12 @@ from engines import QUICK_TO_ASK, local_engine
 from numpy.testing import assert_allclose
 
 import vardi
-from vardi._estimate.bias_labels import Labels, indicators, polynomials, varying_of
+from vardi._estimate.bias_test import Labels, indicators, polynomials, varying_of
 from vardi._estimate.tangent import Tangent
-from vardi._rows import queries
 from vardi._rows.engine.functions import compiled_functions
 from vardi._rows.measure import Measure
 from vardi._rows.point import KnownMoments, Point
+from vardi._rows.query_block import QueryBlock
 
 LOCAL = pytest.mark.parametrize("engine", QUICK_TO_ASK, indirect=True)
 POLARS = local_engine("polars-lazy")
@@ -64,7 +65,7 @@ def column_of(labels, name):
 @LOCAL
 @pytest.mark.parametrize(("parts", "form"), [("", "labels counts"), ("known logistic tilt", "frames")])
 def test_the_sums_of_the_score_test(engine, parts, form, monkeypatch):
-    monkeypatch.setattr(queries, "SUMS_OF_A_QUERY", 17)
+    monkeypatch.setattr(QueryBlock, "answers", partialmethod(QueryBlock.answers, at_once=17))
     given = problem(parts, form)
     v = point(given)
     wanted = Arrays(given, v)

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 
 import vardi
 from vardi._inputs.engine import pool
-from vardi._inputs.engine.asking import answering
+from vardi._inputs.engines import answering
 from vardi._rows.dense import Dense
 from vardi._rows.engine import subsample
 from vardi._rows.engine.lazy_rows import LazyRows

@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import vardi
-from vardi._estimate import replicate_rows
+from vardi._estimate.replicates import ReplicatesInEngine
 from vardi._inputs.engine import part
 
 KINDS = ("bayesian", "rows", "jackknife")
@@ -100,7 +100,7 @@ def test_a_few_queries_ask_for_many_replicates_and_nothing_is_collected(rows, mo
     assert asked == [1] * (2 * 2 * 3)
     assert done == [25, 50, 60]
     assert all(isinstance(frame, pl.LazyFrame) for frame in found.values())
-    monkeypatch.setattr(replicate_rows, "NUMBERS_AT_ONCE", 10 * 212)
+    monkeypatch.setattr(ReplicatesInEngine.at_once, "__defaults__", (10 * 212, 25))
     again = fit.replicate_weights(60)
     assert len(asked) == 12 + 2 * 2 * 6
     assert_allclose(weights(again["seen"].collect()), weights(found["seen"].collect()), rtol=1e-9)

@@ -143,7 +143,7 @@ def test_labels_of_clusters_are_split_along_with_the_rows(routing):
             return_estimator=True,
         )
     for one in found["estimator"]:
-        assert len(one.debiased_.solved.dependence.clusters) == 360
+        assert len(one.debiased_.solved.data.dependence.clusters) == 360
 
 
 def test_an_estimator_on_arrays_drops_the_column_by_its_place():

@@ -186,7 +186,7 @@ def test_take_and_drop(frame):
 
 
 def test_series(frame):
-    series = frame.series(np.array([1.0, 2.0, 3.0, 4.0]), "weight")
+    series = frame.wrap(np.array([1.0, 2.0, 3.0, 4.0]), "weight")
     assert np.asarray(series).tolist() == [1, 2, 3, 4]
     if isinstance(frame.native, pd.DataFrame):
         assert series.index.equals(frame.native.index)
@@ -274,7 +274,7 @@ def test_series_as_rows(native):
     name = "age" if isinstance(native, pl.Series) else "x"
     assert frame.columns == (name,)
     assert frame.evaluate([where(f"{name} > 1"), as_bias(lambda rows: 2 * np.asarray(rows))])[1].tolist() == [2, 4, 6]
-    assert np.asarray(frame.series(np.ones(3), "weight")).tolist() == [1, 1, 1]
+    assert np.asarray(frame.wrap(np.ones(3), "weight")).tolist() == [1, 1, 1]
     assert type(frame.take([0, 2])) is type(native)
     assert concat([frame, frame]).column(name).tolist() == [1, 2, 3, 1, 2, 3]
     assert type(concat([frame, frame]).native) is type(native)

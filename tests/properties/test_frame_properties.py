@@ -18,7 +18,7 @@ from properties.common import close, examples
 
 import vardi
 from vardi._inputs.frames import as_frame, concat
-from vardi._inputs.frames.names import misread_names
+from vardi._inputs.frames.frame import misread_names
 
 pytestmark = pytest.mark.filterwarnings("ignore::vardi.VardiWarning")
 N = 12

@@ -14,7 +14,7 @@ import pytest
 import questions
 
 import vardi
-from vardi._fit.capabilities import ANSWERS, DEPENDS, HOLDERS, PARTS, QUESTIONS, reasons, refused, table
+from vardi._fit.capabilities import ANSWERS, DEPENDS, HOLDERS, NOES, PARTS, QUESTIONS, refused
 from vardi._fit.truncation import SolvedByWindows
 from vardi._rows.blocks import Blocks
 from vardi._rows.dense import Dense
@@ -23,6 +23,27 @@ from vardi._rows.windows import Intervals
 
 OF_PARTS = ("parameters", "known", "tests of parameters")  # asked of fits that have parts
 HELD = {"rows in memory": "rows in memory", "engine": "Polars"} | {name: name for name in HOLDERS[1:-1]}
+
+
+def reasons() -> str:
+    """Return all reasons why there is no answer, as a Markdown list."""
+    return "\n".join(f"- {reason}" for reason in dict.fromkeys(no.reason for no in NOES))
+
+
+def table() -> str:
+    """Return a Markdown table of questions by holders, whose cells name the parts for which there is no answer."""
+    lines = ["| question | " + " | ".join(HOLDERS) + " |", "| --- |" + " --- |" * len(HOLDERS)]
+    for question in QUESTIONS:
+        cells = []
+        for holder in HOLDERS:
+            noes = [part for part in PARTS if refused(question, holder, part) is not None]
+            cell = "yes" if not noes else "no" if len(noes) == len(PARTS) else f"not with {', '.join(noes)}"
+            answered = [part for part in PARTS if part not in noes]
+            if any(refused(question, holder, part, "clusters") is not None for part in answered):
+                cell = f"{cell}, not with clusters or series" if noes else "not with clusters or series"
+            cells.append(cell)
+        lines.append(f"| {question} | " + " | ".join(cells) + " |")
+    return "\n".join(lines).replace("not with none, known values, learned", "with parameters only")
 
 
 def test_every_question_is_in_the_table():

@@ -14,7 +14,7 @@ from vardi._inputs.dependence import Dependence
 from vardi._inputs.engine.dependence import EngineDependence
 from vardi._inputs.engine.part import COUNT, OMEGA, Part
 from vardi._rows.arrays import Arrays
-from vardi._rows.columns import within
+from vardi._rows.contract import within
 from vardi._rows.dense import Dense
 from vardi._rows.engine.functions import EngineFunction
 from vardi._rows.expressions import Expressions

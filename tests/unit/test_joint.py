@@ -12,7 +12,8 @@ from scipy import sparse
 from scipy.special import expit
 
 import vardi
-from vardi._fit.prepare import counted, prepare
+from vardi._fit.known import known_means
+from vardi._fit.rows_in_memory import RowsInMemory
 from vardi._inputs.pool import as_pool
 from vardi._rows import Windows
 from vardi._rows.blocks import Blocks
@@ -134,7 +135,7 @@ KNOWN = {
 
 def joint_of(samples, biases, known):
     pool = as_pool(samples, biases)
-    return prepare(pool, None, counted(pool), known, log=False).joint
+    return RowsInMemory.of_pool(pool, known).prepare().joint
 
 
 @pytest.mark.parametrize("what", KNOWN)
@@ -304,7 +305,7 @@ def test_every_equation_holds_whichever_normaliser_is_held(name):
     for held in np.flatnonzero(joint.sizes > 0):
         assert At.of(joint, fit.solved.point, int(held)).residual < 1e-10
     if fit.solved.prepared.known:
-        np.testing.assert_allclose(fit.solved.measured_known(), fit.solved.moved_known(), atol=1e-10)
+        np.testing.assert_allclose(known_means(fit.solved), fit.solved.moved_known(), atol=1e-10)
 
 
 # ---------------------------------------------------------------- what solutions equal

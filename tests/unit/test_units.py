@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import vardi
-from vardi._rows.series import Autocorrelation, batch_length, rows_a_value
+from vardi._rows.units import Autocorrelation, batch_length, rows_a_value
 
 pytestmark = pytest.mark.filterwarnings("ignore:'[ab]' has [0-9]+ clusters")
 
@@ -210,7 +210,7 @@ def test_long_series_are_summed_in_twos_and_fours(monkeypatch):
     rng = np.random.default_rng(0)
     x = np.repeat(rng.normal(size=250), 8)  # blocks of eight equal rows
     exact = vardi.debias({"a": x}, {"a": 1}, series=True).expectation("x")
-    monkeypatch.setattr("vardi._rows.series.MOST", 500)
+    monkeypatch.setattr("vardi._rows.units.MOST", 500)
     assert rows_a_value(2000) == 4
     summed = vardi.debias({"a": x}, {"a": 1}, series=True).expectation("x")
     assert_allclose(summed.stderr, exact.stderr, rtol=0.1)

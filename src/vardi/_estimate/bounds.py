@@ -19,6 +19,8 @@ from scipy import sparse
 from vardi._estimate.tangent import Tangent
 from vardi._notebook import fragment, paragraph, table
 from vardi._rows import Rows
+from vardi._rows.arrays import ArrayBlock
+from vardi._rows.contract import Extremes
 from vardi._rows.gram import MAX_SPECTRAL_SAMPLES
 from vardi._solve.identify import Name, judge
 from vardi._solve.laplacian import Laplacian
@@ -153,10 +155,11 @@ class Bounds:
             "DKW      cdf": self.dkw,
         }
         cells = []
-        for name, said in statements.items():
-            here = "" if said is self.proposition_1 else "vacuous" if said.log10_t >= 0 else _power(said.log10_t)
-            primed = "" if said is self.proposition_1 else _power(said.log10_c_prime)
-            cells.append((name, _power(said.log10_n), here, _power(said.log10_c), primed))
+        for name, one in statements.items():
+            here, primed = "vacuous" if one.log10_t >= 0 else _power(one.log10_t), _power(one.log10_c_prime)
+            if one is self.proposition_1:  # which has no t
+                here = primed = ""
+            cells.append((name, _power(one.log10_n), here, _power(one.log10_c), primed))
         return cells
 
     def _words(self) -> list[str]:
@@ -226,7 +229,7 @@ def bounds(influence: Tangent, names: Sequence[Name], delta: float = 0.05) -> Bo
     assert isinstance(rows, Rows)
     K = int(sampled.sum())
     mass = influence.measure.row_weights * rows.counts
-    kappa = judge(rows, names, mass / mass.sum()).kappa
+    kappa = judge(rows, names, rows.overlap(mass / mass.sum())).kappa
     sigma2 = _second_eigenvalue(hessian.laplacian) / n
     shares, u = rows.sizes[sampled] / n, hessian.u[sampled]
     # From here on every variable is a natural logarithm, named after its argument.
@@ -300,12 +303,13 @@ def _second_eigenvalue(laplacian: Laplacian) -> float:
 
 def _log_epsilon(rows: Rows) -> float:
     """Return the log of the smallest positive omega_k(z_i) / max_i omega_k(z_i), over sampled biases."""
-    K = len(rows.sizes)
-    low, high = np.full(K, np.inf), np.full(K, -np.inf)
-    for _, log_omega in rows.log_blocks():
-        high = np.maximum(high, log_omega.max(axis=0))
-        low = np.minimum(low, np.where(log_omega > -np.inf, log_omega, np.inf).min(axis=0))
-    return float((low - high)[rows.sizes > 0].min())
+
+    def question(block: ArrayBlock) -> Extremes:
+        logs = block.log_omega()
+        return Extremes(np.where(logs > -np.inf, logs, np.inf).min(axis=0), logs.max(axis=0))
+
+    ends = rows.arrays.total(question)
+    return float((ends.low - ends.high)[rows.sizes > 0].min())
 
 
 def _log(x: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from vardi._estimate.tangent import Influence, Tangent
@@ -12,13 +12,13 @@ from vardi._types import Floats
 if TYPE_CHECKING:
     import numpy as np
 
-    from vardi._estimate.sensitivity.errors_of_biases import Errors
+    from vardi._estimate.sensitivity.worst import Errors
+    from vardi._inputs.by_row import KeptRows
     from vardi._inputs.engine.pool import LazyPool
     from vardi._inputs.given import Function, Functions
-    from vardi._inputs.kept import KeptRows
     from vardi._inputs.pool import Pool
     from vardi._rows import Rows
-    from vardi._rows.columns import Kept
+    from vardi._rows.contract import Kept
     from vardi._rows.draws import SharedPasses
     from vardi._rows.engine.groups import GroupSums
     from vardi._solve.newton import Solution
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 class GivenRows(Protocol):
     """The rows that the user gave."""
 
-    in_memory: bool
+    @property
+    def in_memory(self) -> bool:
+        """Whether they are in memory, or read in blocks, rather than in an engine."""
 
     @property
     def numeric_columns(self) -> tuple[str, ...]:
@@ -41,8 +43,13 @@ class GivenRows(Protocol):
 class GivenInMemory(GivenRows, Protocol):
     """The rows that the user gave, in memory."""
 
-    pool: Pool
-    kept: KeptRows
+    @property
+    def pool(self) -> Pool:
+        """All rows."""
+
+    @property
+    def kept(self) -> KeptRows:
+        """Which of them are in the fit."""
 
     def values(self, values: Function) -> Floats:
         """Return a function as numbers, one for each row in the fit."""
@@ -51,7 +58,9 @@ class GivenInMemory(GivenRows, Protocol):
 class GivenInEngine(GivenRows, Protocol):
     """The rows that the user gave, in their engine."""
 
-    pool: LazyPool
+    @property
+    def pool(self) -> LazyPool:
+        """The frames."""
 
     def in_groups(self, solved: Any, statistic: object, groups: object, seed: int, identity: str | None) -> GroupSums:
         """Return sums of what a refit needs by group of rows."""
@@ -109,6 +118,3 @@ class SolvedFit(Protocol):
 
     def shared_passes(self, functions: Floats) -> SharedPasses | None:
         """Return passes over the rows that refits to other counts can share."""
-
-    def refit_draws(self, passes: SharedPasses, counts: Floats, *, tol: float, weights: bool) -> Sequence[Refit | None]:
-        """Solve again for several counts in shared passes."""

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._facts.columns import Variable
+from vardi._inputs.by_row import KeptRows
 from vardi._inputs.frames import JoinedColumns
-from vardi._inputs.kept import KeptRows
 from vardi._inputs.pool import Pool
 from vardi._types import Integers
 from vardi.biases._values import coded

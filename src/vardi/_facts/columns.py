@@ -13,7 +13,7 @@ from vardi._estimate.intervals import FixedValue, Law, Share, Student
 from vardi._estimate.tangent import Influence, Tangent
 from vardi._inputs.given import Function
 from vardi._inputs.pool import Name
-from vardi._rows.columns import Block, Kept
+from vardi._rows.contract import Block, Kept
 from vardi._rows.measure import Functions, as_functions
 from vardi._types import Floats
 from vardi.errors import MismatchError

@@ -37,18 +37,18 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils import get_tags
 from threadpoolctl import threadpool_limits
 
-from vardi._estimate.domains import Found, assisted_in_domains, found_in_domains
+from vardi._estimate.domains import DomainEstimates, assisted_in_domains, estimates_in_domains
 from vardi._estimate.estimates import Estimate
 from vardi._estimate.tangent import Influence
 from vardi._estimate.weight_routing import fit_weighted, takes_weights
-from vardi._fit.reference import reference_of
+from vardi._fit.learned import reference_of
 from vardi._fit.solved import Solved
+from vardi._inputs.by_row import KeptRows
+from vardi._inputs.dependence import dealt_out
 from vardi._inputs.domains import By
-from vardi._inputs.folds import dealt_out
 from vardi._inputs.frames import as_frame
 from vardi._inputs.frames.functions import bias_of, is_function
 from vardi._inputs.given import Function
-from vardi._inputs.kept import KeptRows
 from vardi._inputs.pool import Pool
 from vardi._types import Floats, Integers
 from vardi.biases._fitted import Encoding
@@ -78,7 +78,7 @@ class Assisted:
     def __init__(self, whole: Solved, estimator: Any, columns: Sequence[str] | None) -> None:
         self.whole, self.columns = whole, columns
         self.over = (
-            whole if whole.reference is None else reference_of(whole, whole.reference.states)
+            whole if whole.reference is None else reference_of(whole, whole.reference.data.states)
         )  # what the model's mean is taken over
         self.encodes = estimator is None
         self.estimator = default_model(len(self.names(()))) if estimator is None else estimator
@@ -111,12 +111,12 @@ class Assisted:
             Whether the user chose the samples.
         """
         checks = checks_of(self.whole.names, self.whole.pool.biases)
-        everyone = self.over.states
-        learned = [checks[self.whole.names[k]] for k in asked.states if self.whole.names[k] in checks]
+        everyone = self.over.data.states
+        learned = [checks[self.whole.names[k]] for k in asked.data.states if self.whole.names[k] in checks]
         if not learned:
-            return reference_of(self.whole, asked.states)
+            return reference_of(self.whole, asked.data.states)
         read = self._read(values)
-        if chosen or by.labels is not None or not read or not set(everyone) <= set(asked.states):
+        if chosen or by.labels is not None or not read or not set(everyone) <= set(asked.data.states):
             return None
         read |= set(by.columns)
         return self.over if all(read <= set(check.columns) for check in learned) else None
@@ -143,7 +143,7 @@ class Assisted:
 
     def may_be_wrong(self, asked: Solved, samples: Any) -> Any:
         """Return the samples whose biases may be wrong: by default the learned ones if all samples are in question."""
-        if not asked.is_whole:
+        if not asked.data.is_whole:
             return samples
         learned = list(checks_of(self.whole.names, self.whole.pool.biases))
         wanted = learned if samples is None else [samples] if isinstance(samples, str) else list(samples)
@@ -178,20 +178,20 @@ class Assisted:
         asked: Solved,
         values: Any,
         told: tuple[By, Sequence[Any], int],
-        plain: Found,
+        plain: DomainEstimates,
         factor: float | Estimate | None,
-    ) -> Found:
+    ) -> DomainEstimates:
         """Return the numbers of domains, given those without the model."""
         by, keys, base = told
         predicted = self._predictions(asked, values)
         everywhere, domains = self.over.data.domains(
             self.over.tangent.measure, self.whole.memory.kept.spread(predicted), by, base
         )
-        of_all = found_in_domains(self.over.tangent, domains, plain.level, factor)
+        of_all = estimates_in_domains(self.over.tangent, domains, plain.level, factor)
         _, domains = asked.data.domains(
             asked.tangent.measure, self.whole.memory.kept.spread(asked.memory.values(values) - predicted), by, base
         )
-        missed = found_in_domains(asked.tangent, domains, plain.level, factor)
+        missed = estimates_in_domains(asked.tangent, domains, plain.level, factor)
         place = {key: j for j, key in enumerate(everywhere)}
         absent = [key for key in keys if key not in place]
         if absent:
@@ -294,7 +294,7 @@ def _features(whole: Solved, values: Function, estimator: Any, columns: Sequence
     shared = [name for name in (pool.frames[0].columns if pool.frames else ()) if _in_all(pool, name)]
     read = set(bias_of(values, shared).columns) if is_function(values) else set()
     if columns is None:
-        read |= set(whole.dependence.named.values())
+        read |= set(whole.data.dependence.named.values())
         columns = [name for name in shared if name not in read and pool.column(name).dtype.kind in "fiub"]
     names = [columns] if isinstance(columns, str) else list(columns)
     lacking = [name for name in names if name not in shared]

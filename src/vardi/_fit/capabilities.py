@@ -52,7 +52,8 @@ class Answer:
     calls : str
         The public names.
     function : str
-        The function, as ``module:name``. Where a class of :mod:`vardi._fit.data` has its own, it is the declaration.
+        The function, as ``module:name``. Where classes of rows (:mod:`vardi._fit.user_rows`) have their own,
+        it is the declaration.
     """
 
     calls: str
@@ -60,7 +61,7 @@ class Answer:
 
 
 ANSWERS = {
-    "weights": Answer("weights, probabilities, weight_shares, effective_rows", "_fit.data:UserRows.weights"),
+    "weights": Answer("weights, probabilities, weight_shares, effective_rows", "_fit.user_rows:UserRows.weights"),
     "means": Answer("expectation, expectations of columns", "_estimate.tangent:Tangent.estimates"),
     "among": Answer(
         "expectation, total and cdf of some samples' rows with among=; fit.among(...).weights",
@@ -73,13 +74,13 @@ ANSWERS = {
     "totals": Answer(
         "total, by a size or relative to a known total, exact or with an error", "_fit.weighted:WeightedSample.total"
     ),
-    "domains": Answer("expectation, total and cdf with by=; proportions", "_estimate.domains:found_in_domains"),
+    "domains": Answer("expectation, total and cdf with by=; proportions", "_estimate.domains:estimates_in_domains"),
     "arithmetic": Answer(
         "differences, products and ratios of estimates, of one call or of several",
         "_estimate.tangent:Influence.__add__",
     ),
     "normalisers": Answer(
-        "omegas, normalisers, log_normalisers, log_ratio, log_omega_covariance, w", "_fit.normalisers:log_normalisers"
+        "omegas, normalisers, log_normalisers, log_ratio, log_omega_covariance, w", "_fit.solved:Solved.log_normalisers"
     ),
     "distribution": Answer("cdf, quantile, band", "_estimate.cdf:DebiasedCdf.band"),
     "parameters": Answer("parameters, estimated_biases, learned", "_fit.parameters:estimates"),
@@ -98,8 +99,10 @@ ANSWERS = {
     "replicate weights": Answer(
         "replicate_weights; a learned bias is held fixed", "_estimate.replicates:replicate_weights"
     ),
-    "draws": Answer("sample without replacement", "_fit.data:UserRows.draw"),
-    "draws with replacement": Answer("sample(replace=True), torch_sampler, torch_weights", "_fit.data:UserRows.draw"),
+    "draws": Answer("sample without replacement", "_fit.user_rows:UserRows.draw"),
+    "draws with replacement": Answer(
+        "sample(replace=True), torch_sampler, torch_weights", "_fit.user_rows:UserRows.draw"
+    ),
     "new rows": Answer("weigh", "_fit.new_rows:weigh"),
     "update": Answer("update", "_fit.sample:DebiasedSample.update"),
     "verdict": Answer("identify, trust", "_solve.identify:judge"),
@@ -173,6 +176,10 @@ class No:
         """Return whether it applies to a cell of the table."""
         return self.question == question and holder in self.holders and part in self.parts and depends in self.depends
 
+    def error(self) -> VardiError:
+        """Return the error that says so."""
+        return NeedsRowsError(self.reason) if self.holders == ENGINE else VardiError(self.reason)
+
 
 IN_ENGINE = "needs rows in memory, but these are in their engine. Collect the columns you need and debias them."
 MATRIX = "A matrix of biases has no columns for parameters to multiply. Give frames, and biases such as vardi.logistic."
@@ -242,25 +249,4 @@ def refusal(question: str, holder: Holder, part: Part = "none", depends: Depends
     """Return the error for a question that has no answer."""
     no = refused(question, holder, part, depends)
     assert no is not None
-    return NeedsRowsError(no.reason) if no.holders == ENGINE else VardiError(no.reason)
-
-
-def reasons() -> str:
-    """Return all reasons why there is no answer, as a Markdown list."""
-    return "\n".join(f"- {reason}" for reason in dict.fromkeys(no.reason for no in NOES))
-
-
-def table() -> str:
-    """Return a Markdown table of questions by holders, whose cells name the parts for which there is no answer."""
-    lines = ["| question | " + " | ".join(HOLDERS) + " |", "| --- |" + " --- |" * len(HOLDERS)]
-    for question in QUESTIONS:
-        cells = []
-        for holder in HOLDERS:
-            noes = [part for part in PARTS if refused(question, holder, part) is not None]
-            cell = "yes" if not noes else "no" if len(noes) == len(PARTS) else f"not with {', '.join(noes)}"
-            answered = [part for part in PARTS if part not in noes]
-            if any(refused(question, holder, part, "clusters") is not None for part in answered):
-                cell = f"{cell}, not with clusters or series" if noes else "not with clusters or series"
-            cells.append(cell)
-        lines.append(f"| {question} | " + " | ".join(cells) + " |")
-    return "\n".join(lines).replace("not with none, known values, learned", "with parameters only")
+    return no.error()

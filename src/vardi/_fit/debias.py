@@ -8,7 +8,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from vardi._fit.inputs import Depends, FrameInputs, MatrixInputs, as_matrix
-from vardi._fit.pipeline import OnUnidentified, Options, judged, verdict_of
+from vardi._fit.pipeline import OnUnidentified, Options, verdict_of
 from vardi._fit.sample import DebiasedSample
 from vardi._inputs.given import Biases, ByRow, Counts, Known, Labels, Population, Samples
 from vardi._inputs.pool import Name
@@ -199,14 +199,16 @@ def identify(
     >>> bool(vardi.identify({"low": low, "high": high}, {"low": "x <= 5", "high": "x >= 6"}, known=census))
     True
     """
-    return verdict_of(FrameInputs(samples, biases, source, counts, known).opened())
+    return verdict_of(FrameInputs(samples, biases, source, counts, known).opened().prepare())
 
 
 def identify_with_notes(
     samples: Samples, biases: Biases, *, source: Labels | None, counts: Counts | None, known: Known | None
 ) -> tuple[Verdict, tuple[str, ...]]:
     """Return the verdict, and what is odd about the declared biases."""
-    return judged(FrameInputs(samples, biases, source, counts, known).opened())
+    prepared = FrameInputs(samples, biases, source, counts, known).opened().prepare()
+    verdict = verdict_of(prepared)
+    return verdict, prepared.data.notes(verdict, prepared.sizes)
 
 
 def _require_choice(on_unidentified: str) -> None:

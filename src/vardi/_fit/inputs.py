@@ -11,9 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from vardi._fit.capabilities import refusal
-from vardi._fit.opened import MemoryRows
-from vardi._fit.pipeline import Opened, Options, fit
+from vardi._fit.pipeline import Options, fit
+from vardi._fit.rows_in_memory import RowsInMemory
 from vardi._fit.sample import DebiasedSample
+from vardi._fit.user_rows import UserRows
 from vardi._inputs.dependence import as_dependence
 from vardi._inputs.frames import as_frame, concat, stacked
 from vardi._inputs.frames.frame import any_lazy
@@ -30,7 +31,7 @@ from vardi.errors import EmptySampleError, MismatchError, suggest
 from vardi.errors._texts import show
 
 if TYPE_CHECKING:
-    from vardi.biases._conversion import BiasLike
+    from vardi.biases._constructors import BiasLike
 
 
 class Depends(NamedTuple):
@@ -60,31 +61,31 @@ class FrameInputs:
     depends: Depends = NOTHING
     options: Options = DEFAULT
 
-    def opened(self) -> Opened:
+    def opened(self) -> UserRows:
         """Return samples as the pipeline takes them: in an engine if one of them is a lazy frame, else in memory."""
         given = {"source": self.source, "counts": self.counts}
         if any_lazy(self.samples):
-            from vardi._fit.opened_engine import EngineFrames  # what asks engines is loaded only for them
+            from vardi._fit.rows_in_engine import RowsInEngine  # what asks engines is loaded only for them
             from vardi._inputs.engine.pool import open_frames
 
-            return EngineFrames.of(open_frames(self.samples, self.biases, **given), self.known, self.depends)
+            return RowsInEngine.of_frames(open_frames(self.samples, self.biases, **given), self.known, self.depends)
         pool = as_pool(self.samples, self.biases, **given)
         pool = replace(pool, dependence=as_dependence(pool, *self.depends))
-        if any(isinstance(bias, WindowBias) for bias in pool.biases):
+        if window := next((bias for bias in pool.biases if isinstance(bias, WindowBias)), None):
             from vardi._fit.truncation import TruncatedRows
 
-            return TruncatedRows.of(pool, self.known)
+            return TruncatedRows.of_window(pool, window, self.known)
         if any(isinstance(part, LearnedBias) for bias in pool.biases for part in parts_of(bias)):
             from vardi._fit.learned import opened_with_learned
 
             return opened_with_learned(pool, self.known, self.options)
-        return MemoryRows.of(pool, self.known)
+        return RowsInMemory.of_pool(pool, self.known)
 
     def fitted(self, near: Mapping[Name, float] | None = None, rows: NDArray[np.bool_] | None = None) -> DebiasedSample:
         """Solve, starting near given log normalisers if any, for all rows or for some of the pool."""
         opened = self.opened()
         fitted = fit(_of_rows(opened, rows), self, self.options, near)
-        if isinstance(opened, MemoryRows) and rows is None:
+        if isinstance(opened, RowsInMemory) and rows is None:
             warn_of_shared_units(self.samples, opened.pool)
         return fitted
 
@@ -142,11 +143,11 @@ class MatrixInputs:
     depends: Depends = NOTHING
     options: Options = DEFAULT
 
-    def opened(self) -> Opened:
+    def opened(self) -> UserRows:
         """Return the matrix as the pipeline takes it."""
         pool = matrix_pool(self.omega, self.source, self.counts, self.names)
         pool = replace(pool, dependence=as_dependence(pool, *self.depends))
-        return MemoryRows.of(pool, self.known, self.omega, log=self.log)
+        return RowsInMemory.of_pool(pool, self.known, self.omega, log=self.log)
 
     def fitted(self, near: Mapping[Name, float] | None = None, rows: NDArray[np.bool_] | None = None) -> DebiasedSample:
         """Solve, starting near given log normalisers if any, for all rows or for some of the pool."""
@@ -203,11 +204,11 @@ BY_COLUMN = "Name a column of the frames instead, which new rows have too"
 BY_MATRIX = "Debias all rows together"
 
 
-def _of_rows(opened: Opened, rows: NDArray[np.bool_] | None) -> Opened:
+def _of_rows(opened: UserRows, rows: NDArray[np.bool_] | None) -> UserRows:
     if rows is None:
         return opened
-    assert isinstance(opened, MemoryRows)
-    return replace(opened, kept=opened.kept & rows)
+    assert isinstance(opened, RowsInMemory)
+    return opened.among(rows)
 
 
 def _joined_biases(

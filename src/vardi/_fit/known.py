@@ -17,9 +17,13 @@ import scipy
 
 from vardi._estimate.intervals import REFUSED
 from vardi._estimate.known_check import KnownCheck, known_lines
-from vardi._estimate.tangent import Tangent
+from vardi._estimate.tangent import Influence, Tangent
 from vardi._inputs.known import Known
+from vardi._rows.arrays import Arrays
+from vardi._rows.contract import Block, Kept
 from vardi._rows.joint import JointRows
+from vardi._rows.measure import Functions
+from vardi._rows.point import RowsAt
 from vardi._solve.identify import Verdict, joined_verdict
 from vardi._solve.joint import At
 from vardi._solve.parameters import held_of
@@ -43,7 +47,7 @@ def check_known(solved: Solved) -> KnownCheck | None:
     values, covariance, own_df = known.values, np.zeros((len(known), len(known))), np.full(len(known), np.inf)
     if alone is not None:
         tangent: Tangent = solved.tangent_of(*alone, quick=True)
-        values, influence = solved.known_at(tangent, *alone)
+        values, influence = _means_at(solved, tangent, *alone)
         spread = influence.spread()
         covariance, own_df = spread.covariance, spread.df
     variances, least = np.diag(covariance), _least(solved)
@@ -51,7 +55,7 @@ def check_known(solved: Solved) -> KnownCheck | None:
     withheld = (stderr > 0) & (own_df < REFUSED)
     lines = known_lines(known, values, np.where(withheld, math.nan, stderr))
     samples = tuple(str(name) for name, size in zip(solved.names, solved.rows.sizes, strict=True) if size)
-    residual = float(np.abs(solved.measured_known() - solved.moved_known()).max())
+    residual = float(np.abs(known_means(solved) - solved.moved_known()).max())
     if withheld.any():
         return KnownCheck(lines, math.nan, 0, math.nan, residual, samples)
     if alone is None:
@@ -64,6 +68,37 @@ def check_known(solved: Solved) -> KnownCheck | None:
         statistic, _, df = chi_square(values - known.values, total, least)
     pvalue = float(scipy.special.chdtrc(df, statistic)) if df else math.nan
     return KnownCheck(lines, statistic if df else math.nan, df, pvalue, residual, samples)
+
+
+def known_means(solved: Solved) -> Floats:
+    """Return the means of the known functions under the weights."""
+    return solved.tangent.measure.mean(_functions(solved, solved.tangent))
+
+
+def _functions(solved: Solved, tangent: Tangent) -> Functions:
+    """Return the functions with known means on the rows of a tangent; biases are those at its point."""
+    known: Known = solved.prepared.known
+    moving, m = known.moving(solved.joint.families), len(known)
+    values: Kept = solved.prepared.values
+    if not solved.data.in_memory and not isinstance(tangent.measure.rows, Arrays):
+        values = solved.engine.model.known.values  # as columns of the engine
+
+    def make(block: Block, at: RowsAt) -> Floats:
+        columns = block.solved(values)
+        own = {j: at.users_bias(k) for j, k in moving.items()}
+        return np.hstack([own.get(j, columns[:, [j]]) for j in range(m)]) if own else columns
+
+    return Functions((), m, make)
+
+
+def _means_at(solved: Solved, tangent: Tangent, joint: JointRows, v: Floats) -> tuple[Floats, Influence]:
+    """Return the means of the known functions at another point, and the influence on them."""
+    functions = _functions(solved, tangent)
+    eta, gradients = tangent.measure.mean(functions), joint.mean_gradients(v)
+    moved = np.zeros((len(joint.coordinates), len(eta)))
+    for j, k in solved.prepared.known.moving(joint.families).items():
+        moved[:, j] = tangent.n * eta[j] * gradients[:, k]
+    return tangent.influence(functions, moved)
 
 
 def _least(solved: Solved) -> Floats:

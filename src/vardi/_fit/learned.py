@@ -1,4 +1,7 @@
-"""Unknown biases: the samples whose biases are known are debiased first, and the others are learned against them."""
+"""Unknown biases: the samples whose biases are known are debiased first, and the others are learned against them.
+
+The first fit is the reference: its weights and its tangent are also mapped to the rows of all samples.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +12,28 @@ from typing import Any
 
 import numpy as np
 
-from vardi._fit.opened import MemoryRows
+from vardi._estimate.bias_check import BiasCheck, Features, untested
+from vardi._estimate.tangent import Influence, Tangent
 from vardi._fit.pipeline import Options, fit
+from vardi._fit.rows_in_memory import RowsInMemory
 from vardi._fit.solved import Solved
-from vardi._inputs.folds import dealt_out
+from vardi._inputs import given
+from vardi._inputs.dependence import dealt_out
 from vardi._inputs.frames import NumpyFrame
 from vardi._inputs.pool import Pool
+from vardi._rows.families import BiasFamily, Function, Linear, Logistic
+from vardi._rows.measure import Measure
+from vardi._rows.point import Model, Point, PointAmong
 from vardi._types import Floats, Integers
 from vardi.biases import Bias, LearnedBias, ParametricBias, ProductBias, everywhere
 from vardi.biases._fitted import parts_of, with_parts
+from vardi.biases._learned import checks_of
 from vardi.errors import InvalidBiasError, InvalidKnownError, MismatchError, NotIdentifiableError, VardiWarning
 from vardi.errors import _refusals as refusals
 from vardi.errors._texts import show
 
 
-def opened_with_learned(pool: Pool, known: Any, options: Options) -> MemoryRows:
+def opened_with_learned(pool: Pool, known: Any, options: Options) -> RowsInMemory:
     """Return the rows of a pool, with biases learned by comparison with the debiased rows of the known samples."""
     unknown = [k for k, bias in enumerate(pool.biases) if _is_learned(bias)]
     _require_known(pool, unknown, known)
@@ -31,7 +41,7 @@ def opened_with_learned(pool: Pool, known: Any, options: Options) -> MemoryRows:
     biases = list(pool.biases)
     for k in unknown:
         biases[k] = _learned(pool, k, reference.data.chances(reference.tangent.measure))
-    return replace(MemoryRows.of(replace(pool, biases=tuple(biases)), known), reference=reference)
+    return replace(RowsInMemory.of_pool(replace(pool, biases=tuple(biases)), known), reference=reference)
 
 
 def _is_learned(bias: Bias) -> bool:
@@ -69,7 +79,7 @@ def _require_known(pool: Pool, unknown: list[int], known: Any) -> None:
 def _debiased(pool: Pool, unknown: list[int], known: Any, options: Options) -> Solved:
     """Return the known samples, debiased among themselves."""
     biases = tuple(everywhere() if k in unknown else bias for k, bias in enumerate(pool.biases))
-    rows = MemoryRows.of(replace(pool, biases=biases), known)
+    rows = RowsInMemory.of_pool(replace(pool, biases=biases), known)
     names = {name for k, name in enumerate(pool.names) if k not in unknown}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", VardiWarning)  # the fit of all samples will warn
@@ -121,3 +131,101 @@ def _columns_of_arrays(pool: Pool, sample: str) -> tuple[str, ...]:
             f"outcomes. Name the columns that selection may depend on, out of {show(columns)}."
         )
     return pool.frames[0].columns
+
+
+def reference_of(solved: Solved, states: tuple[int, ...]) -> Solved:
+    """Return the rows of the known samples, or of some of them, with the weights of a fit of the known samples alone.
+
+    Parameters
+    ----------
+    solved : Solved
+        A fit in which biases were learned.
+    states : tuple of int
+        The places of the known samples to use.
+    """
+    whole, alone = solved.whole, solved.whole.reference
+    assert alone is not None
+    own, names = alone.of(states), tuple(str(whole.names[k]) for k in states)
+    measure = measure_of_reference(whole, alone, states, names)
+    return whole.with_rows_of(states, TangentOfReference(own.tangent, measure, _shared_errors(whole, alone)))
+
+
+def measure_of_reference(whole: Solved, alone: Solved, states: tuple[int, ...], names: tuple[str, ...]) -> Measure:
+    """Return the rows of the pool with the weights of the known samples' own solution, 0 on other rows.
+
+    The biases of the known samples are on all rows of the pool, and those of the others drop out of the solution, whose
+    u is -inf there. So it is a point for the pool, with the known moments and the scales of features of its own.
+    """
+    pool, own = whole.tangent.measure, alone.joint.model
+    families = {k: _on_pool(family, whole.joint.families[k]) for k, family in own.families.items()}
+    known = replace(own.known, values=whole.prepared.values) if len(own.known.means) else own.known
+    point = Point(Model(own.sizes, families, known), alone.point)
+    through = PointAmong(point, alone.data.states, pool.n / float(own.sizes.sum()), rests_on_them=True)
+    if states == alone.data.states:
+        return Measure(pool.rows, through, pool, through, names, states)
+    return Measure.among(pool, states, names, point, through)
+
+
+def _on_pool(own: BiasFamily, whole: BiasFamily) -> BiasFamily:
+    """Return a family as it was fitted to the known samples, on the rows of the pool."""
+    if isinstance(own, Function) or isinstance(whole, Function):
+        return whole
+    assert isinstance(own, Linear | Logistic)
+    assert isinstance(whole, Linear | Logistic)
+    return own.on(whole.z * whole.deviation + whole.mean)
+
+
+def _shared_errors(whole: Solved, alone: Solved) -> Floats:
+    r"""Return :math:`R^+ D'C D_0 (R_0^+)'`, the covariance between the shifts of known values in two solutions.
+
+    Each solution writes the known values as :math:`D'\tau + R\varepsilon` with its own combinations D, where
+    :math:`\tau` has covariance C.
+    """
+    if not whole.joint.coordinates.uncertain:
+        return np.zeros((0, 0))
+    first, second = (np.linalg.pinv(one.joint.known.root) @ one.prepared.directions.T for one in (whole, alone))
+    return np.asarray(first @ whole.prepared.known.covariance @ second.T)
+
+
+def check_reference(solved: Solved, asked: Mapping[str, given.Function], features: Features) -> BiasCheck:
+    """Test the declared biases of the known samples among themselves.
+
+    Learned ones were fitted to the same rows, which a test of fixed biases cannot account for: it would reject correct
+    ones hardly ever, or far too often. ``fit.learned`` judges them, by held-out rows.
+    """
+    reference = solved.reference
+    assert reference is not None
+    rows = reference_of(solved, reference.data.states)
+    inside, learned = rows.tangent.measure.inside, tuple(checks_of(solved.names, solved.pool.biases))
+    said = f"The bias of {show(learned)} was" if len(learned) == 1 else f"The biases of {show(learned)} were"
+    note = f"{said} learned from these rows and has no p-value: fit.learned shows its calibration on held-out rows."
+    note = note if len(learned) == 1 else note.replace("and has", "and have").replace("its", "their")
+    if len(rows.data.states) == 1:
+        return untested(f"{show(rows.tangent.measure.recorded_by)} is the only known sample. {note}")
+    values = {name: rows.memory.values(value)[inside] for name, value in asked.items()}
+    return replace(reference.check_columns(values, features), note=note)
+
+
+class TangentOfReference(Tangent):
+    """A map from functions on the rows of the pool to estimates by the known samples alone.
+
+    Parameters
+    ----------
+    own : Tangent
+        The solution of the known samples.
+    measure : Measure
+        Their rows among those of the pool.
+    known : ndarray of shape (r of the pool, r of the reference)
+        Covariance between the known values with an error in the two solutions, in standard deviations.
+    """
+
+    def __init__(self, own: Tangent, measure: Measure, known: Floats) -> None:
+        super().__init__(measure, own.jacobian, own.hessian)
+        self.known = known
+
+    def moved_by(self, functions: Any, eta: Floats, b: Floats) -> Influence:
+        """Return the influence of all rows of the pool, through the coordinates that both solutions have."""
+        whole, own = self.measure.whole, self.measure.coordinates
+        shared = np.zeros((len(whole.coordinates), b.shape[1]))
+        shared[whole.coordinates.epsilon] = self.known @ b[own.epsilon]
+        return Influence(whole, self.measure.influence(functions, eta, b), shared)

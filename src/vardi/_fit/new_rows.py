@@ -40,7 +40,7 @@ def weigh(solved: Solved, rows: Any) -> Any:
     rows : array or frame
         In memory, with the columns that biases and known values read; for a fit of a matrix, a matrix of biases.
     """
-    sampled = list(solved.states)  # the others do not enter the weight
+    sampled = list(solved.data.states)  # the others do not enter the weight
     frame = as_frame(rows) if solved.pool.biases else None
     logs, H = _of_matrix(solved, rows, sampled) if frame is None else _of_frame(solved, frame, sampled)
     log_mass = np.asarray(scipy.special.logsumexp(logs + solved.solution.u[sampled], axis=1))
@@ -56,11 +56,11 @@ def weigh(solved: Solved, rows: Any) -> Any:
     if solved.groups is not None and solved.groups.max() > 0:
         _require_one_group(logs > -np.inf, solved.groups[sampled])
     known: Known = solved.prepared.known
-    if solved.is_whole:
+    if solved.data.is_whole:
         weights = _with_known(solved, known, log_mass, H) if known else np.exp(-log_mass)
     else:
         weights = solved.tangent.measure.scale * np.exp(-log_mass)
-    return weights if frame is None else frame.series(weights, "weight")
+    return weights if frame is None else frame.wrap(weights, "weight")
 
 
 def _of_frame(solved: Solved, frame: Frame, sampled: Sequence[int]) -> tuple[Floats, Floats]:
@@ -81,7 +81,7 @@ def _of_frame(solved: Solved, frame: Frame, sampled: Sequence[int]) -> tuple[Flo
         logs[:, place] += users_log_omega(bias, frame, theta, str(solved.names[k]), allowed)
         fixed[k] = bias.at(theta.tolist())
     known: Known = solved.prepared.known
-    if not known or not solved.is_whole:
+    if not known or not solved.data.is_whole:
         return logs, np.empty((len(logs), 0))
     return logs, values_on_frame(known, frame, fixed)
 

@@ -1,30 +1,34 @@
-"""What accounts need of the holder of a fit's rows; in memory."""
+"""What accounts need of the holder of a fit's rows: in memory, and in an engine."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from vardi._estimate.cdf import Band, DebiasedCdf
-from vardi._estimate.sensitivity.errors_of_biases import Errors, as_errors
-from vardi._estimate.steps import Steps
+from vardi._estimate.cdf import Band, DebiasedCdf, Steps
+from vardi._estimate.sensitivity.worst import Errors
 from vardi._facts.account import Given
-from vardi._facts.choice import choose
+from vardi._facts.choice import IDENTIFIER, MISSING, MOST_TEXT, by_reason, choose, most_frequent, note_on
 from vardi._facts.columns import ColumnFacts, Variable, by_samples, exponent_of, facts_of
 from vardi._facts.fingerprint import Fingerprint, fingerprint
+from vardi._inputs.frames.functions import is_function
 from vardi._inputs.pool import Name, Pool
 from vardi._machine.threads import at_once
 from vardi._rows.gram import Gram
+from vardi._rows.measure import as_functions
 from vardi._rows.shares import Shares, shares_of
-from vardi._rows.weights import WeightSums, WeightTable, weights_by_sample
+from vardi._rows.weights import WeightSums, WeightTable, values_in_bins, weights_by_sample, weights_in_bins
 from vardi._types import Floats
+from vardi.biases._expressions import nodes
+from vardi.errors._refusals import needs_rows
+from vardi.errors._texts import SHOWN
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-SLOPES = 400_000_000  # rows times samples times columns up to which the effect of wrong biases on means is computed
 
 if TYPE_CHECKING:
     from vardi._fit.solved import Solved
@@ -73,8 +77,8 @@ class MemoryParts:
             gaps=self._solved.data.gaps,
             mixed=self._solved.data.mixed,
             uncovered=self._uncovered,
-            depends=self._solved.dependence.words,
-            named=self._solved.dependence.named,
+            depends=self._solved.data.dependence.words,
+            named=self._solved.data.dependence.named,
         )
 
     def fingerprint(self, columns: Sequence[str]) -> Fingerprint:
@@ -105,7 +109,7 @@ class MemoryParts:
     def column(self, name: str, values: Any) -> Variable:
         """Return a column, an expression or values as a variable; raise if it has no mean."""
         solved = self._solved.recorded(values)
-        return Variable(name, solved.memory.values(values), () if solved.is_whole else solved.states)
+        return Variable(name, solved.memory.values(values), () if solved.data.is_whole else solved.data.states)
 
     def choose(self) -> tuple[tuple[Variable, ...], str]:
         """Return the columns that a report shows, and a note on those left out."""
@@ -121,8 +125,8 @@ class MemoryParts:
         found: dict[int, ColumnFacts] = {}
         for states, places in by_samples(columns).items():
             solved = self._solved.of(states)
-            laws = solved.bias_functions() if gains and solved.is_whole else None
-            most = self._most_slopes if slopes and solved.is_whole else 0
+            laws = solved.bias_functions() if gains and solved.data.is_whole else None
+            most = self._most_slopes() if slopes and solved.data.is_whole else 0
             for own, functions, exponents in self._functions_of(solved, [columns[j] for j in places]):
                 moved = partial(solved.slopes, errors=self._errors) if most > 0 and not own[0].category_of else None
                 most -= len(own)
@@ -130,10 +134,9 @@ class MemoryParts:
                 found |= dict(zip([places.pop(0) for _ in own], facts, strict=True))
         return tuple(found[j] for j in range(len(columns)))
 
-    @property
-    def _most_slopes(self) -> int:
-        """For how many columns the effect of wrong biases is computed."""
-        return int(SLOPES // (len(self._pool) * len(self._pool.names)))
+    def _most_slopes(self, most: int = 400_000_000) -> int:
+        """Return for how many columns the effect of wrong biases is computed, times rows and samples at most this."""
+        return most // (len(self._pool) * len(self._pool.names))
 
     def _functions_of(
         self, solved: Solved, columns: Sequence[Variable]
@@ -146,7 +149,7 @@ class MemoryParts:
     @property
     def _errors(self) -> Errors:
         """Every bias may be wrong, independently of the others."""
-        return as_errors(self._solved, None, "free")
+        return Errors.of(self._solved, None, "free")
 
     def each(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         """Apply a function that asks the rows to each item: several at a time where their holder can be asked so."""
@@ -175,3 +178,124 @@ class MemoryParts:
     def _counts(self) -> Floats:
         counts: Floats = self._solved.tangent.measure.counts
         return counts
+
+
+class EngineParts(MemoryParts):
+    """Rows in an engine, which returns sums only; the distinct rows in memory answer what they can."""
+
+    def __init__(self, fit: WeightedSample) -> None:
+        super().__init__(fit)
+        self._parts = fit.solved.engine.frames.parts
+
+    @property
+    def _uncovered(self) -> Mapping[str, str]:
+        return {}  # it takes a pass to find out
+
+    def given(self) -> Given:
+        pool = self._solved.engine.pool
+        return replace(
+            super().given(),
+            is_counted=any(part.counted for part in self._parts),
+            is_labelled=self._parts[0].label is not None,
+            distinct=len(self._rows) if self._solved.prepared.in_memory else None,
+            left_out={pool.names[k] for part in pool.dropped for k in part.codes.values()},
+            costs=0,
+            unasked=self._solved.engine.columns["numeric"],
+        )
+
+    def fingerprint(self, columns: Sequence[str]) -> Fingerprint:
+        return Fingerprint()  # it would bring every row here
+
+    def weight_table(self) -> WeightTable:
+        return weights_in_bins(self._solved.tangent.measure, self._solved.engine.rows_asked)
+
+    def largest_weights(self, most: int) -> list[tuple[int, Name, float]]:
+        return []
+
+    def column(self, name: str, values: Any) -> Variable:
+        if not is_function(values):
+            raise needs_rows("An expectation of values that are not columns")
+        solved = self._solved.recorded(values)
+        return Variable(name, values, () if solved.data.is_whole else solved.data.states)
+
+    def choose(self) -> tuple[tuple[Variable, ...], str]:
+        """Query which columns have gaps, and which samples have recorded these."""
+        data, uncovered = self._solved.engine, self._solved.uncovered
+        some = data.without_gaps([name for name in data.of_some if name not in uncovered])
+        every = dict.fromkeys((*data.with_gaps, *data.of_some))
+        gaps = [name for name in every if name not in some and name not in uncovered]
+        numeric = (*data.numeric_columns, *(name for name in data.columns["numeric"] if name in some))
+        conditions = [name for name in data.columns["conditions"] if name not in (*gaps, *uncovered)]
+        categories, apart, many, further = self._categories()
+        left_out = {
+            "missing or infinite values": gaps,
+            "too many distinct texts": many,
+            "more text columns than can be shown; write a condition in variables=": further,
+            "text of some samples: write a condition in variables=": apart,
+            "of different types in different samples": [f"{name}: {where}" for name, where in data.mixed.items()],
+            **by_reason(uncovered),
+        }
+        columns = [
+            Variable(name, name, data.of_some[name] if name in some else ()) for name in (*numeric[:SHOWN], *conditions)
+        ]
+        return (*columns, *categories), note_on(numeric, left_out)
+
+    def _categories(self) -> tuple[list[Variable], list[str], list[str], list[str]]:
+        """Query the most frequent categories, and return them with the columns left out.
+
+        Left out are columns that not all frames have, columns with too many distinct texts, and columns beyond the
+        number shown.
+        """
+        texts = [name for name in self._solved.engine.columns["texts"] if name != self._parts[0].label]
+        whole = [name for name in texts if all(name in part.schema for part in self._parts)]
+        asked = {name: self._solved.engine.rows_by_text(name, IDENTIFIER) for name in whole[: 2 * MOST_TEXT]}
+        found = {name: rows for name, rows in asked.items() if rows}
+        shown = sorted(found, key=lambda name: len(found[name]))[:MOST_TEXT]
+        columns = [column for name in shown for column in _conditions(name, found[name])]
+        apart, many = [name for name in texts if name not in whole], [name for name in asked if name not in found]
+        return columns, apart, many, [name for name in whole if name not in (*many, *shown)]
+
+    def _most_slopes(self, most: int = 400) -> int:
+        """Return for how many columns the effect of wrong biases is queried, times samples at most this."""
+        return most // len(self._pool.names)
+
+    def _functions_of(
+        self, solved: Solved, columns: Sequence[Variable]
+    ) -> Iterator[tuple[list[Variable], Any, list[int]]]:
+        """Yield all columns together: a query takes as long for several as for one."""
+        if columns:
+            yield list(columns), solved.data.matrix([column.values for column in columns]), [0] * len(columns)
+
+    def each(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        return [function(item) for item in items]  # an engine has threads of its own, and may take one query at a time
+
+    def shares(self, column: Variable, centre: float, scale: float) -> Shares:
+        solved = self._solved.of(column.among)
+        functions = as_functions(solved.data.functions(column.values))
+        x, *masses = values_in_bins(solved.tangent.measure, solved.engine.rows_asked, functions, centre, scale)
+        return shares_of(x, masses)
+
+    def band(self, column: Variable, level: float = 0.95, shares: Shares | None = None) -> Band | None:
+        solved = self._solved.of(column.among)
+        return DebiasedCdf(solved.tangent, solved.data.steps(solved.tangent.measure, column.values)).band(level)
+
+
+def _conditions(name: str, rows: Mapping[str | None, float]) -> list[Variable]:
+    """Return the most frequent categories of a column as conditions, and all others as one."""
+    texts = sorted(rows, key=lambda text: (text is None, text))
+    frequent = most_frequent(np.array([rows[text] for text in texts]))
+    shown = [texts[k] for k in frequent.tolist()]
+    column = nodes.Column(name)
+    known = nodes.Not(nodes.IsMissing(column))
+    named = tuple(nodes.Constant(text) for text in shown if text is not None)
+    own: dict[str, nodes.Node] = {
+        MISSING if text is None else text: nodes.IsMissing(column)
+        if text is None
+        else nodes.And((known, nodes.IsIn(column, (nodes.Constant(text),))))
+        for text in shown
+    }
+    if len(texts) > len(shown):
+        others: nodes.Node = nodes.Not(nodes.And((known, nodes.IsIn(column, named))))
+        others = nodes.And((known, others)) if None in shown else others
+        own[f"{len(texts) - len(shown)} others"] = others
+    return [Variable(f"{name}: {kind}", nodes.to_text(node), category_of=name) for kind, node in own.items()]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from vardi._fit.known import as_identified, warn_of_contradiction
-from vardi._fit.prepare import Prepared
 from vardi._fit.sample import DebiasedSample
-from vardi._fit.solved import Solved
+from vardi._fit.user_rows import Prepared, UserRows
 from vardi._inputs.pool import Name
 from vardi._solve.identify import Verdict, joined_verdict
 from vardi._solve.model import JointFit, joining_of, solve_joint, solve_plain
@@ -31,86 +30,49 @@ class Options:
     max_iterations: int = 100
 
 
-class Opened(Protocol):
-    """Samples and biases as the user gave them, with rows in memory or in an engine: see ``_fit/opened``."""
-
-    @property
-    def names(self) -> tuple[Name, ...]: ...
-
-    def prepare(self) -> Prepared:
-        """Return the rows to solve."""
-
-    def overlap(self, prepared: Prepared) -> Verdict:
-        """Judge which samples can be compared: it depends on where biases are zero, which no parameter changes."""
-
-    def explained(self, verdict: Verdict) -> Verdict:
-        """Return a verdict with an explanation from the rows."""
-
-    def notes(self, verdict: Verdict, sizes: Mapping[Name, float]) -> tuple[str, ...]:
-        """Return what is odd about the declared biases, though it may be intended."""
-
-    def of_samples(self, names: set[Name]) -> Opened:
-        """Return the rows of some samples only."""
-
-    def solved(self, prepared: Prepared, found: JointFit) -> Solved:
-        """Return the solution at the rows."""
-
-
-def fit(opened: Opened, inputs: Any, options: Options, near: Mapping[Name, float] | None = None) -> DebiasedSample:
+def fit(rows: UserRows, inputs: Any, options: Options, near: Mapping[Name, float] | None = None) -> DebiasedSample:
     """Solve for the weights of all rows, starting near given log normalisers if any."""
     while True:
-        prepared = opened.prepare()
+        prepared = rows.prepare()
         if not prepared.is_plain:
-            return _fit_joint(opened, prepared, inputs, options, near)
-        found = solve_plain(prepared.rows, opened.names, options.tol, options.max_iterations, near)
+            return _fit_joint(prepared, inputs, options, near)
+        found = solve_plain(prepared.rows, prepared.names, options.tol, options.max_iterations, near)
         if isinstance(found, Solution):
             weights, shift = prepared.rows.settled(found.u).weights(found.u)
-            solved = JointFit(replace(shifted(found, shift), weights=weights))
-            return DebiasedSample(opened.solved(prepared, solved), inputs)
-        verdict = opened.explained(found)
+            solution = JointFit(replace(shifted(found, shift), weights=weights))
+            return DebiasedSample(rows.solved(prepared, solution), inputs)
+        verdict = rows.explained(found)
         if options.on_unidentified == "raise":
             raise verdict.error()
-        sizes = dict(zip(opened.names, prepared.rows.sizes.tolist(), strict=True))
-        opened = opened.of_samples(_largest_group(verdict, sizes))
+        rows = rows.of_samples(_largest_group(verdict, prepared.sizes))
 
 
-def _fit_joint(
-    opened: Opened, prepared: Prepared, inputs: Any, options: Options, near: Mapping[Name, float] | None
-) -> DebiasedSample:
-    known = prepared.known
+def _fit_joint(prepared: Prepared, inputs: Any, options: Options, near: Mapping[Name, float] | None) -> DebiasedSample:
+    known, data = prepared.known, prepared.data
     _refuse_largest(options.on_unidentified, known=bool(known))
-    verdict = opened.overlap(prepared)
-    limits: Any = {"tol": options.tol, "max_iterations": options.max_iterations, "near": near}
-    found = solve_joint(prepared.joint, opened.names, known, prepared.values, verdict, **limits)
-    fitted = DebiasedSample(opened.solved(prepared, found), inputs)
+    verdict = data.overlap(prepared)
+    tol, most = options.tol, options.max_iterations
+    found = solve_joint(
+        prepared.joint, prepared.names, known, prepared.values, verdict, tol=tol, max_iterations=most, near=near
+    )
+    fitted = DebiasedSample(data.solved(prepared, found), inputs)
     if known:
         warn_of_contradiction(fitted.known)
     return fitted
 
 
-def judged(opened: Opened) -> tuple[Verdict, tuple[str, ...]]:
-    """Judge samples, solving only what that takes, and return the verdict with notes on the declared biases."""
-    prepared = opened.prepare()
-    verdict = _verdict(opened, prepared)
-    return verdict, opened.notes(verdict, dict(zip(opened.names, prepared.rows.sizes.tolist(), strict=True)))
-
-
-def verdict_of(opened: Opened) -> Verdict:
+def verdict_of(prepared: Prepared) -> Verdict:
     """Judge samples, solving only what that takes."""
-    return _verdict(opened, opened.prepare())
-
-
-def _verdict(opened: Opened, prepared: Prepared) -> Verdict:
-    verdict, joint = opened.overlap(prepared), prepared.joint
+    verdict, joint, names = prepared.data.overlap(prepared), prepared.joint, prepared.names
     if prepared.is_plain:
         return verdict
-    sampled = [name for name, size in zip(opened.names, joint.sizes, strict=True) if size > 0]
+    sampled = [name for name, size in zip(names, joint.sizes, strict=True) if size > 0]
     if not prepared.known:
         if len(joint.families) == len(sampled) and verdict.identified:
             return as_identified(verdict, str(unknown_everywhere(sampled, verdict)))
         return verdict
     try:
-        joining = joining_of(joint.few, opened.names, verdict)
+        joining = joining_of(joint.few, names, verdict)
     except NotIdentifiableError as error:
         if error.verdict is None:
             raise

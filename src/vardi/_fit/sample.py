@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vardi._estimate.bridge import Bridge, bridge_of
 from vardi._estimate.estimates import Estimate
-from vardi._estimate.reliability import Trust, warn_of_doubt, warn_of_few_bridging
-from vardi._estimate.sensitivity.factors import GAMMAS
+from vardi._estimate.reliability import Bridge, Trust, bridge_of, warn_of_doubt, warn_of_few_bridging
+from vardi._estimate.sensitivity.result import GAMMAS
 from vardi._fit.known import check_known, joined
-from vardi._fit.normalisers import log_normalisers, log_ratio
 from vardi._fit.solved import Solved
 from vardi._fit.weighted import AUTO, WeightedSample
 from vardi._inputs.domains import By
@@ -38,7 +36,7 @@ if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked 
     from vardi._estimate.known_check import KnownCheck
     from vardi._estimate.likelihood_ratio import LikelihoodRatio
     from vardi._estimate.refits import Progress
-    from vardi._estimate.resampling import Kind
+    from vardi._estimate.resampling import DrawKind
     from vardi._estimate.sensitivity.result import Kind as ErrorKind
     from vardi._estimate.sensitivity.result import Sensitivity
     from vardi._facts.account import Account
@@ -108,7 +106,7 @@ class DebiasedSample(WeightedSample):
         >>> print(log_omegas["1"] - log_omegas["0"])
         -0.230 ± 0.035 (95%: -0.299 to -0.161)
         """
-        found = dict(zip(self.names, log_normalisers(self.solved, level), strict=True))
+        found = dict(zip(self.names, self.solved.log_normalisers(level), strict=True))
         called = [f"the normaliser of {str(name)!r}" for name in found]
         warn_of_doubt(self.names, called, [estimate.law for estimate in found.values()])
         return found
@@ -136,7 +134,7 @@ class DebiasedSample(WeightedSample):
         0.06 ± 0.14 (95%: -0.22 to 0.35)
         """
         k, l = (self.place_of(one) for one in (name, other))
-        found = log_ratio(self.solved, k, l, level)
+        found = self.solved.log_ratio(k, l, level)
         warn_of_doubt(self.names, [f"the log ratio of {str(name)!r} and {str(other)!r}"], [found.law])
         return found
 
@@ -200,7 +198,7 @@ class DebiasedSample(WeightedSample):
         n: int = 1000,
         seed: int | np.random.Generator | None = 0,
         *,
-        kind: Kind = "bayesian",
+        kind: DrawKind = "bayesian",
         groups: Labels | None = None,
         level: float = 0.95,
         jobs: int | None = None,
@@ -405,16 +403,13 @@ class DebiasedSample(WeightedSample):
         20 is reached at 1.453.
         """
         from vardi._estimate.sensitivity.question import Question
-        from vardi._estimate.sensitivity.targets import Mean
+        from vardi._estimate.sensitivity.worst import Mean
 
         what = f"mean of {name_of(values) if is_function(values) else 'values'}"
-        if not self.data.in_memory or not self.solved.pool.frames:
-            question, functions = (
-                Question.of(self.solved, gammas, samples, kind, threshold),
-                self.data.functions(values),
-            )
-            return question.answer(Mean(functions), self._means(functions, [values], 0.95)[0], what)
-        fit, model = self._assisted(None, values, By.of(None), AUTO, None)
+        fit: WeightedSample = self
+        model = None
+        if self.data.in_memory and self.solved.pool.frames:
+            fit, model = self._assisted(None, values, By.of(None), AUTO, None)
         if model is None:
             question, functions = Question.of(fit.solved, gammas, samples, kind, threshold), fit.data.functions(values)
             return question.answer(Mean(functions), fit._means(functions, [values], 0.95)[0], what)
@@ -430,7 +425,10 @@ class DebiasedSample(WeightedSample):
         delta : float
             Probability with which a bound may fail.
         """
-        return self.solved.bounds(delta)
+        self.solved.require_bounds()
+        from vardi._estimate.bounds import bounds
+
+        return bounds(self.solved.tangent, self.names, delta)
 
     def test_no_bias(self, name: Name) -> LikelihoodRatio:
         """Test whether the family of a sample is constant: whether the sample was drawn without (further) bias.

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
-from vardi._estimate.own_states import OwnStates
+from vardi._estimate.estimates import ROUNDING, Estimate, estimates_of
+from vardi._estimate.intervals import Kind, any_number, constant, known
 from vardi._estimate.tangent import Hessian, Influence, Tangent
-from vardi._fit.capabilities import refusal
-from vardi._fit.data import UserRows
-from vardi._fit.memory import RowsInMemory
-from vardi._fit.prepare import Prepared
-from vardi._inputs.dependence import Dependence
+from vardi._fit.capabilities import Part, refused
+from vardi._fit.user_rows import Prepared, UserRows
 from vardi._inputs.given import Function
 from vardi._inputs.pool import Name, Pool
 from vardi._rows import Rows
 from vardi._rows.arrays import Arrays
-from vardi._rows.columns import Block, Kept
+from vardi._rows.contract import Block, Kept
 from vardi._rows.dense import Dense
 from vardi._rows.draws import SharedPasses
 from vardi._rows.joint import Joint, JointRows
@@ -30,18 +29,17 @@ from vardi._solve.identify import Verdict, judge
 from vardi._solve.joint import JacobianAt
 from vardi._solve.model import JointFit
 from vardi._solve.parameters import held_of
-from vardi._solve.refit import Refit, refit_draws, refit_joint, refit_plain
+from vardi._solve.refit import Refit, refit_joint, refit_plain
 from vardi._types import Floats
-from vardi.biases import Bias
+from vardi.biases import Bias, ExpressionBias
 from vardi.errors import ImpossibleRowError, NotIdentifiableError
 from vardi.errors._texts import show
 
 if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked for
     from vardi._estimate.bias_check import BiasCheck, Features
-    from vardi._estimate.bounds import Bounds
-    from vardi._estimate.sensitivity.errors_of_biases import Errors
-    from vardi._fit.engine import RowsInEngine
-    from vardi._inputs.engine.dependence import EngineDependence
+    from vardi._estimate.sensitivity.worst import Errors
+    from vardi._fit.rows_in_engine import RowsInEngine
+    from vardi._fit.rows_in_memory import RowsInMemory
     from vardi._rows.engine.lazy_rows import LazyRows
 
 ONLY_KNOWN = (
@@ -55,35 +53,32 @@ class Solved:
 
     Parameters
     ----------
-    data : UserRows
-        The rows.
     prepared : Prepared
         What was solved.
     found : JointFit
         The solution, the point that the samples alone give, and the groups that known values join.
-    reference : Solved or None
-        With learned biases: the fit of the samples whose biases are known.
-    whole, tangent : Solved and Tangent, or None
-        For some samples: the fit of all, and the solution as a map from functions on their rows to estimates.
+    data, whole, tangent : UserRows, Solved and Tangent, optional
+        For some samples: their rows, the fit of all, and the solution as a map from functions to estimates.
     """
 
     apart = "too few of their rows join the samples"  # why a draw of rows has no fit
 
     def __init__(
         self,
-        data: UserRows,
         prepared: Prepared,
         found: JointFit,
-        reference: Solved | None = None,
+        data: UserRows | None = None,
         whole: Solved | None = None,
         tangent: Tangent | None = None,
     ) -> None:
-        self.data, self.prepared, self.found, self.reference = data, prepared, found, reference
+        self.prepared, self.found = prepared, found
+        sampled = tuple(np.flatnonzero(prepared.rows.sizes > 0).tolist())
+        self.data = replace(prepared.data, sampled=sampled, states=sampled) if data is None else data
         self.whole: Solved = self if whole is None else whole
         self._tangent = tangent
         self.solution, self.alone, self.groups, self.joining = found.solution, found.alone, found.groups, found.joining
         self.joint: JointRows = prepared.joint
-        self.names: tuple[Name, ...] = data.names
+        self.names: tuple[Name, ...] = prepared.names
         self.rows: Rows | LazyRows = prepared.joint.rows_at(self.theta) if prepared.in_memory else prepared.rows
         self._of_samples: dict[tuple[int, ...], Self] = {}  # those of some samples, once they are asked for
 
@@ -96,19 +91,9 @@ class Solved:
         return self.data.pool
 
     @property
-    def dependence(self) -> Dependence | EngineDependence:
-        """How rows depend on one another."""
-        return self.data.dependence
-
-    @property
-    def states(self) -> tuple[int, ...]:
-        """The samples in question."""
-        return self.data.states
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether all samples are in question, not some of them."""
-        return self.data.is_whole
+    def reference(self) -> Solved | None:
+        """With learned biases: the fit of the samples whose biases are known."""
+        return self.data.reference
 
     @property
     def is_learned(self) -> bool:
@@ -118,7 +103,7 @@ class Solved:
     @property
     def depends(self) -> bool:
         """Whether rows are not independent: they are in clusters, series or strata."""
-        return bool(self.dependence.in_units)
+        return bool(self.data.dependence.in_units)
 
     @property
     def is_plain(self) -> bool:
@@ -162,16 +147,12 @@ class Solved:
     @property
     def memory(self) -> RowsInMemory:
         """The rows that the user gave, in memory."""
-        assert isinstance(self.data, RowsInMemory)
-        return self.data
+        return cast("RowsInMemory", self.data)
 
     @property
     def engine(self) -> RowsInEngine:
         """The rows that the user gave, in an engine."""
-        from vardi._fit.engine import RowsInEngine
-
-        assert isinstance(self.data, RowsInEngine)
-        return self.data
+        return cast("RowsInEngine", self.data)
 
     @property
     def rows_in_memory(self) -> Rows:
@@ -231,7 +212,7 @@ class Solved:
 
     def of(self, states: tuple[int, ...]) -> Self:
         """Return the solution with the rows of some samples only, made once; this one itself if none are given."""
-        if not states or states == self.states:
+        if not states or states == self.data.states:
             return self
         made: dict[tuple[int, ...], Any] = self.whole._of_samples
         if states not in made:
@@ -250,7 +231,7 @@ class Solved:
 
     def with_rows_of(self, states: tuple[int, ...], tangent: Tangent) -> Solved:
         """Return the same solution with the rows of some samples only, and their weights."""
-        return Solved(self.data.of(states), self.prepared, self.found, self.reference, self, tangent)
+        return Solved(self.prepared, self.found, self.data.of(states), self, tangent)
 
     def recorded(self, values: Function) -> Self:
         """Return the rows of the samples that have recorded something."""
@@ -285,34 +266,30 @@ class Solved:
 
     # Normalisers
 
-    @cached_property
-    def _own_states(self) -> OwnStates | None:
-        """The weights of rows under each state, if every state has a sample: its share of the row, already solved."""
-        alone = self.data.in_memory and self.is_plain and self.is_whole and bool(self.rows.sizes.all())
-        return OwnStates(self.tangent) if alone and self.tangent.hessian.gram.is_formed else None
-
     def bias_functions(self) -> Functions:
-        r"""Return the functions :math:`\omega_k / \Omega_k` at the estimated parameters: all have the mean 1."""
+        r"""Return the functions :math:`\omega_k / \Omega_k` at the estimated parameters: all have the mean 1.
+
+        If every state has a sample, they are :math:`(n / n_k)\,p_{ik}` over the weights, which takes no logs.
+        """
+        is_solved = self.data.in_memory and self.is_plain and self.data.is_whole and bool(self.rows.sizes.all())
+        if is_solved and self.tangent.hessian.gram.is_formed:
+            factors = np.diag(self.tangent.n / self.rows.sizes)
+            return Functions((), len(factors), lambda block, at: at.p @ factors, weighed=True)
         logs = np.where(np.isfinite(self.log_omegas), self.log_omegas, 0.0)  # a bias that covers no row has no tilt
         return Functions((), len(logs), lambda block, at: block.tilts(at, logs), weighed=True)
 
     def bias_influence(self) -> Influence:
         r"""Return the influence on each :math:`\log\Omega_k`, through weights and through the bias's parameters."""
-        if (own := self._own_states) is not None:
-            return own.influence()
         moved = self.tangent.n * self.joint.mean_gradients(self.point) if self.joint.families else None
         return self.tangent.influence_on(self.bias_functions(), np.ones(len(self.names)), moved)
 
     def log_omega_covariance(self) -> Floats:
         r"""Return :math:`\sum_i \pi_i^2 g_i g_i' + a'H^+a / n` (MBAR's form), which works for samples of a single row.
 
-        With parameters, known values, or rows that depend on one another, return that of the influence values; if every
-        state has a sample, that of the gram.
+        With parameters, known values, or rows that depend on one another, return that of the influence values.
         """
-        if not self.is_plain or not self.dependence.independent:
+        if not self.is_plain or not self.data.dependence.independent:
             return self.bias_influence().covariance()
-        if (own := self._own_states) is not None:
-            return own.covariance()
         tangent, functions, ones = self.tangent, self.bias_functions(), np.ones(len(self.names))
 
         def question(block: Block, at: RowsAt) -> tuple[Floats, Floats]:
@@ -322,41 +299,38 @@ class Solved:
         a, squares = tangent.measure.total(question, len(ones))
         return np.asarray((squares + a.T @ tangent.hessian.solve(a)) / tangent.n**2)
 
+    def log_normalisers(self, level: float) -> list[Estimate]:
+        """Return the log of each normaliser; of a bias that reads no column, or whose mean is known, it is declared."""
+        influence = self.bias_influence()
+        spread = influence.spread(joint=False)
+        kinds: list[Kind] = [any_number] * len(self.names)
+        for k in np.flatnonzero(spread.stderr <= ROUNDING).tolist():
+            bias = self.pool.biases[k] if self.pool.biases else None
+            is_constant = isinstance(bias, ExpressionBias) and not bias.columns
+            is_declared = is_constant or self.joint.coordinates.known
+            kinds[k] = known if is_declared else constant(self.tangent.n - 1.0)
+        return list(estimates_of(self.log_omegas, influence, level, kinds, spread=spread))
+
+    def log_ratio(self, k: int, l: int, level: float) -> Estimate:
+        """Return log(Omega_k / Omega_l): of two samples through u alone, whatever the scale of the normalisers."""
+        contrast = np.zeros((len(self.names), 1))
+        contrast[k] += 1.0
+        contrast[l] -= 1.0
+        if self.is_plain and k != l and self.rows.sizes[[k, l]].all():
+            influence = self.tangent.of_coordinates(-contrast)
+        else:
+            influence = self.bias_influence() @ contrast
+        return Estimate.from_influence(float(self.log_omegas[k] - self.log_omegas[l]), influence, level)
+
     def judge(self) -> Verdict:
         """Judge the overlap, measured by the weights."""
         if self.solution.weights is None:
-            return judge(_Weighed(self), self.names)
-        mass = self.solution.weights * self.rows_in_memory.counts
-        return judge(self.rows, self.names, mass / mass.sum())
+            return judge(self.rows, self.names, overlap(self.tangent.measure))
+        rows = self.rows_in_memory
+        mass = self.solution.weights * rows.counts
+        return judge(rows, self.names, rows.overlap(mass / mass.sum()))
 
     # Known values
-
-    def known_functions(self, tangent: Tangent) -> Functions:
-        """Return the functions with known means on the rows of a tangent; biases are those at its point."""
-        moving, m = self.prepared.moving, len(self.prepared.known)
-        values: Kept = self.prepared.values
-        if self.prepared.model is not None and not isinstance(tangent.measure.rows, Arrays):
-            values = self.prepared.model.known.values  # as columns of the engine
-
-        def make(block: Block, at: RowsAt) -> Floats:
-            columns = block.solved(values)
-            own = {j: at.users_bias(k) for j, k in moving.items()}
-            return np.hstack([own.get(j, columns[:, [j]]) for j in range(m)]) if own else columns
-
-        return Functions((), m, make)
-
-    def known_at(self, tangent: Tangent, joint: JointRows, v: Floats) -> tuple[Floats, Influence]:
-        """Return the means of the known functions at another point, and the influence on them."""
-        functions = self.known_functions(tangent)
-        eta, gradients = tangent.measure.mean(functions), joint.mean_gradients(v)
-        moved = np.zeros((len(joint.coordinates), len(eta)))
-        for j, k in self.prepared.moving.items():
-            moved[:, j] = tangent.n * eta[j] * gradients[:, k]
-        return tangent.influence(functions, moved)
-
-    def measured_known(self) -> Floats:
-        """Return the means of the known functions under the weights."""
-        return self.tangent.measure.mean(self.known_functions(self.tangent))
 
     def moved_known(self) -> Floats:
         """Return the known values, shifted within their errors as in the solution."""
@@ -374,7 +348,7 @@ class Solved:
     def check_biases(self, asked: Mapping[str, Function], features: Features) -> BiasCheck:
         """Test the declared biases by overlap alone, without known values."""
         if self.reference is not None:
-            from vardi._fit.reference import check_reference
+            from vardi._fit.learned import check_reference
 
             return check_reference(self, asked, features)
         return self.check_columns(self.data.columns_of(asked), features)
@@ -394,19 +368,11 @@ class Solved:
 
         return slopes(self.tangent.measure, influence, errors)
 
-    def bounds(self, delta: float) -> Bounds:
-        """Return the paper's finite-sample constants; their theory is for known biases joined by overlap alone."""
-        if not self.data.in_memory:
-            raise refusal("bounds", "engine")
-        if self.is_learned:
-            raise refusal("bounds", "rows in memory", "learned")
-        if not self.is_plain:
-            raise refusal("bounds", "rows in memory", "both")
-        if self.depends:
-            raise refusal("bounds", "rows in memory", depends="clusters")
-        from vardi._estimate.bounds import bounds
-
-        return bounds(self.tangent, self.names, delta)
+    def require_bounds(self) -> None:
+        """Refuse the paper's bounds, whose theory is for known biases joined by overlap alone, as it is declared."""
+        part: Part = "learned" if self.is_learned else "none" if self.is_plain else "both"
+        if no := refused("bounds", self.data.holder, part, "clusters" if self.depends else "independent"):
+            raise no.error()
 
     def weigh(self, rows: Any) -> Any:
         """Return the weight of rows that need not be in the pool."""
@@ -428,23 +394,3 @@ class Solved:
         if self.is_plain and isinstance(self.rows, Dense) and self.rows.sizes.all():
             return SharedPasses(self.rows, self.solution.u, functions)
         return None
-
-    def refit_draws(self, passes: SharedPasses, counts: Floats, *, tol: float, weights: bool) -> Sequence[Refit | None]:
-        """Solve again for counts of shape (draws, rows) in shared passes; None for a draw that must be solved alone."""
-        return refit_draws(passes, self.tangent.hessian.laplacian, counts, tol=tol, weights=weights)
-
-
-class _Weighed:
-    """Rows in an engine whose overlap is measured by the weights."""
-
-    def __init__(self, solved: Solved) -> None:
-        self._solved, self.sizes = solved, solved.rows.sizes
-
-    def masses(self) -> Floats:
-        return np.empty(0)
-
-    def reach(self) -> Any:
-        return self._solved.rows.reach()
-
-    def overlap(self, mass: Floats) -> Floats:
-        return overlap(self._solved.tangent.measure)

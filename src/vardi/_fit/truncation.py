@@ -9,25 +9,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vardi._estimate.bias_check import BiasCheck, Features, untested
 from vardi._estimate.quasi_independence import quasi_independence
-from vardi._estimate.sensitivity.errors_of_biases import Errors
+from vardi._estimate.sensitivity.worst import Errors
 from vardi._estimate.tangent import Hessian, Influence, Tangent
 from vardi._fit.capabilities import Holder, refusal
-from vardi._fit.memory import RowsInMemory
-from vardi._fit.prepare import Prepared, counted
+from vardi._fit.rows_in_memory import RowsInMemory, counted
 from vardi._fit.solved import Solved
+from vardi._fit.user_rows import Prepared
 from vardi._inputs.frames import as_frame
-from vardi._inputs.kept import KeptRows
 from vardi._inputs.pool import Name, Pool
 from vardi._rows import Rows
 from vardi._rows.arrays import Arrays
-from vardi._rows.columns import Block
+from vardi._rows.contract import Block
 from vardi._rows.dense import Dense
 from vardi._rows.measure import Functions, Measure
 from vardi._rows.point import KnownMoments, Model, Point
@@ -43,35 +42,26 @@ from vardi.biases._expressions.nodes import columns as columns_of
 from vardi.errors import ImpossibleRowError, InvalidBiasError, MismatchError, MissingValuesError, number_of_rows
 from vardi.errors._texts import LISTED, show
 
-if TYPE_CHECKING:
-    from vardi._estimate.bounds import Bounds
 
-HOLDER: Holder = "truncated rows"
-
-
-@dataclass(frozen=True, eq=False)
-class TruncatedRows:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TruncatedRows(RowsInMemory):
     """A pool of one sample, with a window for each row.
 
     Attributes
     ----------
-    pool : Pool
-        What the user gave.
+    bias : WindowBias
+        What declares value and window.
     windows : Windows
-        The value and the window of each row.
-    kept : ndarray of bool
-        Which rows of the pool the fit rests on.
+        The value and the window of each row of the pool.
     """
 
-    pool: Pool
+    holder: ClassVar[Holder] = "truncated rows"
+    bias: WindowBias
     windows: Windows
-    kept: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, pool: Pool, known: Any) -> TruncatedRows:
+    def of_window(cls, pool: Pool, bias: WindowBias, known: Any) -> TruncatedRows:
         """Read values and windows; raise if they are invalid."""
-        bias = window_of(pool)
-        assert bias is not None
         _require_alone(pool, bias, known)
         _require_seen(pool, bias)
         x = _numbers(pool, bias.x)
@@ -80,64 +70,51 @@ class TruncatedRows:
             for end, sign in ((bias.low, -1.0), (bias.high, 1.0))
         )
         kept = counted(pool)
-        _require_inside(pool, bias, x, low, high, kept)
-        return cls(pool, Windows(x, low, high), kept)
+        _require_inside(pool, bias, x, low, high, kept.mask)
+        return cls(pool=pool, kept=kept, bias=bias, windows=Windows(x, low, high))
 
     @property
-    def names(self) -> tuple[Name, ...]:
-        """One name for each row that counts, as it is solved."""
-        return tuple(Row(row) for row in np.flatnonzero(self.kept))
-
-    @property
-    def inside(self) -> Windows:
+    def windows_of_rows(self) -> Windows:
         """The windows of the rows that count."""
         w = self.windows
-        return Windows(w.x[self.kept], w.low[self.kept], w.high[self.kept])
-
-    @property
-    def counts(self) -> Floats:
-        """The counts of these rows."""
-        return self.pool.counts[self.kept]
+        return Windows(self.kept.of(w.x), self.kept.of(w.low), self.kept.of(w.high))
 
     @property
     def of_windows(self) -> tuple[str, ...]:
         """The columns that only the windows read, which the weights do not correct: they are for the values."""
-        bias = window_of(self.pool)
-        assert bias is not None
-        return tuple(name for name in bias.columns if name not in columns_of(bias.x))
+        return tuple(name for name in self.bias.columns if name not in columns_of(self.bias.x))
 
     def prepare(self) -> Prepared:
-        """Return the rows to solve: each is a sample of its own."""
-        inside = self.inside
-        return Prepared.plain(Intervals(inside, np.arange(len(inside.x)), self.counts, moderate=True))
+        """Return the rows to solve: each is a sample of its own, named by its position."""
+        windows = self.windows_of_rows
+        rows = Intervals(windows, np.arange(len(windows.x)), self.counts, moderate=True)
+        return Prepared.plain(tuple(map(Row, self.kept.positions.tolist())), rows, self)
 
     def overlap(self, prepared: Prepared) -> Verdict:
         """Judge whether risk sets join the rows."""
-        found = judge(prepared.rows, self.names)
-        return one_sample(self.pool.names[0], self.inside, self.counts) if found else self.explained(found)
+        verdict = judge(prepared.rows, prepared.names)
+        return self.joined_by_risk_sets() if verdict else self.explained(verdict)
+
+    def joined_by_risk_sets(self) -> Verdict:
+        """Return the verdict on rows that their risk sets join, as those of a fit."""
+        return one_sample(self.names[0], self.windows_of_rows, self.counts)
 
     def explained(self, verdict: Verdict) -> Verdict:
         """Return a verdict in terms of risk sets."""
-        return in_risk_sets(verdict, self.inside, self.counts, self.names)  # type: ignore[arg-type]
+        rows = tuple(map(Row, self.kept.positions.tolist()))
+        return in_risk_sets(verdict, self.windows_of_rows, self.counts, rows)
 
     def notes(self, verdict: Verdict, sizes: Mapping[Name, float]) -> tuple[str, ...]:
         """Return no notes: a window for each row is not a condition that other rows could meet."""
         return ()
 
-    def of_samples(self, names: set[Name]) -> TruncatedRows:
+    def of_samples(self, names: set[Name]) -> Self:
         """Return some rows, with their windows."""
-        kept = np.zeros(len(self.kept), bool)
-        kept[[int(name) for name in names]] = True  # type: ignore[call-overload]
-        return replace(self, kept=kept)
+        return self.among(np.isin(np.arange(len(self)), [int(name) for name in names if isinstance(name, Row)]))
 
     def solved(self, prepared: Prepared, found: JointFit) -> SolvedByWindows:
         """Return the solution at the rows."""
         return SolvedByWindows(self, prepared, found)
-
-
-def window_of(pool: Pool) -> WindowBias | None:
-    """Return the window of truncated rows; None if no bias is one."""
-    return next((bias for bias in pool.biases if isinstance(bias, WindowBias)), None)
 
 
 class SolvedByWindows(Solved):
@@ -145,7 +122,7 @@ class SolvedByWindows(Solved):
 
     Parameters
     ----------
-    opened : TruncatedRows
+    rows : TruncatedRows
         What the user gave.
     prepared : Prepared
         What was solved.
@@ -155,19 +132,17 @@ class SolvedByWindows(Solved):
 
     apart = "too few of their rows are at risk together"
 
-    def __init__(self, opened: TruncatedRows, prepared: Prepared, found: JointFit) -> None:
-        rows = prepared.rows
-        assert isinstance(rows, Rows)
-        self.windows, self.inner, self.inner_u = opened.inside, rows, found.solution.u
-        self.inner_names = opened.names
-        weights = found.solution.weights
+    def __init__(self, rows: TruncatedRows, prepared: Prepared, found: JointFit) -> None:
+        inner, weights = prepared.rows, found.solution.weights
+        assert isinstance(inner, Rows)
         assert weights is not None
-        self.through = np.exp(np.log(self.inner.sizes / self.inner.sizes.sum()) - self.inner_u)
-        log_chance = self._log_chance(self.inner.sizes, np.log(self.through))
-        chance = Dense(np.exp(log_chance) / weights[:, None], np.zeros(len(weights), np.int64), opened.counts)
+        self.truncated, self.windows = rows, rows.windows_of_rows
+        self.inner, self.inner_u, self.inner_names = inner, found.solution.u, prepared.names
+        self.through = np.exp(np.log(inner.sizes / inner.sizes.sum()) - self.inner_u)
+        log_chance = self._log_chance(inner.sizes, np.log(self.through))
+        chance = Dense(np.exp(log_chance) / weights[:, None], np.zeros(len(weights), np.int64), rows.counts)
         solution = replace(found.solution, u=np.array([-log_chance]), cut=np.ones(1))
-        data = RowsInMemory(opened.pool, KeptRows.where(opened.kept), (0,), of_windows=opened.of_windows)
-        super().__init__(data, Prepared.plain(chance), replace(found, solution=solution))
+        super().__init__(Prepared.plain(rows.names, chance, rows), replace(found, solution=solution))
 
     @staticmethod
     def _log_chance(counts: Floats, log_omegas: Floats) -> float:
@@ -223,21 +198,14 @@ class SolvedByWindows(Solved):
         """Test whether columns depend on the windows, beyond the values' lying in them."""
         if self.depends:
             return untested("the test of quasi-independence assumes independent rows, but these depend on one another.")
-        bias = window_of(self.pool)
-        assert bias is not None
-        ends = {
-            to_text(end): getattr(self.windows, side) for side, end in (("low", bias.low), ("high", bias.high)) if end
-        }
+        sides = (("low", self.truncated.bias.low), ("high", self.truncated.bias.high))
+        ends = {to_text(end): getattr(self.windows, side) for side, end in sides if end}
         values = {name: self.memory.values(value) for name, value in asked.items()}
         return quasi_independence(self.names[0], self.windows, ends, values, self.memory.counts)
 
-    def bounds(self, delta: float) -> Bounds:
-        """Refuse: the theory of bounds is for known biases."""
-        raise refusal("bounds", HOLDER)
-
     def judge(self) -> Verdict:
         """Return the verdict in terms of risk sets."""
-        return one_sample(self.names[0], self.windows, self.memory.counts)
+        return self.truncated.joined_by_risk_sets()
 
     def refit(self, counts: Floats, *, tol: float, may_part: bool, rng: np.random.Generator | None = None) -> Refit:
         """Solve again for other counts of the rows, each with its window."""
@@ -251,21 +219,20 @@ class SolvedByWindows(Solved):
 
     def weigh(self, rows: Any) -> Any:
         r"""Return :math:`1 / S(x)`, S the sum over the windows that hold x, for rows that need not be in the pool."""
-        frame, bias = as_frame(rows), window_of(self.pool)
-        assert bias is not None
-        x = np.asarray(frame.evaluate([ExpressionBias(bias.x)], called="value")[0], np.float64)
+        frame, value = as_frame(rows), self.truncated.bias.x
+        x = np.asarray(frame.evaluate([ExpressionBias(value)], called="value")[0], np.float64)
         new = Intervals(Windows(x, self.windows.low, self.windows.high), np.zeros(len(x), np.int64))
         logs = new.log_row_mass(self.inner_u)
         outside = np.flatnonzero(np.isneginf(logs))
         if len(outside):
             raise ImpossibleRowError(
                 f"No window holds the value of {len(outside)} of the new rows (the first is row {outside[0]}, where "
-                f"{to_text(bias.x)} is {x[outside[0]]:g}), so nothing is known of their weight. The debiased "
+                f"{to_text(value)} is {x[outside[0]]:g}), so nothing is known of their weight. The debiased "
                 "sample represents values at which some row was at risk.",
                 sample=None,
                 rows=outside[:LISTED],
             )
-        return frame.series(np.exp(-logs), "weight")
+        return frame.wrap(np.exp(-logs), "weight")
 
 
 def _require_alone(pool: Pool, bias: WindowBias, known: Any) -> None:
@@ -278,7 +245,7 @@ def _require_alone(pool: Pool, bias: WindowBias, known: Any) -> None:
             "for each window and one for each other sample."
         )
     if known is not None:
-        raise refusal("weights", HOLDER, "known values")
+        raise refusal("weights", TruncatedRows.holder, "known values")
 
 
 def _require_seen(pool: Pool, bias: WindowBias) -> None:

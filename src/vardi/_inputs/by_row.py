@@ -1,11 +1,13 @@
-"""What users give for each row beside its columns, such as counts: in the order of the rows, and one for each."""
+"""Numbers and labels that are given by row, such as counts: in the order of the rows, one each; and rows to keep."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vardi._inputs.frames import Frame
 from vardi._inputs.frames.frame import joined
@@ -113,3 +115,42 @@ def require_labels(labels: np.ndarray, n: int) -> None:
     sizes = labels.shape != (n,) and labels.ndim == 1 and labels.dtype.kind in "iu" and labels.sum() == n
     repeated = " From sizes of successive samples: np.repeat(np.arange(len(sizes)), sizes)." if sizes else ""
     require_length("source", labels, n, f"Give one label for each row.{repeated}")
+
+
+@dataclass(frozen=True, eq=False)
+class KeptRows:
+    """The rows of a pool that a fit rests on.
+
+    Attributes
+    ----------
+    mask : ndarray of bool
+        Which rows these are.
+    is_all : bool
+        Whether these are all rows; then nothing is copied.
+    """
+
+    mask: NDArray[np.bool_]
+    is_all: bool
+
+    @classmethod
+    def where(cls, mask: NDArray[np.bool_]) -> KeptRows:
+        """Return the rows that a mask marks."""
+        is_all = bool(mask.all())
+        return cls(np.broadcast_to(np.True_, mask.shape) if is_all else mask, is_all)
+
+    @property
+    def positions(self) -> Integers:
+        """The position in the pool of each row in the fit."""
+        return np.flatnonzero(self.mask)
+
+    def of(self, values: np.ndarray) -> np.ndarray:
+        """Return values of the rows in the fit, given those of all rows."""
+        return values if self.is_all else values[self.mask]
+
+    def spread(self, values: np.ndarray) -> np.ndarray:
+        """Return values for all rows of the pool, given those of the rows in the fit, with 0 on the others."""
+        if self.is_all:
+            return values
+        spread = np.zeros((len(self.mask), *values.shape[1:]), values.dtype)
+        spread[self.mask] = values
+        return spread

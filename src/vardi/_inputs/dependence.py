@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._inputs.by_row import coded_labels, in_order, of_sample, require_length
-from vardi._inputs.kept import KeptRows
+from vardi._inputs.by_row import KeptRows, coded_labels, in_order, of_sample, require_length
 from vardi._types import Floats, Integers
 from vardi.biases._values import as_array
 from vardi.errors import MismatchError, MissingValuesError, VardiWarning, number_of_rows, suggest
@@ -367,3 +366,34 @@ def warn_of_few_clusters(
                 " Intervals use Student's t with as many degrees of freedom; more clusters would help, not more rows."
             )
         )
+
+
+def dealt_out(
+    source: Integers,
+    depends: Dependence,
+    strata: Integers,
+    folds: int,
+    rng: np.random.Generator | np.random.RandomState,
+) -> Integers:
+    """Return the fold of each row: rows are dealt out within groups, clusters as a whole, series in stretches.
+
+    Parameters
+    ----------
+    source : ndarray of int
+        The sample of each row.
+    depends : Dependence
+        How rows depend on one another.
+    strata : ndarray of int
+        The groups within which rows are dealt out: samples, or classes of them.
+    folds : int
+        The number of folds.
+    rng : numpy.random.Generator
+        Shuffles the rows.
+    """
+    if depends.order is not None:
+        return np.asarray(places_in_time(source, depends.order) * folds // np.bincount(source)[source])
+    unit = np.arange(len(source)) if depends.clusters is None else depends.clusters
+    _, first, codes = np.unique(unit, return_index=True, return_inverse=True)
+    fold = np.empty(len(first), np.int64)
+    fold[np.lexsort((rng.random(len(first)), strata[first]))] = np.arange(len(first)) % folds
+    return fold[codes]

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from narwhals.typing import IntoFrame
     from numpy.typing import ArrayLike
 
-    from vardi.biases._conversion import BiasLike
+    from vardi.biases._constructors import BiasLike
 
 
 class HasError(Protocol):

@@ -42,33 +42,20 @@ def values_on(known: Known, pool: Pool, omega: Omega, *, log: bool) -> Floats:
     omega : list of arrays, array or SciPy sparse array
         The biases of all states, or with ``log`` their logs.
     """
-    H = np.empty((len(pool), len(known)))
-    places = [j for j, h in enumerate(known.functions) if isinstance(h, Bias)]
-    functions = [h for h in known.functions if isinstance(h, Bias)]
-    try:
-        evaluated = pool.evaluate(functions, [known.labels[j] for j in places], "expression") if places else []
-    except MissingValuesError as error:
-        raise _missing(known, error) from error
-    for j, values in zip(places, evaluated, strict=True):
-        H[:, j] = values
-    for j, h in enumerate(known.functions):
-        if isinstance(h, int):
-            H[:, j] = np.exp(_column(omega, h, log=log)) if log else _column(omega, h, log=log)
-    _require_finite(known, H)
-    return H
+    functions = {j: h for j, h in enumerate(known.functions) if isinstance(h, Bias)}
+
+    def evaluate() -> list[np.ndarray]:
+        labels = [known.labels[j] for j in functions]
+        values = iter(pool.evaluate(list(functions.values()), labels, "expression"))
+        return [_column(omega, h, log=log) if isinstance(h, int) else next(values) for h in known.functions]
+
+    return _values(known, evaluate, len(pool))
 
 
 def values_on_frame(known: Known, frame: Frame, biases: Sequence[Bias]) -> Floats:
     """Return h of rows that need not be in the pool, of shape (n, m); ``biases`` are those of all states."""
     functions = [biases[h] if isinstance(h, int) else h for h in known.functions]
-    try:
-        H = np.column_stack(
-            [np.asarray(values, np.float64) for values in frame.evaluate(functions, called="expression")]
-        )
-    except MissingValuesError as error:
-        raise _missing(known, error) from error
-    _require_finite(known, H)
-    return H
+    return _values(known, lambda: frame.evaluate(functions, called="expression"), len(frame))
 
 
 def reduced(known: Known, H: Floats, *, unlikely: float = 1e-6, block: int = 65_536) -> Floats:
@@ -341,19 +328,20 @@ def _nothing_left(known: Known, H: Floats, along: Floats, places: NDArray[np.int
     )
 
 
-def _missing(known: Known, error: MissingValuesError) -> MissingValuesError:
-    reading = [
-        label
-        for label, h in zip(known.labels, known.functions, strict=True)
-        if isinstance(h, Bias) and not set(h.columns).isdisjoint(error.columns)
-    ]
-    return MissingValuesError(
-        f"The known value of {reading[0] if reading else known.labels[0]!r} needs a value in every row. {error}",
-        columns=error.columns,
-    )
-
-
-def _require_finite(known: Known, H: Floats) -> None:
+def _values(known: Known, evaluate: Callable[[], Sequence[np.ndarray]], n: int) -> Floats:
+    """Return the functions on n rows as columns; raise if one has no value on some row."""
+    try:
+        H = np.column_stack([np.empty((n, 0)), *evaluate()])
+    except MissingValuesError as error:
+        reading = [
+            label
+            for label, h in zip(known.labels, known.functions, strict=True)
+            if isinstance(h, Bias) and not set(h.columns).isdisjoint(error.columns)
+        ]
+        raise MissingValuesError(
+            f"The known value of {(*reading, *known.labels)[0]!r} needs a value in every row. {error}",
+            columns=error.columns,
+        ) from error
     bad = np.argwhere(~np.isfinite(H))
     if len(bad):
         i, j = bad[0].tolist()
@@ -362,14 +350,15 @@ def _require_finite(known: Known, H: Floats) -> None:
             "it has no mean over them. Fill in what is missing, or give the known mean of a function that is finite.",
             labels=[known.labels[j]],
         )
+    return H
 
 
 def _column(omega: Omega, k: int, *, log: bool) -> np.ndarray:
-    if isinstance(omega, list):
-        return np.asarray(omega[k])
-    if not sparse.issparse(omega):
-        return np.asarray(omega[:, k])
-    stored = sparse.csc_array(omega)[:, [k]].tocoo()
-    column = np.full(omega.shape[0], -np.inf if log else 0.0)
-    column[stored.row] = stored.data
-    return column
+    """Return the values of a bias."""
+    if sparse.issparse(omega):
+        stored = sparse.csc_array(omega)[:, [k]].tocoo()
+        column = np.full(stored.shape[0], -np.inf if log else 0.0)
+        column[stored.row] = stored.data
+    else:
+        column = np.asarray(omega[k] if isinstance(omega, list) else omega[:, k])
+    return np.exp(column) if log else column

@@ -11,11 +11,9 @@ import numpy as np
 
 from vardi._inputs.by_row import as_counts, counts_by_name, in_order, require_counts, require_labels
 from vardi._inputs.dependence import Dependence
-from vardi._inputs.frames import Frame, JoinedColumns, as_frame, concat, mixed_columns
+from vardi._inputs.frames import Frame, JoinedColumns, as_frame, concat, mixed_columns, shared_names
 from vardi._inputs.frames.frame import Native, joined, product
-from vardi._inputs.frames.names import shared_names
 from vardi._machine.memory import require_memory
-from vardi._machine.threads import map_blocks
 from vardi._types import Floats, Integers, are_once
 from vardi.biases import Bias, ExpressionBias, LearnedBias, ValuesBias, as_bias
 from vardi.biases._expressions import is_condition
@@ -97,15 +95,10 @@ class Pool:
             "function that yields omega in blocks.",
         )
 
-    def series(self, values: Floats, name: str) -> Native:
-        """Return values, one for each row, in the user's library (pandas: with the user's index)."""
+    def wrap(self, values: Floats, *names: str) -> Native:
+        """Return numbers of each row, or columns of them, in the user's library (pandas: with the user's index)."""
         whole = self.whole()
-        return read_only(values) if whole is None else whole.series(values, name)
-
-    def table(self, values: Floats, names: Sequence[str]) -> Native:
-        """Return columns of numbers, one for each row, in the user's library (pandas: with the user's index)."""
-        whole = self.whole()
-        return read_only(values) if whole is None else whole.table(values, names)
+        return read_only(values) if whole is None else whole.wrap(values, *names)
 
     def frames_of(self, states: Collection[int]) -> list[Frame]:
         """Return the frames with rows of some samples; of all if none are given."""
@@ -126,9 +119,8 @@ class Pool:
         """
         if len(self.frames) <= 1:
             return self.frames[0] if self.frames else None
-        mixed = mixed_columns(self.frames)
         try:
-            return concat([frame.drop(*mixed.keys() & set(frame.columns)) if mixed else frame for frame in self.frames])
+            return concat(self.frames, without=mixed_columns(self.frames))
         except MismatchError:
             return None
 
@@ -164,10 +156,10 @@ class Pool:
         group_of = {position[name]: number for number, group in enumerate(groups) for name in group}
         if len(group_of) > 300:  # which have too many pairs to compare
             return ""
-        members = {k: np.flatnonzero(self.source == k) for k in group_of}
-        low = {k: np.array([values[rows].min() for values in columns.values()]) for k, rows in members.items()}
-        high = {k: np.array([values[rows].max() for values in columns.values()]) for k, rows in members.items()}
-        scale = np.array([values.std() or 1.0 for values in columns.values()])
+        X = np.column_stack(list(columns.values()))
+        low, high = ({k: end(X[self.source == k], axis=0) for k in group_of} for end in (np.min, np.max))
+        spread = X.std(axis=0)
+        scale = np.where(spread > 0.0, spread, 1.0)
         pairs = [(a, b) for a in group_of for b in group_of if a < b and group_of[a] != group_of[b]]
         gaps = [np.maximum(0.0, np.maximum(low[b] - high[a], low[a] - high[b])) for a, b in pairs]
         best = int(np.argmin([np.linalg.norm(gap / scale) for gap in gaps]))
@@ -175,15 +167,14 @@ class Pool:
         widest = int(np.argmax(gap / scale))
         if not gap[widest]:
             return ""
-        column = list(columns)[widest]
         nearest = f"'{self.names[a]}' and '{self.names[b]}'"
-        return f"The nearest are {nearest}: their rows are {gap[widest]:.4g} apart in {column}."
+        return f"The nearest are {nearest}: their rows are {gap[widest]:.4g} apart in {list(columns)[widest]}."
 
     def values_of(self, column: str) -> Collection[Hashable] | None:
         """Return the distinct values of a column; None if some sample lacks it, or they are too many."""
         if not all(column in frame.columns for frame in self.frames):
             return None
-        return {value for frame in self.frames for value in frame.distinct(column)}
+        return {value for frame in self.frames for value in frame.coded(column)[1]}
 
     def sides(self, bounds: Sequence[tuple[str, float]]) -> Floats:
         """Return how many rows of each sample have a column below, at and above a bound, of shape (m, 3, K)."""
@@ -277,12 +268,6 @@ def _with_rows(pool: Pool) -> Pool:
     return pool
 
 
-def _are_within(labels: Integers, K: int) -> bool:
-    """Return whether labels are from 0 to K - 1; as numbers without a sign, those below 0 are the largest there are."""
-    unsigned = labels.view(labels.dtype.str.replace("i", "u"))
-    return all(map_blocks(lambda rows: bool(unsigned[rows].max() < K), len(labels), 1))
-
-
 class HasShape(Protocol):
     """A matrix, of whatever library."""
 
@@ -302,11 +287,10 @@ def matrix_pool(omega: HasShape, source: object, counts: object, names: Iterable
     n, K = omega.shape
     labels = as_array(source, "source")
     require_labels(labels, n)
-    if labels.dtype.kind not in "iu" or not _are_within(labels, K):
-        found = list(dict.fromkeys(labels.tolist()))
+    if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= K:
         raise MismatchError(
-            f"source holds the labels {show(found)} ({labels.dtype}), but omega has {K} columns. Number the samples by "
-            f"their columns, 0 to {K - 1}; for named samples use vardi.debias."
+            f"source holds the labels {show(dict.fromkeys(labels.tolist()))} ({labels.dtype}), but omega has {K} "
+            f"columns. Number the samples by their columns, 0 to {K - 1}; for named samples use vardi.debias."
         )
     names = tuple(str(k) for k in range(K)) if names is None else tuple(names)
     if len(names) != K:
@@ -372,21 +356,15 @@ def _numbered(source: object, frame: Frame, column: str) -> tuple[Integers, list
     try:
         if isinstance(source, str):
             return frame.coded(source)
-        labels = _labels(in_order(source, (frame,), "source"))
+        if isinstance(source, list | tuple):  # NumPy would turn mixed numbers and texts into texts
+            labels = np.fromiter(source, dtype=object, count=len(source))
+        else:
+            labels = as_array(in_order(source, (frame,), "source"), "source")
         require_labels(labels, len(frame))
-        return coded(labels)
+        # nanoseconds become integers in Python
+        return coded(labels.astype("datetime64[us]") if labels.dtype.kind == "M" else labels)
     except TypeError as error:
         raise refusals.no_labels(repr(column)) from error
-
-
-def _labels(source: object) -> np.ndarray:
-    """Return labels as an array that keeps each as it is: NumPy would turn mixed numbers and texts into texts."""
-    if isinstance(source, list | tuple):
-        return np.fromiter(source, dtype=object, count=len(source))
-    labels = as_array(source, "source")
-    return (
-        labels.astype("datetime64[us]") if labels.dtype.kind == "M" else labels
-    )  # nanoseconds become integers in Python
 
 
 def _plain(value: object) -> str:

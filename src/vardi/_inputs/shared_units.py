@@ -9,14 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from vardi._inputs.frames import as_frame
-from vardi._inputs.frames.names import shared_names
+from vardi._inputs.frames import as_frame, shared_names
 from vardi._inputs.pool import Name, Pool
 from vardi._types import Integers
 from vardi.errors import SharedUnitsWarning, number_of_rows
 from vardi.errors._warn import warn
 
-COMPARED = 10_000  # rows that are compared at least, if there are very many
 MOST_SAMPLES = 100  # up to which every pair is compared
 
 REMEDY = (
@@ -66,11 +64,8 @@ def _equal_rows(pool: Pool, looked_at: int = 4_000) -> tuple[Name, Name, int] | 
     if not ids and not continuous:
         return None
     share = 0.0 if ids else 2 / 3  # of a sample's rows, which independent samples of one short list may share
-    if len(rows) == len(pool):
-        found = _most_shared(pool, rows, {name: columns[name] for name in properties}, share)
-    else:
-        rows = _some(pool, (*ids, *continuous)[0])
-        found = _most_shared(pool, rows, _columns(pool, rows, properties), share)
+    rows = _some(pool, (*ids, *continuous)[0])
+    found = _most_shared(pool, rows, _columns(pool, rows, properties), share)
     if found is not None and len(rows) < len(pool):  # now it is worth counting them all
         rows = np.arange(len(pool))
         found = _most_shared(pool, rows, _columns(pool, rows, properties), share)
@@ -117,9 +112,9 @@ def _is_numbering(values: np.ndarray, sizes: Integers) -> bool:
         return False
 
 
-def _some(pool: Pool, key: str) -> Integers:
+def _some(pool: Pool, key: str, compared: int = 10_000) -> Integers:
     """Return all rows or, if very many, those whose key has a hash below a bound, so that equal rows stay together."""
-    part = len(pool) // COMPARED
+    part = len(pool) // compared
     columns = [frame.column(key) for frame in pool.frames] if part > 1 else []
     if not columns or any(column.dtype.kind not in "fiu" for column in columns):
         return np.arange(len(pool))

@@ -10,7 +10,7 @@ import numpy as np
 
 from vardi._inputs.dependence import Dependence
 from vardi._machine.threads import Scratch, map_blocks, sum_blocks
-from vardi._rows.columns import (
+from vardi._rows.contract import (
     ByKey,
     Columns,
     Extremes,

@@ -12,10 +12,10 @@ import numpy as np
 import scipy
 from scipy import sparse
 
-from vardi._machine.threads import blocks, map_blocks, sum_blocks
+from vardi._machine.threads import Scratch, blocks, map_blocks, sum_blocks
 from vardi._rows.arrays import ArrayBlock, Arrays
-from vardi._rows.columns import Normalised, Result
-from vardi._rows.contract import Coordinates, Sums
+from vardi._rows.contract import Coordinates, Normalised, Result, Sums
+from vardi._rows.gram import DenseGram, Gram, SparseGram, UnformedGram
 from vardi._rows.grouping import mean_over_counts, sizes_of, stratified
 from vardi._rows.start import tree_start
 from vardi._types import Floats, Integers, Numbers, once
@@ -99,12 +99,21 @@ class Rows(ABC):
         Given logs are added to u once, in a sum that for the terms that matter is about the row's offset; logs that
         are taken here are themselves rounded, too.
         """
-        return 0.0
-
-    def _exponents(self, offset: Floats, largest: float) -> float:
-        """Return the size of what is rounded, from the offsets of rows and the largest of u."""
-        added = np.abs(offset) if self.log else 2.0 * np.abs(offset) + largest
+        if self.is_plain(u):
+            return 0.0
+        # log S is at most so far above the largest of its terms
+        offset = np.abs(self.inverse_masses(u).values) + np.log(self.terms)
+        added = offset if self.log else 2.0 * offset + float(np.abs(u[self.sizes > 0]).max())
         return float(np.sqrt(added @ (added * self.counts)))
+
+    @property
+    def terms(self) -> int:
+        """How many biases may be above zero on a row."""
+        return len(self.sizes)
+
+    def is_plain(self, u: Floats) -> bool:
+        """Return whether no product of e^u and omega can leave the floating-point range."""
+        return self.moderate and bool(np.abs(u[self.sizes > 0]).max() < MODERATE)
 
     @property
     def arrays(self) -> Arrays:
@@ -116,13 +125,39 @@ class Rows(ABC):
         """The layout of a point: normalisers alone."""
         return Coordinates(len(self.sizes))
 
-    @abstractmethod
     def sums(self, u: Floats, *, gram: bool = True, objective: bool = True, rough: bool = False) -> Sums:
-        """Return shares and, if asked for, log_mass and gram at u: a rough one may have seven digits only."""
+        """Return shares and, if asked for, log_mass and gram at u, in one pass over the rows.
 
-    @abstractmethod
+        A rough gram may have seven digits only.
+        """
+        is_formed = gram and self.forms_gram
+
+        def question(block: ArrayBlock) -> tuple[float, Floats, Any]:
+            at = block.normalised(u, {})
+            log_mass = block.sum(at.log_mass())[0] if objective else 0.0
+            return log_mass, block.sum(at.p), block.gram(at.p, at.p) if is_formed else 0.0
+
+        total, shares, products = self.arrays.total(question)
+        log_mass = float(total) if objective else None
+        return Sums(log_mass, shares, self._gram(u, products if is_formed else None) if gram else None)
+
+    @property
+    def forms_gram(self) -> bool:
+        """Whether products of p are summed; if not, the gram is only multiplied with vectors."""
+        return True
+
+    def _gram(self, u: Floats, products: Floats | sparse.csr_array | None) -> Gram:
+        """Return the gram at u, from sums of products if they were made."""
+        if products is not None:
+            return DenseGram(products) if isinstance(products, np.ndarray) else SparseGram(products.tocsr())
+        p: Any = self.normalised(u, slice(0, len(self)), None, {}, Scratch()).p
+        counts = self.counts[:, None]
+        return UnformedGram(len(u), lambda v: p.against(counts * (p @ v[:, None]))[:, 0])
+
     def inverse_masses(self, u: Floats) -> InverseMasses:
         """Return 1 / S_i(u) for every row, or its log."""
+        logs = self.arrays.column(lambda block: block.normalised(u, {}).log_mass(), 1)[:, 0]
+        return InverseMasses(u, np.negative(logs, out=logs), are_logs=True)
 
     def log_row_mass(self, u: Floats) -> Floats:
         """Return log S_i(u) for every row."""
@@ -161,9 +196,6 @@ class Rows(ABC):
                 return np.log(block.sum(np.exp(np.subtract(logs, top, out=logs), out=logs))) + top
 
         return np.asarray(scipy.special.logsumexp(list(self.arrays.each(of_block)), axis=0))
-
-    def anchor(self, u: Floats) -> None:  # noqa: B027 (most holders scale rows in each pass)
-        """Scale the rows once for all points near u, if what is scaled is kept."""
 
     def settled(self, u: Floats) -> Rows:
         """Return the rows in the form that is cheapest near a point: these."""
@@ -207,11 +239,6 @@ class Rows(ABC):
     def log_omega(self) -> Floats:
         """Return log omega as one dense matrix: a copy, meant for small pools."""
         return self.log_omega_of(slice(0, len(self)), None)
-
-    def log_blocks(self) -> Iterator[tuple[slice, Floats]]:
-        """Yield log omega block by block, with the place of each."""
-        for rows in blocks(len(self), len(self.sizes)):
-            yield rows, self.log_omega_of(rows, None)
 
     def spread(self, values: Numbers) -> Numbers:
         """Return values of rows for all rows of the pool."""
@@ -265,7 +292,7 @@ class Rows(ABC):
         )
 
     def with_counts(self, counts: Floats) -> Self:
-        """Return the same rows with other counts, reusing what was scaled."""
+        """Return the same rows with other counts."""
         rows = copy.copy(self)
         rows.counts, rows.sizes = counts, sizes_of(self.source, len(self.sizes), counts)
         rows._recount()

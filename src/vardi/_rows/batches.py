@@ -17,13 +17,13 @@ import narwhals as nw
 import numpy as np
 
 from vardi._inputs.dependence import Dependence
-from vardi._inputs.engine.asking import in_batches
 from vardi._inputs.engine.part import COUNT, OMEGA, PREFIX, Part
+from vardi._inputs.engines import in_batches
 from vardi._machine.threads import Scratch
 from vardi._rows.arrays import ArrayBlock, Arrays
 from vardi._rows.blocks import in_threads
 from vardi._rows.checks import MODERATE
-from vardi._rows.columns import Block, Question, Result, addable
+from vardi._rows.contract import Block, Question, Result, addable
 from vardi._rows.dense import Dense
 from vardi._rows.engine.functions import EngineFunction
 from vardi._types import Floats, Integers, once
@@ -48,14 +48,12 @@ class Batches:
     ----------
     part : Part
         The frame.
-    names : mapping
-        Functions that are columns of the frame, with the names of these.
     sizes : ndarray of shape (K,)
         How many rows the rows of each sample stand for.
     """
 
-    def __init__(self, part: Part, names: Mapping[EngineFunction, str], sizes: Floats) -> None:
-        self.part, self.names, self.sizes = part, names, sizes
+    def __init__(self, part: Part, sizes: Floats) -> None:
+        self.part, self.sizes = part, sizes
         self._biases = [OMEGA.format(k) for k in range(len(sizes))]
 
     def total(self, question: Question[Result], width: int = 0) -> Result:
@@ -95,9 +93,7 @@ class Batches:
     def _expression(self, column: ColumnKey) -> nw.Expr:
         if column == SAMPLE:
             return self.part.of_sample(range(len(self.sizes)))
-        if isinstance(column, str):
-            return nw.col(column)
-        return nw.col(self.names[column]) if column in self.names else column(self.part)
+        return nw.col(column) if isinstance(column, str) else column(self.part)
 
 
 class BatchBlock(ArrayBlock):

@@ -134,10 +134,6 @@ class Blocks(Dense):
         self._require_room(len(self.sizes))
         return self._log(np.asarray(self.matrix.whole(), np.float64))
 
-    def log_blocks(self) -> Iterator[tuple[slice, Floats]]:
-        """Yield log omega block by block, with the place of each, in one pass."""
-        return self.each_block(lambda rows, values: (rows, self.log_omega_of(rows, values)))
-
     def each_block(self, answer: Callable[[slice, Numbers | None], Result], width: int = 0) -> Iterator[Result]:
         """Apply a function to the place of each block and its values, as they are read."""
         return in_threads(answer, self._same_blocks(), len(self.sizes) + width)

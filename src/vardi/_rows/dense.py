@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Self
 
 import numpy as np
 
 from vardi._rows.arrays import ArrayBlock
 from vardi._rows.base import MODERATE, InverseMasses, Rows, Space
-from vardi._rows.columns import Normalised
-from vardi._rows.contract import Sums
+from vardi._rows.contract import Normalised, Sums
 from vardi._rows.gram import DenseGram
 from vardi._rows.grouping import sums_by_code
 from vardi._types import Floats, Integers, Numbers
@@ -24,18 +24,10 @@ class Dense(Rows):
     def _recount(self) -> None:
         self._last = None
 
-    def exponents(self, u: Floats) -> float:
-        """Return the size of what scaling rounds."""
-        if self._is_plain(u):
-            return 0.0
-        # log S is at most so far above the largest of K terms
-        offset = np.abs(self.inverse_masses(u).values) + np.log(len(self.sizes))
-        return self._exponents(offset, float(np.abs(u[self.sizes > 0]).max()))
-
     def sums(self, u: Floats, *, gram: bool = True, objective: bool = True, rough: bool = False) -> Sums:
         """Return log_mass, shares and gram at u, in one pass over the rows."""
         last = self.__dict__.pop("_last", None)  # whoever takes the array has it alone
-        values, are_logs = np.empty(0), not self._is_plain(u)
+        values, are_logs = np.empty(0), not self.is_plain(u)
         is_kept = not gram or self.reading_dominates  # the last step of a solve mostly needs no gram
         if is_kept:
             values = np.empty(len(self)) if last is None else last.values
@@ -66,7 +58,7 @@ class Dense(Rows):
     ) -> Normalised:
         """Return some rows at u: as they are if no product can leave the floating-point range, else in logs."""
         values, sampled = self._values(rows, values), self.sizes > 0
-        if self._is_plain(u) and all(np.abs(x).max(initial=0.0) < MODERATE for x in added.values()):
+        if self.is_plain(u) and all(np.abs(x).max(initial=0.0) < MODERATE for x in added.values()):
             A = _exp(values, space("A", values.shape)) if self.log else values
             if added and not self.log:
                 A = space("A", values.shape)
@@ -89,10 +81,6 @@ class Dense(Rows):
             return (np.log(S) if offset is None else np.log(S) + offset)[:, None]
 
         return Normalised(weight[:, None], log_mass, DenseProbabilities(A, step, S, 1.0, space))
-
-    def _is_plain(self, u: Floats) -> bool:
-        """Return whether no product of e^u and omega can leave the floating-point range."""
-        return self.moderate and bool(np.abs(u[self.sizes > 0]).max() < MODERATE)
 
     def log_omega_of(self, rows: slice | Integers, values: Numbers | None) -> Floats:
         """Return log omega of some rows."""
@@ -172,8 +160,8 @@ class DenseProbabilities:
         # the product is transposed, so that columns are in one piece: to divide short rows is slow
         return np.asarray(((b * self.step[:, None]).T @ self.A.T) / self.S * self.factor).T
 
-    def __mul__(self, column: Floats) -> DenseProbabilities:
-        return DenseProbabilities(self.A, self.step, self.S, self.factor * column[:, 0], self.space)
+    def __mul__(self, column: Floats) -> Self:
+        return type(self)(self.A, self.step, self.S, self.factor * column[:, 0], self.space)
 
     def column(self, k: int | Integers) -> Floats:
         """Return p_k, of a bias for all rows or for each."""

@@ -21,13 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._inputs.domains import By, in_domains
-from vardi._rows.columns import Block, ByKey, Kept
-from vardi._rows.contract import Evenness
-from vardi._rows.measure import Functions, Holder, Measure
+from vardi._rows.contract import Block, ByKey, Evenness, Holder, Kept
+from vardi._rows.measure import Functions, Measure
 from vardi._types import Floats, Integers
 from vardi.errors._refusals import not_finite
-
-AT_ONCE = 50  # domains whose deviations are columns of one pass
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,8 +173,6 @@ class RowsByDomain:
     base : ndarray of int of shape (G,)
         The place of the base of each domain.
     """
-
-    at_once = AT_ONCE
 
     def __init__(
         self,

@@ -56,7 +56,7 @@ class Expressions(np.lib.mixins.NDArrayOperatorsMixin):
         widths = [_width(one) for one in inputs]
         width = 0 if 0 in widths else max(widths)
         columns = [_broadcast(one, width) for one in inputs]
-        return Expressions([OPERATORS[ufunc](*terms) for terms in zip(*columns, strict=True)])
+        return Expressions([_combined(ufunc, terms) for terms in zip(*columns, strict=True)])
 
     def __array_function__(self, function: Any, _types: Any, args: Any, _kwargs: Any) -> Any:
         if function is np.where:
@@ -79,6 +79,17 @@ def total(terms: Sequence[Term]) -> Term:
     return _plus(total(terms[:half]), total(terms[half:]))
 
 
+def terms_of(columns: Any) -> Sequence[Term]:
+    """Return the terms of columns; a question is typed for arrays."""
+    terms: Sequence[Term] = columns.terms
+    return terms
+
+
+def expression(term: Term) -> nw.Expr:
+    """Return a term as an expression."""
+    return nw.lit(term) if isinstance(term, float) else term
+
+
 def _width(columns: Any) -> int:
     return len(columns.terms) if isinstance(columns, Expressions) else int(np.size(columns))
 
@@ -88,6 +99,12 @@ def _broadcast(columns: Any, width: int) -> Sequence[Term]:
     if isinstance(columns, Expressions):
         return columns.terms * width if len(columns.terms) == 1 else columns.terms
     return np.broadcast_to(np.asarray(columns, np.float64).reshape(-1), (width,)).tolist()
+
+
+def _combined(ufunc: np.ufunc, terms: Sequence[Term]) -> Term:
+    if all(isinstance(term, float) for term in terms):
+        return float(ufunc(*terms))
+    return OPERATORS[ufunc](*terms)
 
 
 def _plus(a: Term, b: Term) -> Term:
@@ -112,10 +129,6 @@ def _over(a: Term, b: Term) -> Term:
     return 0.0 if _is(a, 0.0) else a if _is(b, 1.0) else a / b
 
 
-def _power(a: Term, b: Term) -> Term:
-    return a if _is(b, 1.0) else a**b
-
-
 def _is(term: Term, number: float) -> bool:
     return isinstance(term, float) and term == number
 
@@ -124,28 +137,10 @@ def _comparison(compare: Callable[[Any, Any], Any]) -> Callable[[Term, Term], Te
     """Return a comparison that is 1 where it holds, and 0 elsewhere."""
 
     def compared(a: Term, b: Term) -> Term:
-        if isinstance(a, float) and isinstance(b, float):
-            return float(compare(a, b))
         found: nw.Expr = compare(*(literal(one) if isinstance(one, float) else one for one in (a, b)))
         return found.cast(nw.Float64)
 
     return compared
-
-
-def _function(of_number: np.ufunc, of_expression: Callable[[nw.Expr], nw.Expr]) -> Callable[[Term], Term]:
-    return lambda x: float(of_number(x)) if isinstance(x, float) else of_expression(x)
-
-
-def _maximum(a: Term, b: Term) -> Term:
-    if isinstance(a, float) and isinstance(b, float):
-        return max(a, b)
-    return nw.max_horizontal(*(nw.lit(one) if isinstance(one, float) else one for one in (a, b)))
-
-
-def _minimum(a: Term, b: Term) -> Term:
-    if isinstance(a, float) and isinstance(b, float):
-        return min(a, b)
-    return nw.min_horizontal(*(nw.lit(one) if isinstance(one, float) else one for one in (a, b)))
 
 
 def _where(condition: Term, a: Term, b: Term) -> Term:
@@ -156,29 +151,22 @@ def _where(condition: Term, a: Term, b: Term) -> Term:
     return nw.when(condition > 0.5).then(own).otherwise(other)
 
 
-def _log_of_sum(a: Term, b: Term) -> Term:
-    """Return log(e^a + e^b) where a is zero."""
-    assert _is(a, 0.0)
-    return float(np.logaddexp(0.0, b)) if isinstance(b, float) else (b.exp() + 1.0).log()
-
-
+#: How terms are combined that are not all numbers; NumPy combines numbers.
 OPERATORS: dict[np.ufunc, Callable[..., Term]] = {
     np.add: _plus,
     np.subtract: _minus,
     np.multiply: _times,
     np.divide: _over,
-    np.power: _power,
-    np.negative: lambda x: _times(x, -1.0),
-    np.maximum: _maximum,
-    np.minimum: _minimum,
-    np.logaddexp: _log_of_sum,
-    np.exp: _function(np.exp, lambda x: x.exp()),
-    np.log: _function(np.log, lambda x: x.log()),
-    np.isfinite: _function(
-        np.isfinite, lambda x: nw.when(x.abs() < float("inf")).then(nw.lit(1.0)).otherwise(nw.lit(0.0))
-    ),
-    np.abs: _function(np.abs, lambda x: x.abs()),
-    np.floor: _function(np.floor, lambda x: x.floor()),
+    np.power: operator.pow,
+    np.negative: lambda x: x * -1.0,
+    np.maximum: lambda a, b: nw.max_horizontal(expression(a), expression(b)),
+    np.minimum: lambda a, b: nw.min_horizontal(expression(a), expression(b)),
+    np.logaddexp: lambda zero, x: (x.exp() + 1.0).log(),  # of log(e^0 + e^x) only
+    np.exp: lambda x: x.exp(),
+    np.log: lambda x: x.log(),
+    np.isfinite: lambda x: nw.when(x.abs() < float("inf")).then(nw.lit(1.0)).otherwise(nw.lit(0.0)),
+    np.abs: lambda x: x.abs(),
+    np.floor: lambda x: x.floor(),
     np.greater: _comparison(operator.gt),
     np.greater_equal: _comparison(operator.ge),
     np.less: _comparison(operator.lt),

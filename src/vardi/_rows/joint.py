@@ -21,7 +21,7 @@ from vardi._rows.point import KnownMoments, Model, Point, RowsAt
 from vardi._types import Floats, Integers, Numbers
 
 if TYPE_CHECKING:
-    from vardi._rows.measure import Holder
+    from vardi._rows.contract import Holder
 
 MODERATE = 200.0  # log omega up to which omega itself is held
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vardi._rows.columns import Block, Question, within
-from vardi._rows.contract import JointSums
+from vardi._rows.contract import Block, JointSums, Question, within
 from vardi._rows.point import Point
 
 

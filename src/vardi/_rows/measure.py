@@ -14,56 +14,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vardi._rows.arrays import Arrays
-from vardi._rows.columns import Block, ByKey, Extremes, Grouped, Kept, Question, Result
-from vardi._rows.contract import Coordinates, Evenness, Means
-from vardi._rows.point import Point, PointAmong, PointWithin, Seen
+from vardi._rows.contract import Block, ByKey, Coordinates, Evenness, Extremes, Holder, Kept, Means, Question, Result
+from vardi._rows.point import Point, PointAmong, Seen
 from vardi._rows.units import Units
 from vardi._rows.variance import ALIKE, BIN, KINDS, NOTHING, Spread, factors_of, hill, spread_of_samples, unit_of
 from vardi._types import Floats, Integers
 from vardi.errors._refusals import not_finite
 
 if TYPE_CHECKING:
-    from vardi._inputs.dependence import Dependence
-    from vardi._inputs.engine.dependence import EngineDependence
+    pass
 
 LARGE = 2.0**200  # deviations whose fourth powers, and sums of these, do not overflow
-
-
-class Holder(Protocol):
-    """Where rows are: in memory, or in an engine."""
-
-    sizes: Floats
-
-    @property
-    def dependence(self) -> Dependence | EngineDependence:
-        """How rows depend on one another."""
-
-    def total(self, question: Question[Result], width: int = 0, *, biases: bool = True) -> Result:
-        """Return the sum of the answers to a question over all blocks of rows; it may read no biases."""
-
-    def grouped(self, question: Question[ByKey], width: int = 0, most: int | None = None) -> Grouped:
-        """Return counted sums, and extremes, of columns by a key, which the question returns first.
-
-        If there are more than ``most`` groups, some of them may be left out: one more is enough to see that.
-        """
-
-    def all_grouped(self, questions: Sequence[Question[ByKey]], width: int = 0) -> list[Grouped]:
-        """Return the answers to several questions by keys of their own, in one pass if they are in memory."""
-
-    def over_units(self, question: Question[Floats], m: int) -> tuple[Units, Floats]:
-        """Return the units of rows that depend on one another, and counted sums of columns over these, (E, m)."""
-
-    def over_clusters(self, question: Question[Floats], m: int) -> Floats:
-        """Return counted sums of columns over clusters, of shape (clusters, m)."""
-
-    def kinds_of(self, question: Question[Floats], most: int, *, biases: bool = True) -> int:
-        """Return how many different numbers a column has; more than ``most`` need not be told apart."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +98,7 @@ def nothing(m: int) -> Functions:
 class Term:
     """r (f'C - eta) for the weights of a point: what functions contribute to influence values."""
 
-    point: Point | PointAmong | PointWithin
+    point: Point | PointAmong
     functions: Functions
     C: Floats
     eta: Floats
@@ -153,12 +120,12 @@ class Values:
     ----------
     terms : tuple of Term
         What functions of the rows contribute.
-    through : tuple of (Point or PointWithin, ndarray of shape (d, m))
+    through : tuple of (Point or PointAmong, ndarray of shape (d, m))
         What rows contribute through the coordinates of points: q'b.
     """
 
     terms: tuple[Term, ...]
-    through: tuple[tuple[Point | PointWithin, Floats], ...]
+    through: tuple[tuple[Point | PointAmong, Floats], ...]
 
     @property
     def width(self) -> int:
@@ -225,11 +192,11 @@ class Measure:
     ----------
     rows : Holder
         The rows.
-    point : Point, PointAmong or PointWithin
+    point : Point or PointAmong
         Where they are weighed; x is taken there.
     whole : Measure, optional
         The rows of all samples, on which influence values are defined; this measure by default.
-    through : Point or PointWithin, optional
+    through : Point or PointAmong, optional
         The point that rows move; that of all samples by default.
     recorded_by : tuple of str
         Names of the samples with weights, if not all.
@@ -242,9 +209,9 @@ class Measure:
     def __init__(
         self,
         rows: Holder,
-        point: Point | PointAmong | PointWithin,
+        point: Point | PointAmong,
         whole: Measure | None = None,
-        through: Point | PointWithin | None = None,
+        through: Point | PointAmong | None = None,
         recorded_by: tuple[str, ...] = (),
         states: Sequence[int] = (),
         samples: Integers | None = None,
@@ -269,7 +236,7 @@ class Measure:
         states: Sequence[int],
         names: tuple[str, ...],
         point: Point | None = None,
-        through: PointWithin | None = None,
+        through: PointAmong | None = None,
     ) -> Measure:
         """Return the rows of some samples, with weights of their own at the point of all samples, or at another."""
         point = whole.whole_point if point is None else point

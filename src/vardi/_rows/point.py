@@ -20,8 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._rows.columns import Block, Kept, Normalised, Probabilities, members, within
-from vardi._rows.contract import Coordinates
+from vardi._rows.contract import Block, Coordinates, Kept, Normalised, Probabilities, members, within
 from vardi._rows.families import BiasFamily, FamilyAt
 from vardi._types import Floats, Integers
 
@@ -134,6 +133,9 @@ class Seen(Protocol):
     def weight(self) -> Floats:
         """The weight of each row."""
 
+    def x(self, b: Floats) -> Floats:
+        """Return x'b, for b of shape (d, m)."""
+
     def times(self, column: Floats) -> list[Any]:
         """Return x times a column, in pieces of which each has some of the d coordinates, in their order."""
 
@@ -243,11 +245,6 @@ class RowsAt:
             found = found + self.others @ b[at.samples : at.epsilon.start]
         return found + self.weight * (self.weight_of_epsilon @ b[at.epsilon]) if at.uncertain else found
 
-    @property
-    def every_x(self) -> Floats:
-        """X in all coordinates, of shape (rows, d)."""
-        return self.x(np.eye(len(self.model.coordinates)))
-
     def q(self, b: Floats) -> Floats:
         """Return q'b, for b of shape (d, m)."""
         return self.x(b) - self.own(b) if self.model.families else self.x(b)
@@ -305,10 +302,9 @@ class Point:
 
 
 class PointAmong:
-    r"""The same point for the rows of some samples A, with weights of their own.
+    r"""A point for the rows of some samples A, with weights of their own; rows of others have none.
 
-    Normalisers and parameters are those of all samples; with
-    :math:`S^A_i = \sum_{l \in A} e^{u_l}\omega_l(z_i;\theta) = S_i \sum_{l \in A} p_{il}`,
+    Normalisers and parameters are those of the point; with :math:`S^A_i = \sum_{l \in A} e^{u_l}\omega_l(z_i;\theta)`,
 
     .. math::
 
@@ -316,7 +312,8 @@ class PointAmong:
         x^A_i = \Bigl(p^A_i,\ \sum_{l \in A} p^A_{il} t_{il},\ 0\Bigr),\qquad
         p^A_{il} = \frac{e^{u_l}\omega_l(z_i;\theta)\,1\{l \in A\}}{S^A_i},
 
-    while every row of the pool moves the point.
+    while every row of the pool moves the point. If it rests on the rows of A alone, only these move it, and S and x are
+    its own.
 
     Parameters
     ----------
@@ -326,70 +323,27 @@ class PointAmong:
         The places of the samples.
     scale : float
         What weights are multiplied by.
+    rests_on_them : bool
+        Whether the point rests on the rows of these samples alone.
     """
 
-    def __init__(self, whole: Point, states: Sequence[int], scale: float = 1.0) -> None:
+    def __init__(self, whole: Point, states: Sequence[int], scale: float = 1.0, *, rests_on_them: bool = False) -> None:
         self.whole, self.states, self.scale, self.model = whole, list(states), scale, whole.model
+        self.rests_on_them, at = rests_on_them, whole.model.coordinates
+        self.part = np.full((len(at), 1), float(rests_on_them))  # 1 for the coordinates that S of these rows depends on
+        if rests_on_them:
+            return
+        self.part[at.u] = members(at.samples, self.states)
+        for k, place in whole.model.places.items():
+            self.part[at.theta][place] = float(k in states)
+        if at.known:
+            without_moments = whole.v.copy()
+            without_moments[at.mu] = 0.0
+            self.whole = Point(whole.model, without_moments)
 
     def at(self, block: Block) -> RowsAmong:
         """Return the rows of a block there, made once."""
         return block.points.setdefault(id(self), RowsAmong(block, self))
-
-
-class PointWithin:
-    """A point that rests on the rows of some samples: other rows have no weight there, and do not move it.
-
-    Parameters
-    ----------
-    whole : Point
-        The point.
-    states : sequence of int
-        The places of the samples.
-    scale : float
-        What weights are multiplied by.
-    """
-
-    def __init__(self, whole: Point, states: Sequence[int], scale: float) -> None:
-        self.whole, self.states, self.scale, self.model, self.v = whole, list(states), scale, whole.model, whole.v
-
-    def at(self, block: Block) -> RowsWithin:
-        """Return the rows of a block there, made once."""
-        return block.points.setdefault(id(self), RowsWithin(block, self))
-
-
-class RowsWithin:
-    """The rows of a block at a point that rests on some samples."""
-
-    def __init__(self, block: Block, point: PointWithin) -> None:
-        self.point, self.whole = point, point.whole.at(block)
-        self.inside = block.of_sample(members(block.K, point.states))
-
-    @property
-    def weight(self) -> Floats:
-        """The weight, 0 on the rows of other samples."""
-        return self.inside * self.whole.weight * self.point.scale
-
-    @property
-    def p(self) -> Probabilities:
-        """The part of x in u."""
-        return self.whole.p
-
-    @property
-    def every_x(self) -> Floats:
-        """X in all coordinates, of shape (rows, d)."""
-        return self.inside * self.whole.every_x
-
-    def q(self, b: Floats) -> Floats:
-        """Return q'b, 0 on the rows of other samples."""
-        return self.inside * self.whole.q(b)
-
-    def times(self, column: Floats) -> list[Any]:
-        """Return x times a column that is 0 on the rows of other samples, in pieces."""
-        return self.whole.times(column)
-
-    def against(self, columns: Floats) -> Floats:
-        """Return the sums of columns, which are 0 on the rows of other samples, times x: of shape (d, m)."""
-        return self.whole.against(columns)
 
 
 class RowsAmong:
@@ -397,45 +351,36 @@ class RowsAmong:
 
     def __init__(self, block: Block, point: PointAmong) -> None:
         self.block, self.point, self.whole = block, point, point.whole.at(block)
+        self.inside = block.of_sample(members(block.K, point.states))
 
     @cached_property
     def share(self) -> Floats:
-        """S^A / S."""
+        """S^A / S: 0 where none of the samples could have drawn a row."""
+        if self.point.rests_on_them:
+            return self.block.of_sample(np.ones((self.block.K, 1)))
         return self.block.let(self.whole.p @ members(self.block.K, self.point.states))
+
+    @cached_property
+    def _covered_share(self) -> Floats:
+        return self.block.let(self.share + (1.0 - (self.share > 0.0)))
 
     @cached_property
     def weight(self) -> Floats:
         """The weight among the samples, 0 on the rows of others."""
-        return self.block.let(self.block.of_sample(members(self.block.K, self.point.states)) * self.weight_of_all)
+        return self.block.let(self.inside * self.whole.weight * self.point.scale / self._covered_share)
 
-    @cached_property
-    def weight_of_all(self) -> Floats:
-        """The weight that any row would have among the samples; any number where none of them could have drawn it."""
-        covered = (self.share > 0.0) * 1.0
-        return self.block.let(self.whole.weight * self.point.scale / (self.share + (1.0 - covered)))
+    def x(self, b: Floats) -> Floats:
+        """Return x'b, for b of shape (d, m)."""
+        return self.whole.x(self.point.part * b) / self._covered_share
 
-    @property
-    def every_x(self) -> Floats:
-        """x^A in all coordinates, of shape (rows, d)."""
-        at, states = self.point.model.coordinates, self.point.states
-        parts = [self.whole.p @ np.diag(members(at.samples, states)[:, 0])]
-        for k, family in self.whole.families.items():
-            parts.append(self.whole.p.column(k) * family.gradient * float(k in states))
-        if at.known:
-            parts.append(self.share * np.zeros(at.known + at.uncertain))
-        return np.hstack(parts) / (self.share + (1.0 - (self.share > 0.0)))
+    def q(self, b: Floats) -> Floats:
+        """Return q'b for b of shape (d, m) of a point that rests on the samples, 0 on the rows of others."""
+        return self.inside * self.whole.q(b)
 
     def times(self, column: Floats) -> list[Any]:
-        """Return x^A times a column that is 0 on the rows of others, in pieces."""
-        return [self.every_x * column]
+        """Return x times a column, in pieces."""
+        return [self.x(np.eye(len(self.point.part))) * column]
 
     def against(self, columns: Floats) -> Floats:
-        """Return the sums of columns, which are 0 on the rows of others, times x^A: of shape (d, m)."""
-        model, states = self.point.model, self.point.states
-        columns = self.block.let(columns / (self.share + (1.0 - (self.share > 0.0))))
-        found = np.zeros((len(model.coordinates), columns.shape[1]))
-        found[states] = self.block.gram(self.whole.p, columns)[states]
-        theta = found[model.coordinates.theta]
-        for k in [k for k in model.families if k in states]:
-            theta[model.places[k]] = self.block.gram(self.whole.p.column(k) * self.whole.families[k].gradient, columns)
-        return found
+        """Return the sums of columns times x, of shape (d, m)."""
+        return self.point.part * self.whole.against(self.block.let(columns / self._covered_share))

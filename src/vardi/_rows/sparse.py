@@ -3,45 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from scipy import sparse
 
-from vardi._machine.threads import map_blocks, sum_blocks
-from vardi._rows.base import MODERATE, InverseMasses, Rows, Space
-from vardi._rows.columns import Normalised
-from vardi._rows.contract import Sums
-from vardi._rows.dense import weighed_products
-from vardi._rows.gram import Gram, SparseGram, UnformedGram
+from vardi._machine.threads import blocks, map_blocks, sum_blocks
+from vardi._rows.base import Rows, Space
+from vardi._rows.contract import Normalised
+from vardi._rows.dense import DenseProbabilities, weighed_products
 from vardi._rows.grouping import membership
 from vardi._rows.start import mean_log_start, widest_tree
 from vardi._types import Floats, Integers, Numbers
 
 MAX_PAIRED_SAMPLES = 300  # samples up to which the start uses pairs, for which a subsample is made dense
-MAX_DENSE_SAMPLES = 2000  # samples up to which overlaps are summed in dense blocks
 PAIRWISE = 128  # numbers that NumPy adds one by one before it adds in pairs
+MAX_DENSE_SAMPLES = 2000  # samples up to which overlaps are summed in dense blocks
 CHEAP = 100.0  # entries of a typical row up to which forming the gram costs less than the products it saves
 FILLED = 2.0  # entries of the gram, relative to those of the rows, up to which its products are cheaper
-FEW_COLUMNS = 8  # that are summed one after the other, in pairs; more, block by block
 DENSE_IS_FASTER = 30.0  # than a sparse product, by as much for each product of two numbers
 PROBE = 50  # samples from whose links the entries of the gram are estimated
-FAR = 100.0  # how far u may move from the point at which the rows were scaled
-
-
-@dataclass(frozen=True)
-class Scaled:
-    """A matrix A and offsets a with A_ik = omega_ik e^{anchor_k - a_i}: from here on a step needs only K exps."""
-
-    matrix: sparse.csr_array
-    offset: Floats | None
-    anchor: Floats
-
-    @cached_property
-    def columns(self) -> sparse.csc_array:
-        """The matrix by columns."""
-        return self.matrix.tocsc()
 
 
 class Sparse(Rows):
@@ -50,7 +31,6 @@ class Sparse(Rows):
     So thousands of samples never need a dense K x K matrix.
     """
 
-    _scaled: Scaled | None = None
     _reached: sparse.csr_array | None = None
 
     def _recount(self) -> None:
@@ -61,7 +41,7 @@ class Sparse(Rows):
         return np.diff(self.matrix.indptr)
 
     @cached_property
-    def _forms_gram(self) -> bool:
+    def forms_gram(self) -> bool:
         """Whether rows are short, and samples linked to so few others that the gram is hardly larger than the rows."""
         lengths, K = self._lengths.astype(np.float64), len(self.sizes)
         if float(lengths @ lengths) > CHEAP * float(lengths.sum()):
@@ -78,59 +58,26 @@ class Sparse(Rows):
 
     @property
     def additions(self) -> int:
-        """How many numbers a sum over the rows adds one after the other: few, since they are added in pairs."""
-        return PAIRWISE + int(self._lengths.max(initial=0)) + len(self).bit_length()
+        """How many numbers a sum over the rows adds one after the other: those of blocks are added in pairs."""
+        parts = blocks(len(self), self.width)
+        return self.terms + PAIRWISE + parts[0].stop.bit_length() + len(parts)
 
-    def sums(self, u: Floats, *, gram: bool = True, objective: bool = True, rough: bool = False) -> Sums:
-        """Return shares and, if asked for, gram and log_mass at u."""
-        scaled = self._scale(u)
-        step = np.exp(u - scaled.anchor)
-        S = np.asarray(scaled.matrix @ step)
-        shares = self._column_sums(scaled, self.counts / S) * step
-        log_mass = float((self.log_row_mass(u) * self.counts).sum()) if objective else None
-        return Sums(log_mass, shares, self._gram(scaled, step, S) if gram else None)
-
-    def _column_sums(self, scaled: Scaled, y: Floats) -> Floats:
-        """Return A'y, summed in pairs: a product with a sparse array adds one by one, and loses digits as n grows."""
-        columns, sums = scaled.columns, np.zeros(len(self.sizes))
-        filled = np.flatnonzero(np.diff(columns.indptr))
-        sums[filled] = np.add.reduceat(columns.data * y[columns.indices], columns.indptr[filled])
-        return sums
-
-    def _gram(self, scaled: Scaled, step: Floats, S: Floats) -> Gram:
-        if not self._forms_gram:
-            transposed = scaled.columns.T
-            counts = self.counts / S / S
-            return UnformedGram(len(step), lambda v: transposed @ (scaled.matrix @ (v * step) * counts) * step)
-        root = np.sqrt(self.counts) / S
-
-        def block(rows: slice) -> sparse.csr_array:
-            part = _times_rows(_part(scaled.matrix, rows), root[rows])
-            return part.T @ part
-
-        gram = self._total(block).tocsr()
-        gram.data *= np.repeat(step, np.diff(gram.indptr)) * step[gram.indices]
-        return SparseGram(gram)
+    @property
+    def terms(self) -> int:
+        """How many entries the longest row has."""
+        return int(self._lengths.max(initial=1))
 
     def start(self) -> Floats:
         """Return a first u: from pairs if that fits in memory, otherwise from each sample alone."""
         if len(self.sizes) <= MAX_PAIRED_SAMPLES:
             return super().start()
-        own = np.asarray(self._with(self._log_data())[np.arange(len(self)), self.source])
+        own = np.asarray(_with(self.matrix, self._log_data())[np.arange(len(self)), self.source])
         return mean_log_start(membership(self.source, len(self.sizes), self.counts) @ own, self.sizes)
-
-    def inverse_masses(self, u: Floats) -> InverseMasses:
-        """Return 1 / S_i(u) for every row, or its log."""
-        scaled = self._scale(u)
-        S = np.asarray(scaled.matrix @ np.exp(u - scaled.anchor))
-        if scaled.offset is None:
-            return InverseMasses(u, 1.0 / S, are_logs=False)
-        return InverseMasses(u, -np.log(S) - scaled.offset, are_logs=True)
 
     def _log_totals(self, log_weight: Floats) -> Floats:
         """Return log sum_i c_i w_i omega_ik for every k, from log w."""
         with np.errstate(divide="ignore"):
-            terms = self._with(self._log_data() + self._spread(log_weight + np.log(self.counts))).tocsc()
+            terms = _with(self.matrix, self._log_data() + self._spread(log_weight + np.log(self.counts))).tocsc()
             filled = np.flatnonzero(np.diff(terms.indptr))
             starts, lengths = terms.indptr[filled], np.diff(terms.indptr)[filled]
             largest = np.maximum.reduceat(terms.data, starts)
@@ -142,22 +89,28 @@ class Sparse(Rows):
     def normalised(
         self, u: Floats, rows: slice | Integers, values: Numbers | None, added: Mapping[int, Floats], space: Space
     ) -> Normalised:
-        """Return some rows at u."""
-        part = _part(self.matrix, rows) if isinstance(rows, slice) else self.matrix[rows]
-        lengths, starts = np.diff(part.indptr), part.indptr[:-1]
-        with np.errstate(divide="ignore"):
-            logs = (part.data if self.log else np.log(part.data)) + u[part.indices]
-        for k, x in added.items():
-            logs += np.where(part.indices == k, np.repeat(x[:, 0], lengths), 0.0)
-        offset = np.maximum.reduceat(logs, starts)  # no row is empty: each has its own bias
-        terms = np.exp(logs - np.repeat(offset, lengths))
-        S = np.add.reduceat(terms, starts)
-        p = sparse.csr_array((terms / np.repeat(S, lengths), part.indices, part.indptr), shape=part.shape)
-        return Normalised((np.exp(-offset) / S)[:, None], lambda: (np.log(S) + offset)[:, None], SparseProbabilities(p))
+        """Return some rows at u: as they are if no product can leave the floating-point range, else in logs."""
+        A = self._rows(rows)
+        if self.is_plain(u) and not added:
+            step, offset = np.exp(u), np.zeros(1)
+        else:
+            lengths, step = np.diff(A.indptr), (self.sizes > 0).astype(np.float64)
+            with np.errstate(divide="ignore"):
+                logs = (A.data if self.log else np.log(A.data)) + u[A.indices]
+            for k, x in added.items():
+                logs += np.where(A.indices == k, np.repeat(x[:, 0], lengths), 0.0)
+            offset = np.maximum.reduceat(logs, A.indptr[:-1])  # no row is empty: each has its own bias
+            logs -= np.repeat(offset, lengths)
+            A = _with(A, np.exp(logs, out=logs))
+        S = np.asarray(A @ step)
+        p = SparseProbabilities(A, step, S, 1.0, space)
+        with np.errstate(over="ignore"):  # where weights are beyond e^709, the solver takes their logs
+            weight = np.exp(-offset) / S
+        return Normalised(weight[:, None], lambda: (np.log(S) + offset)[:, None], p)
 
     def log_omega_of(self, rows: slice | Integers, values: Numbers | None) -> Floats:
         """Return log omega of some rows, as a dense matrix."""
-        part = _part(self.matrix, rows) if isinstance(rows, slice) else self.matrix[rows]
+        part = self._rows(rows)
         dense = np.full(part.shape, -np.inf)
         with np.errstate(divide="ignore"):
             dense[np.repeat(np.arange(len(dense)), np.diff(part.indptr)), part.indices] = (
@@ -184,8 +137,8 @@ class Sparse(Rows):
         If rows are long, only for the pairs in a tree of the samples that allow most of each other's rows.
         """
         positive, K = self._positive(), len(self.sizes)
-        weighted = self._with(positive.data * self._spread(mass))
-        if self._forms_gram:
+        weighted = _with(self.matrix, positive.data * self._spread(mass))
+        if self.forms_gram:
             return self._total(lambda rows: _part(weighted, rows).T @ _part(positive, rows)).tocsr()
         if K <= MAX_DENSE_SAMPLES:
 
@@ -206,32 +159,8 @@ class Sparse(Rows):
         """Sum the function's results over all blocks of rows."""
         return sum_blocks(function, len(self), self.matrix.nnz // max(len(self), 1))
 
-    def exponents(self, u: Floats) -> float:
-        """Return the size of what scaling rounds."""
-        scaled = self._scale(u)
-        return 0.0 if scaled.offset is None else self._exponents(scaled.offset, float(np.abs(scaled.anchor).max()))
-
-    def anchor(self, u: Floats) -> None:
-        """Scale the rows once for all points near u."""
-        self._scale(u)
-
-    def _scale(self, u: Floats) -> Scaled:
-        sampled = self.sizes > 0
-        if self._scaled is None and self.moderate and np.abs(u[sampled]).max() < MODERATE:
-            return self._unscaled
-        if self._scaled is None or np.abs((u - self._scaled.anchor)[sampled]).max() > FAR:
-            self._scaled = self._anchored(u)
-        return self._scaled
-
-    @cached_property
-    def _unscaled(self) -> Scaled:
-        return Scaled(self.matrix, None, np.zeros(len(self.sizes)))
-
-    def _anchored(self, u: Floats) -> Scaled:
-        logs = self._log_data() + u[self.matrix.indices]
-        offset = np.maximum.reduceat(logs, self.matrix.indptr[:-1])  # no row is empty: each has its own bias
-        logs -= self._spread(offset)
-        return Scaled(self._with(np.exp(logs, out=logs)), offset, np.where(self.sizes > 0, u, 0.0))
+    def _rows(self, rows: slice | Integers) -> sparse.csr_array:
+        return _part(self.matrix, rows) if isinstance(rows, slice) else self.matrix[rows]
 
     def _spread(self, values: Numbers) -> Numbers:
         return np.repeat(values, self._lengths)
@@ -243,10 +172,7 @@ class Sparse(Rows):
             return np.asarray(np.log(self.matrix.data))
 
     def _positive(self) -> sparse.csr_array:
-        return self._with((self.matrix.data > (-np.inf if self.log else 0)).astype(np.float64))
-
-    def _with(self, data: Floats) -> sparse.csr_array:
-        return sparse.csr_array((data, self.matrix.indices, self.matrix.indptr), shape=self.matrix.shape)
+        return _with(self.matrix, (self.matrix.data > (-np.inf if self.log else 0)).astype(np.float64))
 
 
 def _part(matrix: sparse.csr_array, rows: slice) -> sparse.csr_array:
@@ -269,45 +195,40 @@ def _shared(columns: sparse.csc_array, matrix: sparse.csr_array, first: Integers
     return np.bincount(pair, products, minlength=len(short)).astype(np.float64, copy=False)
 
 
-class SparseProbabilities:
-    """p as a CSR array."""
+class SparseProbabilities(DenseProbabilities):
+    """The same, with A a CSR array."""
 
-    def __init__(self, p: sparse.csr_array) -> None:
-        self.p = p
-
-    def __matmul__(self, b: Floats) -> Floats:
-        return np.asarray(self.p @ b)
-
-    def __mul__(self, column: Floats) -> SparseProbabilities:
-        return SparseProbabilities(_times_rows(self.p, column[:, 0]))
+    A: sparse.csr_array
 
     def column(self, k: int | Integers) -> Floats:
         """Return p_k, of a bias for all rows or for each."""
-        rows = self.p.shape[0]
-        return np.asarray(self.p[np.arange(rows), np.broadcast_to(k, rows)])[:, None]
+        rows = self.A.shape[0]
+        own = np.asarray(self.A[np.arange(rows), np.broadcast_to(k, rows)])
+        return (own * self.step[k] / self.S * self.factor)[:, None]
 
     def sum(self, counts: Floats) -> Floats:
-        """Return P'c."""
-        return np.asarray(self.p.T @ counts)
-
-    def against(self, counted: Floats) -> Floats:
-        """Return P'y for y of shape (rows, m), already counted."""
-        return np.asarray(self.p.T @ counted)
+        """Return P'c, summed in pairs: a product with a sparse array adds one by one, and loses digits as n grows."""
+        columns, sums = _times_rows(self.A, counts * self.factor / self.S).tocsc(), np.zeros(len(self.step))
+        filled = np.flatnonzero(np.diff(columns.indptr))
+        sums[filled] = np.add.reduceat(columns.data, columns.indptr[filled])
+        return sums * self.step
 
     def by_code(self, codes: Integers, counts: Floats, size: int) -> Floats:
         """Return the sums of c P over the rows with each code below a size, of shape (size, K)."""
-        return np.asarray((membership(codes, size, counts) @ self.p).toarray())
+        sums = membership(codes, size, counts * self.factor / self.S) @ self.A
+        return np.asarray(sums.toarray()) * self.step
 
-    def gram(self, counts: Floats) -> sparse.csr_array:
-        """Return P'(c P)."""
-        return self.p.T @ _times_rows(self.p, counts)
+    def gram(self, counts: Floats, precision: type[np.floating] = np.float64) -> sparse.csr_array:
+        """Return P'(c P), its products to every digit."""
+        p = _times_rows(self._p, np.sqrt(counts))
+        return p.T @ p
 
     def products(self, weights: Floats) -> sparse.csr_array:
         """Return P'(w P) for each of m weights, already counted, one below another.
 
         Rows of one sample mostly reach the same few others: then they are dense products of a few dozen columns.
         """
-        p, K, lengths = self.p, self.p.shape[1], np.diff(self.p.indptr)
+        p, K, lengths = self._p, len(self.step), np.diff(self.A.indptr)
         reached = np.unique(p.indices)
         if len(p.indptr) * len(reached) ** 2 > DENSE_IS_FASTER * (lengths @ lengths):
             return sparse.vstack([_weighed_products(p, w) for w in weights.T]).tocsr()
@@ -316,6 +237,10 @@ class SparseProbabilities:
         row = np.repeat(np.add.outer(np.arange(len(found)) * K, reached).ravel(), len(reached))
         column = np.tile(reached, len(row) // len(reached))
         return sparse.csr_array((found.ravel(), (row, column)), shape=(len(found) * K, K))
+
+    @property
+    def _p(self) -> sparse.csr_array:
+        return _times_rows(_with(self.A, self.A.data * self.step[self.A.indices]), self.factor / self.S)
 
 
 def _weighed_products(p: sparse.csr_array, w: Floats) -> sparse.csr_array:
@@ -327,5 +252,9 @@ def _weighed_products(p: sparse.csr_array, w: Floats) -> sparse.csr_array:
 
 def _times_rows(matrix: sparse.csr_array, factors: Floats) -> sparse.csr_array:
     """Return a CSR array with each row times a number."""
-    data = matrix.data * np.repeat(factors, np.diff(matrix.indptr))
+    return _with(matrix, matrix.data * np.repeat(factors, np.diff(matrix.indptr)))
+
+
+def _with(matrix: sparse.csr_array, data: Floats) -> sparse.csr_array:
+    """Return a CSR array with other numbers."""
     return sparse.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)

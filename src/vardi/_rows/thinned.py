@@ -34,7 +34,7 @@ class Counting(Sparse):
     """The entries that count: so few of all that their gram costs less than a dense one, however long rows are."""
 
     @property
-    def _forms_gram(self) -> bool:
+    def forms_gram(self) -> bool:
         return True
 
 
@@ -79,7 +79,7 @@ class Thinned(Dense):
         sizes = self.sizes[self.sizes > 0]
         T = SLACK - np.log(np.finfo(float).eps / 16 * sizes.min() / sizes.sum() / len(self.sizes))
         own, level = self._own[rows], u[self.source[rows]] - T
-        if not self.log and self._is_plain(u):
+        if not self.log and self.is_plain(u):
             return np.asarray(values * np.exp(u) >= (own * np.exp(level))[:, None])
         return np.asarray(self._log(values) + u >= (self._log(own) + level)[:, None])
 

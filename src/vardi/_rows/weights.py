@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vardi._rows.columns import Block, ByKey, Question
-from vardi._rows.measure import Functions, Holder, Measure
+from vardi._rows.contract import Block, ByKey, Holder, Question
+from vardi._rows.measure import Functions, Measure
 from vardi._types import Floats, Integers
 
 EVEN = 1e-12  # by how much weights may differ, relative to them, and be all the same

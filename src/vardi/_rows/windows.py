@@ -8,7 +8,7 @@ sums would be as cheap, but lose digits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
@@ -16,12 +16,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from vardi._rows.base import InverseMasses, Rows, Space
+from vardi._rows.base import Rows, Space
 from vardi._rows.checks import Checks
-from vardi._rows.columns import Normalised, Result
-from vardi._rows.contract import Sums
+from vardi._rows.contract import Normalised
 from vardi._rows.dense import weighed_products
-from vardi._rows.gram import DenseGram, Gram, UnformedGram
 from vardi._rows.grouping import membership
 from vardi._rows.start import mean_log_start
 from vardi._types import Floats, Integers, Numbers
@@ -106,34 +104,27 @@ class Intervals(Rows):
         super().__init__(matrix, source, counts, **known)
         values, position = np.unique(matrix.x, return_inverse=True)
         low, high = np.searchsorted(values, matrix.low, "left"), np.searchsorted(values, matrix.high, "right")
-        edges = np.unique(np.concatenate([low, high]))
+        edges = np.unique(np.concatenate([low, high, [0, len(values)]]))  # new rows may lie beyond all windows
         self._cell = np.searchsorted(edges, position, "right") - 1
         self._low = np.searchsorted(edges, low)
         self._high = np.maximum(np.searchsorted(edges, high), self._low)  # a window that ends before it begins is empty
-        self._counts = np.bincount(self._cell, counts, minlength=len(edges) - 1).astype(np.float64)
-        self._nodes = _nodes(self._low, self._high, 1 << (len(self._counts) - 1).bit_length())
+        self._cells = len(edges) - 1
+        self._nodes = _nodes(self._low, self._high, 1 << (self._cells - 1).bit_length())
 
-    def _recount(self) -> None:
-        cells = len(self._counts)
-        self._counts = np.bincount(self._cell, self.counts, minlength=cells).astype(np.float64)
+    @property
+    def width(self) -> int:
+        """How many numbers a row has: its cell."""
+        return 1
 
     @property
     def additions(self) -> int:
-        """How many numbers a sum adds one after the other: up a binary tree, and the nodes of a window."""
-        return 4 * len(self._counts).bit_length()
+        """How many numbers a sum adds one after the other: those of a cell, up a binary tree, and nodes of a window."""
+        return int(np.bincount(self._cell).max(initial=0)) + 4 * self._cells.bit_length()
 
-    def sums(self, u: Floats, *, gram: bool = True, objective: bool = True, rough: bool = False) -> Sums:
-        """Return shares and, if asked for, gram and log_mass at u."""
-        step, S, top = self._cell_mass(u)
-        shares = step * self._within(self._counts / S)
-        log_mass = float(self._counts @ (np.log(S) + top)) if objective else None
-        return Sums(log_mass, shares, self._gram(step, S) if gram else None)
-
-    def _cell_mass(self, u: Floats) -> tuple[Floats, Floats, float]:
-        """Return e^{u - top}, S e^{-top} of every cell, and top."""
-        top = float(u[self.sizes > 0].max())  # rows need no scaling: only the largest e^u is set to 1
-        step = np.exp(u - top)
-        return step, self._over(step), top
+    @property
+    def forms_gram(self) -> bool:
+        """Whether samples are so few that an array of their products is small."""
+        return len(self.sizes) <= MAX_DENSE_SAMPLES
 
     def _within(self, cells: Floats) -> Floats:
         """Return the sum over the cells of each window."""
@@ -141,14 +132,7 @@ class Intervals(Rows):
 
     def _over(self, windows: Floats) -> Floats:
         """Return the sum over the windows that each cell lies in."""
-        return _downwards(self._nodes.T @ windows)[: len(self._counts)]
-
-    def _gram(self, step: Floats, S: Floats) -> Gram:
-        if len(step) <= MAX_DENSE_SAMPLES:
-            cells = np.arange(len(S))[:, None]
-            P = ((self._low <= cells) & (cells < self._high)) * (np.sqrt(self._counts) / S)[:, None] * step
-            return DenseGram(P.T @ P)
-        return UnformedGram(len(step), lambda v: step * self._within(self._counts * self._over(step * v) / S / S))
+        return _downwards(self._nodes.T @ windows)[: self._cells]
 
     def start(self) -> Floats:
         """Return a first u: from pairs of samples if they are few, otherwise from each sample alone."""
@@ -158,35 +142,28 @@ class Intervals(Rows):
             else mean_log_start(np.zeros(len(self.sizes)), self.sizes)
         )
 
-    def inverse_masses(self, u: Floats) -> InverseMasses:
-        """Return log 1 / S_i(u) for every row; infinite for one that no window holds."""
-        _, S, top = self._cell_mass(u)
-        with np.errstate(divide="ignore"):
-            return InverseMasses(u, (-np.log(S) - top)[self._cell], are_logs=True)
-
     def _log_totals(self, log_weight: Floats) -> Floats:
         """Return log sum_i c_i w_i omega_ik for every k, from log w."""
         top = log_weight.max()
-        mass = membership(self._cell, len(self._counts)) @ (np.exp(log_weight - top) * self.counts)
+        mass = membership(self._cell, self._cells) @ (np.exp(log_weight - top) * self.counts)
         with np.errstate(divide="ignore"):
             return np.log(self._within(mass)) + top
-
-    def each_block(self, answer: Callable[[slice, Numbers | None], Result], width: int = 0) -> Iterator[Result]:
-        """Apply a function to all rows at once: there are only as many cells as edges of windows."""
-        yield answer(slice(0, len(self)), None)
-
-    def total_of_blocks(self, answer: Callable[[slice, Numbers | None], Result], width: int = 0) -> Result:
-        """Return a function of all rows at once."""
-        return answer(slice(0, len(self)), None)
 
     def normalised(
         self, u: Floats, rows: slice | Integers, values: Numbers | None, added: Mapping[int, Floats], space: Space
     ) -> Normalised:
-        """Return all rows at u."""
-        step, S, top = self._cell_mass(u)
-        mass = S[self._cell][:, None]
-        p = WindowProbabilities(self, step, S, np.ones(len(self)))
-        return Normalised(np.exp(-top) / mass, lambda: np.log(mass) + top, p)
+        """Return some rows at u; their mass is 0 if no window holds them."""
+        top = float(u[self.sizes > 0].max())  # rows need no scaling: only the largest e^u is set to 1
+        step, cell = np.exp(u - top), self._cell[rows]
+        S = self._over(step)
+        mass = S[cell][:, None]
+
+        def log_mass() -> Floats:
+            with np.errstate(divide="ignore"):
+                return np.log(mass) + top
+
+        with np.errstate(divide="ignore"):
+            return Normalised(np.exp(-top) / mass, log_mass, WindowProbabilities(self, cell, step, S, 1.0))
 
     def log_omega_of(self, rows: slice | Integers, values: Numbers | None) -> Floats:
         """Return log omega of some rows, as a dense matrix."""
@@ -202,7 +179,7 @@ class Intervals(Rows):
     @cached_property
     def _links(self) -> sparse.csr_array:
         order = np.argsort(self._cell, kind="stable")
-        ends = np.searchsorted(self._cell[order], np.arange(len(self._counts) + 1))
+        ends = np.searchsorted(self._cell[order], np.arange(self._cells + 1))
         first, lengths = ends[self._low], ends[self._high] - ends[self._low]  # the rows of each window, in that order
         few, K = lengths.max() if lengths.sum() <= MAX_LINKS else FIRST_LINKS, len(self.sizes)
         while True:
@@ -219,7 +196,7 @@ class Intervals(Rows):
 
     def _shared_rows(self, pairs: sparse.coo_array) -> sparse.csr_array:
         """Return how many rows of sample l lie in window k, for some pairs."""
-        cells = len(self._counts) + 1
+        cells = self._cells + 1
         place = self.source * cells + self._cell
         order = np.argsort(place)
         before = np.concatenate([[0.0], np.cumsum(self.counts[order])])
@@ -245,7 +222,7 @@ class Intervals(Rows):
         """Return the K x K (sparse) masses of the rows that both windows allow; if many, of pairs in ``reach``."""
         K = len(self.sizes)
         pairs = self.reach().tocoo() if K**2 > MAX_LINKS else sparse.coo_array(np.ones((K, K)))
-        before = np.concatenate([[0.0], np.cumsum(np.bincount(self._cell, mass, minlength=len(self._counts)))])
+        before = np.concatenate([[0.0], np.cumsum(np.bincount(self._cell, mass, minlength=self._cells))])
         start = np.maximum(self._low[pairs.row], self._low[pairs.col])
         end = np.maximum(np.minimum(self._high[pairs.row], self._high[pairs.col]), start)
         shared = sparse.csr_array((before[end] - before[start], (pairs.row, pairs.col)), shape=pairs.shape)
@@ -286,51 +263,50 @@ def _downwards(nodes: Floats) -> Floats:
 
 
 class WindowProbabilities:
-    """p of rows in windows, times a number for each row, as sums over the cells between the edges of windows."""
+    """p of rows in cells between the edges of windows, times a number for each row, as sums over these cells."""
 
-    def __init__(self, rows: Intervals, step: Floats, S: Floats, factor: Floats) -> None:
-        self.rows, self.step, self.S, self.factor = rows, step, S, factor
+    def __init__(self, rows: Intervals, cell: Integers, step: Floats, S: Floats, factor: Floats | float) -> None:
+        self.rows, self.cell, self.step, self.S, self.factor = rows, cell, step, S, np.broadcast_to(factor, len(cell))
 
     def __matmul__(self, b: Floats) -> Floats:
         cells = (self.rows._over((self.step * b.T).T).T / self.S).T
-        return np.asarray(cells[self.rows._cell] * self.factor[:, None])
+        return np.asarray(cells[self.cell] * self.factor[:, None])
 
     def __mul__(self, column: Floats) -> WindowProbabilities:
-        return WindowProbabilities(self.rows, self.step, self.S, self.factor * column[:, 0])
+        return WindowProbabilities(self.rows, self.cell, self.step, self.S, self.factor * column[:, 0])
 
     def column(self, k: int | Integers) -> Floats:
         """Return p_k, of a bias for all rows or for each."""
-        cell = self.rows._cell
-        inside = (self.rows._low[k] <= cell) & (cell < self.rows._high[k])
-        return (inside * self.step[k] / self.S[cell] * self.factor)[:, None]
+        inside = (self.rows._low[k] <= self.cell) & (self.cell < self.rows._high[k])
+        return (inside * self.step[k] / self.S[self.cell] * self.factor)[:, None]
 
     def sum(self, counts: Floats) -> Floats:
         """Return P'c."""
-        return self._against(counts[:, None])[:, 0]
+        return self.against(counts[:, None])[:, 0]
 
     def against(self, counted: Floats) -> Floats:
         """Return P'y for y of shape (rows, m), already counted."""
-        return self._against(counted)
+        return self._from_cells(self._by_cell(counted * self.factor[:, None]))
 
     def by_code(self, codes: Integers, counts: Floats, size: int) -> Floats:
         """Return the sums of c P over the rows with each code below a size, of shape (size, K)."""
         by_cell = np.zeros((len(self.S), size))
-        np.add.at(by_cell, (self.rows._cell, codes), counts * self.factor)
+        np.add.at(by_cell, (self.cell, codes), counts * self.factor)
         return self._from_cells(by_cell).T
 
     def gram(self, counts: Floats) -> Floats:
         """Return P'(c P)."""
-        columns = ((self @ e[:, None]) * counts[:, None] for e in np.eye(len(self.step)))
-        return np.column_stack([self._against(column)[:, 0] for column in columns])
+        return self.products(counts[:, None])
 
     def products(self, weights: Floats) -> Floats:
         """Return P'(w P) for each of m weights, already counted, one below another."""
-        cells = (self.rows._over(np.diag(self.step)) / self.S[:, None]).T
-        by_cell = membership(self.rows._cell, len(self.S)) @ (weights * (self.factor**2)[:, None])
-        return np.vstack([weighed_products(cells, w) for w in by_cell.T])
+        cells = np.arange(len(self.S))
+        inside = (self.rows._low[:, None] <= cells) & (cells < self.rows._high[:, None])
+        P, by_cell = inside * self.step[:, None] / self.S, self._by_cell(weights * (self.factor**2)[:, None])
+        return np.vstack([weighed_products(P, w) for w in by_cell.T])
 
-    def _against(self, counted: Floats) -> Floats:
-        return self._from_cells(membership(self.rows._cell, len(self.S)) @ (counted * self.factor[:, None]))
+    def _by_cell(self, columns: Floats) -> Floats:
+        return np.asarray(membership(self.cell, len(self.S)) @ columns)
 
     def _from_cells(self, by_cell: Floats) -> Floats:
         return np.asarray((self.rows._within((by_cell.T / self.S).T).T * self.step).T)

@@ -175,7 +175,7 @@ class JudgeableRows(Protocol):
     def overlap(self, mass: Floats) -> Links: ...
 
 
-def judge(rows: JudgeableRows, names: Sequence[Name], mass: Floats | None = None) -> Verdict:
+def judge(rows: JudgeableRows, names: Sequence[Name], overlap: Links | None = None) -> Verdict:
     """Judge the graph of the samples that have rows.
 
     Parameters
@@ -184,13 +184,13 @@ def judge(rows: JudgeableRows, names: Sequence[Name], mass: Floats | None = None
         The pool.
     names : sequence
         A name for each bias.
-    mass : ndarray, optional
-        Mass of each row, by which overlap is measured; its share of the pool by default.
+    overlap : array of shape (K, K), optional
+        The masses of the rows that both of two biases could have drawn; by default their shares of the pool.
     """
-    mass = rows.masses() if mass is None else mass
+    overlap = rows.overlap(rows.masses()) if overlap is None else overlap
     sampled = np.flatnonzero(rows.sizes > 0)
     names = [names[k] for k in sampled.tolist()]
-    overlap, reach = _of(rows.overlap(mass), sampled), _of(rows.reach(), sampled)
+    overlap, reach = _of(overlap, sampled), _of(rows.reach(), sampled)
     graph = sparse.csr_array(reach)
     graph.setdiag(0)
     graph.eliminate_zeros()

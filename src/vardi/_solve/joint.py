@@ -89,7 +89,10 @@ class Jacobian:
     @cached_property
     def _scaled(self) -> Floats:
         root = self.scale[self.free]
-        return self.matrix[np.ix_(self.free, self.free)] / (root[:, None] * root)
+        scaled = self.matrix[self.free][:, self.free]
+        scaled /= root[:, None]
+        scaled /= root
+        return scaled
 
     @cached_property
     def _spectrum(self) -> tuple[Floats, Floats]:
@@ -98,7 +101,7 @@ class Jacobian:
 
     @cached_property
     def _factor(self) -> tuple[Floats, NDArray[np.intp]]:
-        return scipy.linalg.lu_factor(self._scaled)
+        return scipy.linalg.lu_factor(self._scaled, check_finite=False)
 
 
 @dataclass(frozen=True)
@@ -157,27 +160,35 @@ class At:
     @cached_property
     def jacobian(self) -> Jacobian:
         """J."""
-        return self._jacobian(self.sums.curvature)
+        return Jacobian(self.matrix(), self.free, self.scale)
 
     @cached_property
     def calibration(self) -> Jacobian:
         """J in mu alone."""
         at = self.coordinates
-        return Jacobian(self.matrix(self.sums.curvature), np.arange(at.mu.start, at.mu.stop), self.scale)
+        return Jacobian(self.matrix(), np.arange(at.mu.start, at.mu.stop), self.scale)
 
     @cached_property
     def information(self) -> Jacobian:
         """The expectation of J if the families of the biases are right."""
-        return self._jacobian(self.sums.information)
+        return Jacobian(self.matrix(expected=True), self.free, self.scale)
 
-    def matrix(self, curvature: Floats) -> Floats:
-        """Return J as an array."""
-        at, J = self.coordinates, np.asarray(curvature - self.sums.gram)
+    def matrix(self, *, expected: bool = False) -> Floats:
+        """Return J as an array, or what is expected of it if the families of the biases are right."""
+        at, J = self.coordinates, self.sums.jacobian(expected=expected)
         J[at.epsilon, at.epsilon] += np.eye(at.uncertain)
         return J
 
-    def _jacobian(self, curvature: Floats) -> Jacobian:
-        return Jacobian(self.matrix(curvature), self.free, self.scale)
+    @cached_property
+    def level(self) -> Jacobian:
+        """J with a penalty that keeps the mean of u, in place of one u that is held fixed.
+
+        Where mu is far from its value, J is not the same for all levels of u. A step that holds one of many samples
+        then moves the level of all others, and has to be cut short.
+        """
+        J = self.matrix()
+        J[: len(self.sizes), : len(self.sizes)] += self.sizes[:, None] * (self.sizes / self.n)
+        return Jacobian(J, np.sort(np.append(self.free, self.held)), self.scale)
 
     @cached_property
     def residual(self) -> float:
@@ -293,8 +304,8 @@ def descend(
 def _downhill(here: At, into: Floats) -> tuple[Floats, float, float]:
     """Return a direction, how fast the objective falls along it, and g'J^+g in standard errors squared."""
     g = into.T @ here.gradient
-    J = into.T @ here.matrix(here.sums.information) @ into
-    H = into.T @ here.matrix(here.sums.curvature) @ into
+    J = into.T @ here.matrix(expected=True) @ into
+    H = into.T @ here.matrix() @ into
     scored = _solve(J, g)
     root = np.sqrt(np.maximum(np.diag(J), np.finfo(float).tiny))
     convex = np.linalg.eigvalsh(H / (root[:, None] * root)).min(initial=1.0) > 1e-6
@@ -363,7 +374,9 @@ def stationary(
 
 def _step(here: At) -> Floats:
     """Return Newton's step, NaN if there is none."""
-    return -here.jacobian.solve(here.gradient) if here.sums.positive else np.full(len(here.v), np.nan)
+    if not here.sums.positive:
+        return np.full(len(here.v), np.nan)
+    return -(here.jacobian if here.coordinates.parameters else here.level).solve(here.gradient)
 
 
 def _smaller(rows: JointRows, here: At, delta: Floats) -> At | None:
@@ -424,7 +437,7 @@ def _downhill_calibrated(here: At) -> tuple[Floats, float]:
 
     The Hessian is the Schur complement of J in mu, plus so much of each coordinate's own curvature that it is positive.
     """
-    at, J, meeting = here.coordinates, here.matrix(here.sums.curvature), here.calibration
+    at, J, meeting = here.coordinates, here.matrix(), here.calibration
     others = np.setdiff1d(here.free, meeting.free)
     root = here.scale[others]
     reduced = J - J[:, at.mu] @ meeting.solve(J)[at.mu]

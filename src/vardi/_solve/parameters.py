@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vardi._inputs.pool import Name
-from vardi._rows.columns import within
+from vardi._rows.contract import within
 from vardi._rows.families import Logistic
 from vardi._rows.grouping import stratified
 from vardi._rows.joint import Joint, JointRows
@@ -97,7 +97,7 @@ class Weakness:
 
 def weakness(here: At) -> Weakness:
     """Compare the information on theta with all else unknown to that on each parameter alone."""
-    at, J = here.coordinates, here.matrix(here.sums.information)
+    at, J = here.coordinates, here.matrix(expected=True)
     theta = np.arange(at.theta.start, at.theta.stop)
     information = np.diag(here.sums.information)[theta]
     alone = information - np.diag(here.sums.gram)[theta]

@@ -4,7 +4,22 @@ A bias :math:`\omega(z) \ge 0` is how much likelier a unit :math:`z` is to enter
 expressions: they compare by value, can be joined, and have a text form that reads back.
 """
 
-from vardi.biases._conversion import as_bias
+from vardi.biases._constructors import (
+    as_bias,
+    at_most,
+    between,
+    cells,
+    class_shift,
+    everywhere,
+    exponential_tilt,
+    isin,
+    logistic,
+    parametric,
+    power,
+    proportional_to,
+    steps,
+    where,
+)
 from vardi.biases._kinds import (
     Bias,
     ExpressionBias,
@@ -15,10 +30,8 @@ from vardi.biases._kinds import (
     ProductBias,
     ValuesBias,
 )
-from vardi.biases._known import at_most, between, class_shift, everywhere, isin, proportional_to, where
 from vardi.biases._learned import LearnedBias, learned
 from vardi.biases._window import WindowBias, window
-from vardi.biases._with_parameters import cells, exponential_tilt, logistic, parametric, power, steps
 
 __all__ = [
     "Bias",

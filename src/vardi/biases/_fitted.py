@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._types import Floats, Integers
-from vardi.biases._constants import column_named
-from vardi.biases._expressions.nodes import to_text
+from vardi.biases._expressions.nodes import column_named, to_text
 from vardi.biases._kinds import Bias, ParametricBias, ProductBias, factors_of
 from vardi.biases._values import as_numbers, is_missing
 from vardi.errors import InvalidBiasError, MissingValuesError

@@ -93,18 +93,18 @@ def plan_lines(plan: Plan) -> list[RenderableType]:
     rows = "" if plan.rows is None else f"{plan.rows:,} rows, "
     where = "in memory" if plan.engine == "memory" else f"left in place and queried by {plan.engine}"
     read = "" if plan.size is None else f", {decimal(plan.size)} read at most"
-    told = f"{rows}{where}: {_ends(plan.passes)} {'pass' if plan.passes[1] == 1 else 'passes'} over the rows{read}."
+    text = f"{rows}{where}: {_ends(plan.passes)} {'pass' if plan.passes[1] == 1 else 'passes'} over the rows{read}."
     if plan.frames > 1:
-        told += f" A pass is one query for each of {plan.frames} frames."
+        text += f" A pass is one query for each of {plan.frames} frames."
     if plan.engine != "memory":
         drawn = any(query.what.startswith("draw") for query in plan.queries)
-        told += f" Only sums come back{f', and up to {ROWS:,} rows to start from' if drawn else ''}."
+        text += f" Only sums come back{f', and up to {ROWS:,} rows to start from' if drawn else ''}."
     queries = [
         (one.what, _ends(one.passes), ", ".join(one.columns) or "–", "–" if one.size is None else decimal(one.size))
         for one in plan.queries
     ]
     table = _table("query", "passes>", "columns", "read in a pass>", rows=queries, most=len(queries))
-    return [Text(told), Text(), table]
+    return [Text(text), Text(), table]
 
 
 def _ends(passes: tuple[int, int]) -> str:

@@ -5,11 +5,16 @@ simulates: it draws exactly from its biased distributions and gives the true val
 """
 
 from vardi.datasets._design import Design, MatrixDesign
-from vardi.datasets._matrices import harmonic_oscillators, truncation
-from vardi.datasets._proportional import length_bias, multivariate_length_bias
 from vardi.datasets._real import adult, boston, house_prices
 from vardi.datasets._regions import gaussian_scenario, strata, two_gaussians
-from vardi.datasets._tilts import exponential_tilts, tilts
+from vardi.datasets._simulated import (
+    exponential_tilts,
+    harmonic_oscillators,
+    length_bias,
+    multivariate_length_bias,
+    tilts,
+    truncation,
+)
 
 __all__ = [
     "Design",

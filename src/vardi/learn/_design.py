@@ -174,7 +174,7 @@ def _terms(
         raise ImportError("Formulas need formulaic: pip install 'vardi[formula]'. Or give X and y.") from error
     frame = pandas.DataFrame(columns, index=range(rows))  # the intercept alone has no columns to count rows by
     for name in columns:
-        order = fit.solved.pool.frames_of(fit.solved.states)[0].categories(name)
+        order = fit.solved.pool.frames_of(fit.solved.data.states)[0].categories(name)
         if order is not None:
             there = set(frame[name])
             frame[name] = pandas.Categorical(frame[name], [value for value in order if value in there])
@@ -253,7 +253,7 @@ def _column(fit: WeightedSample, name: str, missing: Missing = "refuse") -> Floa
 
 def _as_it_is(fit: WeightedSample, name: str) -> np.ndarray | None:
     """Return a column of the pool: numbers or labels, perhaps missing; None if a sample in question lacks it."""
-    pool, states = fit.solved.pool, fit.solved.states
+    pool, states = fit.solved.pool, fit.solved.data.states
     frames = pool.frames_of(states)
     there = frames and all(name in frame.columns for frame in frames)
     return np.asarray(pool.column(name, states)) if there else None

@@ -12,13 +12,12 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _is_fitted
 
-from vardi._estimate.estimates import Estimate, Estimates, with_digits_of
+from vardi._estimate.estimates import Estimate, Estimates, estimates_of, with_digits_of
 from vardi._estimate.reliability import warn_of_doubt
 from vardi._estimate.resampling import require_rows
-from vardi._estimate.sensitivity.factors import GAMMAS
 from vardi._estimate.sensitivity.question import Question
-from vardi._estimate.sensitivity.result import Kind, Sensitivity
-from vardi._estimate.tangent import Influence, estimates_of
+from vardi._estimate.sensitivity.result import GAMMAS, Kind, Sensitivity
+from vardi._estimate.tangent import Influence
 from vardi._estimate.weight_routing import Rows
 from vardi._fit.sample import DebiasedSample
 from vardi._fit.weighted import WeightedSample

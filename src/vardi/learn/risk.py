@@ -25,7 +25,7 @@ from vardi._estimate.draws import Random
 from vardi._estimate.resampling import require_rows
 from vardi._estimate.weight_routing import Estimator, Rows, fit_weighted, require_weight_use
 from vardi._fit.sample import DebiasedSample
-from vardi._inputs.folds import dealt_out
+from vardi._inputs.dependence import dealt_out
 from vardi._inputs.given import Biases, ByRow, Known, Labels, Table
 from vardi._types import Floats, Integers
 from vardi.errors import InvalidBiasError, MismatchError

@@ -24,7 +24,7 @@ from vardi.errors import MismatchError, suggest
 from vardi.errors._texts import first_of, show
 
 if TYPE_CHECKING:
-    from vardi.biases._conversion import BiasLike
+    from vardi.biases._constructors import BiasLike
 
 T = TypeVar("T")
 

@@ -20,11 +20,10 @@ from numpy.typing import ArrayLike, NDArray
 from vardi._estimate.estimates import Estimate
 from vardi._estimate.resampling import require_rows
 from vardi._estimate.tangent import Influence
-from vardi._fit.normalisers import log_ratio
 from vardi._fit.sample import DebiasedSample
 from vardi._inputs.dependence import places_in_time
 from vardi._inputs.pool import Name
-from vardi._rows.series import Autocorrelation, rows_a_value
+from vardi._rows.units import Autocorrelation, rows_a_value
 from vardi._types import Floats, Integers
 from vardi.biases._values import as_array
 from vardi.errors import MismatchError
@@ -328,7 +327,7 @@ def convergence(
 
     def estimate(rows: NDArray[np.bool_]) -> Estimate:
         part = fit if rows.all() else inputs.fitted(near=near, rows=rows)
-        return log_ratio(part.solved, *places, level)  # without a warning: it is plain that early parts are rough
+        return part.solved.log_ratio(*places, level)  # without a warning: it is plain that early parts are rough
 
     # Rounded first, so that rounding error adds no frame.
     kept = [np.ceil(np.round(part * frames, 6)) for part in parts]

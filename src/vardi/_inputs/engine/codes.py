@@ -10,8 +10,8 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._inputs.engine.asking import LazyFrame
 from vardi._inputs.engine.part import PREFIX, Groups
+from vardi._inputs.engines import LazyFrame
 from vardi.biases._expressions.nodes import Column, Comparison, Constant, Node
 from vardi.biases._expressions.targets import Kind, NarwhalsTarget, literal
 

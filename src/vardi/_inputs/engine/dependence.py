@@ -18,10 +18,10 @@ from vardi._inputs.dependence import (
     tied_times,
     warn_of_few_clusters,
 )
-from vardi._inputs.engine.aggregates import LENGTH, Aggregate
 from vardi._inputs.engine.columns import as_column
 from vardi._inputs.engine.part import PREFIX, Change, Part, sums_by_sample
-from vardi._inputs.engine.queries import with_place
+from vardi._inputs.engines import LENGTH, Aggregate
+from vardi._inputs.partitions import with_place
 from vardi.biases._expressions.targets import NarwhalsTarget
 from vardi.errors import MismatchError, TooLargeError
 

@@ -16,9 +16,8 @@ from operator import mul
 import narwhals as nw
 import numpy as np
 
-from vardi._inputs.engine.asking import DataFrame, LazyFrame, collected
 from vardi._inputs.engine.part import PREFIX, Change
-from vardi._inputs.engine.queries import with_own
+from vardi._inputs.engines import DataFrame, LazyFrame, collected
 from vardi._inputs.frames.library_expressions import (
     columns_read,
     computed,
@@ -29,6 +28,7 @@ from vardi._inputs.frames.library_expressions import (
     selected,
     with_nulls,
 )
+from vardi._inputs.partitions import with_own
 from vardi.biases import Bias, ExpressionBias, FrameExpressionBias
 from vardi.biases._expressions.nodes import Column
 from vardi.biases._kinds import factors_of

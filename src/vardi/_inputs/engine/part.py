@@ -10,9 +10,17 @@ from typing import Any, TypeAlias
 import narwhals as nw
 import numpy as np
 
-from vardi._inputs.engine.aggregates import LENGTH, Aggregate, AggregateQuery
-from vardi._inputs.engine.asking import DataFrame, LazyFrame, answering, collected, schema_of
-from vardi._inputs.engine.queries import aggregated
+from vardi._inputs.engines import (
+    LENGTH,
+    Aggregate,
+    AggregateQuery,
+    DataFrame,
+    LazyFrame,
+    answering,
+    collected,
+    schema_of,
+)
+from vardi._inputs.partitions import aggregated
 from vardi._types import Floats, Integers
 from vardi.biases._expressions.nodes import Node
 from vardi.errors import MismatchError
@@ -56,6 +64,8 @@ class Part:
     formulas : mapping from str to Node
         Those of the biases' columns that NumPy can compute in the engine's place: of columns of doubles, all of them
         there.
+    computed : mapping
+        Functions of the rows that are columns of the frame already, with the names of these.
     put : list of callable
         Changes that add later expressions of Polars and narwhals to the rows as columns. All copies of a part share
         this list, so that columns added through one can be combined with those added through another.
@@ -69,6 +79,7 @@ class Part:
     belongs: nw.Expr | None = None
     name: str | None = None
     formulas: Mapping[str, Node] = field(default_factory=dict)
+    computed: Mapping[Any, str] = field(default_factory=dict)
     put: list[Change] = field(default_factory=list)
 
     @property
@@ -123,27 +134,6 @@ class Part:
         """The number of rows, counted, as an aggregate."""
         return Aggregate(COUNT) if self.counted else LENGTH
 
-    def only(self, code: int, term: nw.Expr) -> nw.Expr | None:
-        """Return a term on the rows of a sample and 0 on others; None if the part has no rows of it."""
-        labels = [label for label, place in self.codes.items() if place == code]
-        if not labels:
-            return None
-        if self.label is None:
-            return term
-        return nw.when(nw.col(self.label) == labels[0]).then(term).otherwise(nw.lit(0.0))
-
-    def by_sample(
-        self, asked: Mapping[str, Aggregate], *changes: Change | None, key: str | Sequence[str] = ()
-    ) -> list[tuple[int, dict[str, Any]]]:
-        """Query aggregates of columns and expressions by sample; return each sample's position and its numbers.
-
-        With a key, one column or several, they are by sample and key, whose values are then among the numbers. What
-        occurs in many sums is better added as a column by the changes, which are made first, in order: engines compute
-        it once, and queries stay short.
-        """
-        found = self.groups(asked, *changes, key=key)
-        return list(zip(found.source.tolist(), found.table.rows(named=True), strict=True))
-
     def groups(
         self,
         asked: Mapping[str, Aggregate],
@@ -151,7 +141,11 @@ class Part:
         key: str | Sequence[str] = (),
         most: int | None = None,
     ) -> Groups:
-        """Query aggregates by sample and key, as `by_sample` does, of so many groups at most."""
+        """Query aggregates of columns and expressions by sample and by keys, of so many groups at most.
+
+        What occurs in many sums is better added as a column by the changes, which are made first, in order: engines
+        compute it once, and queries stay short.
+        """
         keys = [*filter(None, [self.label]), *([key] if isinstance(key, str) else key)]
         query = AggregateQuery(keys, asked, most)
         return Groups(self.ask(lambda frame: aggregated(changed(frame, changes), query)), self)
@@ -216,13 +210,17 @@ class Groups:
     @property
     def labels(self) -> list[Hashable]:
         """The label of each; None if there is no column of labels."""
-        label = self.part.label
-        return [None] * len(self) if label is None else self.table.get_column(label).to_list()
+        return [None] * len(self) if self.part.label is None else self.keys([self.part.label])
 
     @property
     def source(self) -> Integers:
         """The position of the sample of each."""
         return np.array([self.part.codes[label] for label in self.labels], np.int64)
+
+    def keys(self, names: Sequence[str]) -> list[Hashable]:
+        """Return the value of each group in a column or, in several, a tuple."""
+        columns = [self.table.get_column(name).to_list() for name in names]
+        return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
 
     def numbers(self, name: str) -> Floats:
         """Return a column of numbers, NaN for null."""

@@ -10,15 +10,15 @@ from typing import Literal
 import narwhals as nw
 import numpy as np
 
-from vardi._inputs.engine.aggregates import Aggregate
-from vardi._inputs.engine.asking import answering, schema_of
 from vardi._inputs.engine.columns import DeclaredColumns, as_column
 from vardi._inputs.engine.dependence import EngineDependence
 from vardi._inputs.engine.distinct import DistinctRows, rows_by_value
 from vardi._inputs.engine.part import PREFIX, Part, sums_by_sample
-from vardi._inputs.engine.queries import as_lazy
 from vardi._inputs.engine.survey import Survey, survey
-from vardi._inputs.frames.names import require_read_as_names, shared_names
+from vardi._inputs.engines import Aggregate, answering, schema_of
+from vardi._inputs.frames import shared_names
+from vardi._inputs.frames.frame import require_read_as_names
+from vardi._inputs.partitions import as_lazy
 from vardi._inputs.pool import Name, Pool, as_biases, as_named, require_biases_for, require_shared_columns
 from vardi._machine.memory import available_memory
 from vardi._types import Floats, once

@@ -16,12 +16,11 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._inputs.engine.aggregates import LENGTH, Aggregate
-from vardi._inputs.engine.asking import schema_of
 from vardi._inputs.engine.codes import Codes, as_sign
 from vardi._inputs.engine.columns import DeclaredColumns, as_floats, expressions, missing_values
 from vardi._inputs.engine.expressions import on_frame
 from vardi._inputs.engine.part import COUNT, PREFIX, Part, where
+from vardi._inputs.engines import LENGTH, Aggregate, schema_of
 from vardi._types import Floats, Integers
 from vardi.biases import Bias, ExpressionBias
 from vardi.biases._expressions.compile import Compiled, compile_node, require_columns
@@ -128,8 +127,8 @@ def _known_codes(labels: Sequence[Hashable], part: Part) -> dict[Hashable, int]:
 def _refuse_counts(part: Part, counts: str, names: Sequence[str]) -> None:
     """Refuse invalid counts, naming the first sample with one and the smallest of them: there are no row numbers."""
     for wrong, refusal in ((_out_of_range(), invalid_counts), (_in_part(), counts_in_part)):
-        asked = part.by_sample({"least": Aggregate(COUNT, "min")}, where(wrong))
-        found = sorted((code, row["least"]) for code, row in asked if row["least"] is not None)
+        groups = part.groups({"least": Aggregate(COUNT, "min")}, where(wrong))
+        found = sorted((k, count) for k, count in zip(groups.source, groups.keys(["least"]), strict=True) if count)
         if found:
             raise refusal(f"A count in {counts!r} of {names[found[0][0]]!r} is {found[0][1]}")
 

@@ -1,22 +1,24 @@
-"""Several frames of one library as one."""
+"""Several frames as one, and their columns read one at a time: frames that hold a column alike need not be joined."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import vardi._narwhals as nw
-from vardi._inputs.frames.frame import Frame, NarwhalsFrame, NumpyFrame, any_lazy, as_frame
+from vardi._inputs.frames.frame import Frame, NarwhalsFrame, NumpyFrame, any_lazy, as_frame, joined
+from vardi._types import Integers
 from vardi.errors import MismatchError
 
 if TYPE_CHECKING:
     from narwhals.dtypes import DType
 
 
-def concat(frames: Sequence[Frame]) -> Frame:
-    """Return the rows of all frames stacked; where a frame lacks a column, its values are missing.
+def concat(frames: Sequence[Frame], without: Collection[str] = ()) -> Frame:
+    """Return the rows of all frames stacked, without some columns; where a frame lacks one, its values are missing.
 
     The frames must be of one library; pandas keeps its index labels.
     """
@@ -30,7 +32,7 @@ def concat(frames: Sequence[Frame]) -> Frame:
         )
     if isinstance(frames[0], NumpyFrame):
         return _concat_numpy([frame.native for frame in frames])
-    return _concat_narwhals([frame for frame in frames if isinstance(frame, NarwhalsFrame)])
+    return _concat_narwhals([frame for frame in frames if isinstance(frame, NarwhalsFrame)], without)
 
 
 def stacked(own: object, more: object) -> Any:
@@ -77,22 +79,19 @@ def _concat_numpy(arrays: list[np.ndarray]) -> Frame:
     return NumpyFrame(np.concatenate(arrays))
 
 
-def _concat_narwhals(frames: list[NarwhalsFrame]) -> Frame:
-    schemas = [frame._schema for frame in frames]
+def _concat_narwhals(frames: list[NarwhalsFrame], without: Collection[str]) -> Frame:
+    schemas = [{name: dtype for name, dtype in frame._schema.items() if name not in without} for frame in frames]
     dtypes = _dtypes(schemas)
-    common = {name: _common(name, found) for name, found in dtypes.items() if len(found) > 1}
+    common = {name: _common(name, kinds) for name, kinds in dtypes.items() if len(kinds) > 1}
     for name, dtype in common.items():
         if dtype == nw.Int64:
             _require_64_bits(name, dtypes[name], frames)
+    columns = {name: nw.col(name).cast(common[name]) if name in common else nw.col(name) for name in dtypes}
     parts = [
-        frame._data.with_columns(nw.col(name).cast(dtype) for name, dtype in common.items() if name in frame._schema)
-        if common
-        else frame._data
-        for frame in frames
+        frame._data.select(column for name, column in columns.items() if name in schema)
+        for frame, schema in zip(frames, schemas, strict=True)
     ]
-    same = all(set(schema) == set(dtypes) for schema in schemas)
-    if same:
-        parts = [part.select(*dtypes) for part in parts]
+    same = all(len(schema) == len(dtypes) for schema in schemas)
     if not dtypes:
         raise MismatchError(
             "The samples have no columns, so their rows cannot be put into one frame. Give each a column."
@@ -103,7 +102,7 @@ def _concat_narwhals(frames: list[NarwhalsFrame]) -> Frame:
     return as_frame(pool.to_native())
 
 
-def _dtypes(schemas: Sequence[nw.Schema]) -> dict[str, set[DType]]:
+def _dtypes(schemas: Sequence[Mapping[str, DType]]) -> dict[str, set[DType]]:
     """Return the types of each column in different frames."""
     names = dict.fromkeys(name for schema in schemas for name in schema)
     return {name: {schema[name] for schema in schemas if name in schema} for name in names}
@@ -134,3 +133,78 @@ def _common(name: str, dtypes: set[DType]) -> DType:
         return nw.String()
     found = sorted(map(str, dtypes))
     raise MismatchError(f"Column '{name}' is {' in one sample and '.join(found)} in another. Convert it to one dtype.")
+
+
+def shared_names(columns: Sequence[Collection[str]]) -> tuple[str, ...]:
+    """Return the names of columns that all of several frames have, in the order of the first.
+
+    >>> shared_names([["x", "y"], ["z", "y"]]), shared_names([])
+    (('y',), ())
+    """
+    return tuple(name for name in columns[0] if all(name in own for own in columns)) if columns else ()
+
+
+@dataclass(frozen=True, eq=False)
+class JoinedColumns:
+    """The columns of all rows.
+
+    Attributes
+    ----------
+    frames : tuple of Frame
+        The rows, in one piece or in several that have the same columns; none if rows cannot be in one frame.
+    """
+
+    frames: tuple[Frame, ...]
+
+    @classmethod
+    def of(cls, frames: Sequence[Frame], join: Callable[[], Frame | None]) -> JoinedColumns:
+        """Return the columns of frames as they are or, where these differ in what they hold, of all rows in one frame.
+
+        ``join`` gives that frame, or None where it cannot be made.
+        """
+        if len(frames) == 1 or _are_alike(frames):
+            return cls(tuple(frames))
+        whole = join()
+        return cls(() if whole is None else (whole,))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns."""
+        return self.frames[0].columns if self.frames else ()
+
+    def pieces(self, name: str) -> list[np.ndarray]:
+        """Return a column in the pieces in which it is held."""
+        return [frame.column(name) for frame in self.frames]
+
+    def column(self, name: str) -> np.ndarray:
+        """Return a column on all rows."""
+        return joined(self.pieces(name))
+
+    def is_text(self, name: str) -> bool:
+        """Return whether a column is declared as one of texts, so that it takes no reading to know it."""
+        return all(frame.is_text(name) for frame in self.frames)
+
+    def values_at(self, name: str, rows: Integers) -> list[np.ndarray]:
+        """Return the values of a column on some rows, in the pieces in which it is held."""
+        ends = np.cumsum([len(frame) for frame in self.frames])
+        owners = np.searchsorted(ends, rows, "right")
+        starts = ends - [len(frame) for frame in self.frames]
+        return [self.frames[k].values_at(name, rows[owners == k] - starts[k]) for k in np.unique(owners).tolist()]
+
+    def coded(self, name: str) -> tuple[Integers, list[Hashable]]:
+        """Return a column as numbers, and the different values that these stand for; TypeError where some are none."""
+        position: dict[Hashable, int] = {}
+        pieces = []
+        for frame in self.frames:
+            codes, values = frame.coded(name)
+            place = np.array([position.setdefault(value, len(position)) for value in values], np.int64)
+            pieces.append(place[codes])
+        return np.concatenate(pieces), list(position)
+
+
+def _are_alike(frames: Sequence[Frame]) -> bool:
+    """Return whether frames are of one library, with the same columns."""
+    schemas = [frame._schema for frame in frames if isinstance(frame, NarwhalsFrame)]
+    if not frames or len(schemas) < len(frames) or len(set(map(library_of, frames))) > 1:
+        return False
+    return all(schema == schemas[0] for schema in schemas)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike
 import vardi._narwhals as nw
 from vardi._inputs.frames.evaluate import Eager, EagerFrame, Engine, evaluate
 from vardi._inputs.frames.library_expressions import Series, as_narwhals, evaluate_expression
-from vardi._inputs.frames.names import require_read_as_names
 from vardi._types import Integers
 from vardi.biases import Bias, ExpressionBias, FrameExpressionBias, FunctionBias, ValuesBias
 from vardi.biases._expressions.compile import require_columns
@@ -98,12 +97,8 @@ class Frame(ABC):
         """Return the rows at some positions, in the library and the form that the user gave."""
 
     @abstractmethod
-    def series(self, values: np.ndarray, name: str) -> Native:
-        """Return values, one for each row, as a series of the user's library that is aligned to the rows."""
-
-    @abstractmethod
-    def table(self, values: np.ndarray, names: Sequence[str]) -> Native:
-        """Return columns of values, one for each row, as a frame of the user's library that is aligned to the rows."""
+    def wrap(self, values: np.ndarray, *names: str) -> Native:
+        """Return numbers by row as a series, or columns of them as a frame, of the user's library, with its index."""
 
     @abstractmethod
     def drop(self, *names: str) -> Frame:
@@ -120,10 +115,6 @@ class Frame(ABC):
     def values_at(self, name: str, rows: Integers) -> np.ndarray:
         """Return the values of a column on some rows."""
         return self.column(name)[rows]
-
-    def distinct(self, name: str) -> list[Hashable]:
-        """Return the distinct values of a column."""
-        return list(dict.fromkeys(self.column(name).tolist()))
 
     def categories(self, name: str) -> list[Hashable] | None:
         """Return the values of a categorical column in their order; None for any other column."""
@@ -260,10 +251,7 @@ class NumpyFrame(Frame):
     def take(self, indices: ArrayLike) -> np.ndarray:
         return self.native[np.asarray(indices)]
 
-    def series(self, values: np.ndarray, name: str) -> np.ndarray:
-        return read_only(np.asarray(values))
-
-    def table(self, values: np.ndarray, names: Sequence[str]) -> np.ndarray:
+    def wrap(self, values: np.ndarray, *names: str) -> np.ndarray:
         return read_only(values)
 
     def drop(self, *names: str) -> Frame:
@@ -328,10 +316,6 @@ class NarwhalsFrame(Frame):
             return super().values_at(name, rows)
         return _as_array(self._data.get_column(name)[rows])
 
-    def distinct(self, name: str) -> list[Hashable]:
-        require_columns((name,), self.columns)
-        return self._data.get_column(name).unique().to_list()
-
     def categories(self, name: str) -> list[Hashable] | None:
         dtype = self._schema[name]
         if isinstance(dtype, nw.Enum):
@@ -344,16 +328,15 @@ class NarwhalsFrame(Frame):
         rows = nw.from_native(self.native, allow_series=True)
         return rows[np.asarray(indices)].to_native()
 
-    def series(self, values: np.ndarray, name: str) -> Native:
-        return self._aligned(nw.new_series(name, np.asarray(values), backend=self._data.implementation).to_native())
-
-    def table(self, values: np.ndarray, names: Sequence[str]) -> Native:
-        return self._aligned(nw.from_numpy(values, list(names), backend=self._data.implementation).to_native())
-
-    def _aligned(self, made: Native) -> Native:
+    def wrap(self, values: np.ndarray, *names: str) -> Native:
+        backend = self._data.implementation
+        if values.ndim == 1:
+            native = nw.new_series(names[0], values, backend=backend).to_native()
+        else:
+            native = nw.from_numpy(values, names, backend=backend).to_native()
         if index_of(self.native) is not None:
-            made.index = self.native.index
-        return made
+            native.index = self.native.index
+        return native
 
     def drop(self, *names: str) -> Frame:
         require_columns(names, self.columns)
@@ -438,3 +421,41 @@ def _is_lazy(rows: object) -> bool:
         return isinstance(nw.from_native(rows, pass_through=True, allow_series=True), nw.LazyFrame)
     except nw.exceptions.DuplicateError:  # as_frame raises our own error for it
         return False
+
+
+def misread_names(names: Iterable[str], implementation: nw.Implementation) -> list[str]:
+    """Return those names that an engine would read as a pattern or a path, and so resolve to other columns.
+
+    Examples
+    --------
+    >>> import narwhals as nw
+    >>> misread_names(["x", "*", "^x.*$", "a.b"], nw.Implementation.POLARS)
+    ['*', '^x.*$']
+    >>> misread_names(["x", "*", "^x.*$", "a.b"], nw.Implementation.DUCKDB)
+    ['*', '^x.*$', 'a.b']
+    """
+    if implementation.is_polars():
+        return [name for name in names if name == "*" or (name.startswith("^") and name.endswith("$"))]
+    if implementation.is_duckdb():
+        return [name for name in names if name == "*" or "." in name or '"' in name]
+    return []
+
+
+def require_read_as_names(names: Iterable[str], implementation: nw.Implementation) -> None:
+    """Refuse columns whose names an engine would read as something else.
+
+    Examples
+    --------
+    >>> import narwhals as nw
+    >>> require_read_as_names(["x", "*"], nw.Implementation.POLARS)
+    Traceback (most recent call last):
+    ...
+    vardi.errors.MismatchError: Polars takes the column name '*' for a pattern of other columns' names. Rename it.
+    """
+    names = list(names)
+    misread = misread_names(names, implementation)
+    if misread:
+        engine, as_what = ("Polars", "a pattern of") if implementation.is_polars() else ("DuckDB", "a path to")
+        raise MismatchError(
+            f"{engine} takes the column name {misread[0]!r} for {as_what} other columns' names. Rename it."
+        )

@@ -14,7 +14,7 @@ import numpy as np
 
 from vardi._inputs.domains import MOST_DOMAINS, By, ordered, require_column, require_few, require_labelled
 from vardi._inputs.engine.part import Part
-from vardi._rows.columns import Question
+from vardi._rows.contract import Question
 from vardi._rows.engine.functions import EngineFunction, condition
 from vardi._rows.queries import Queries
 from vardi._types import Floats, Integers

@@ -11,10 +11,9 @@ from dataclasses import replace
 import narwhals as nw
 import numpy as np
 
-from vardi._inputs.engine.aggregates import LENGTH
-from vardi._inputs.engine.asking import LazyFrame, answering
 from vardi._inputs.engine.part import PREFIX, Change, Part
-from vardi._rows.columns import Question
+from vardi._inputs.engines import LENGTH, LazyFrame, answering
+from vardi._rows.contract import Question
 from vardi._rows.engine.functions import EngineFunction
 from vardi._rows.engine.hashing import hashed, uniform
 from vardi._rows.engine.shares import SharesInEngine

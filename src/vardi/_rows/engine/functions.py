@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import TypeAlias
 
 import narwhals as nw
 
-from vardi._inputs.engine.aggregates import LENGTH, Aggregate
-from vardi._inputs.engine.asking import schema_of
 from vardi._inputs.engine.columns import expressions, missing_values
 from vardi._inputs.engine.expressions import on_frame
 from vardi._inputs.engine.part import PREFIX, Part
+from vardi._inputs.engines import LENGTH, Aggregate, schema_of
 from vardi.biases import Bias
 from vardi.biases._expressions.compile import require_columns
 from vardi.biases._expressions.targets import NarwhalsTarget
@@ -22,14 +20,6 @@ from vardi.errors._refusals import column_of_some, not_finite
 
 #: The expression of a function for a frame.
 Of: TypeAlias = Callable[[Part], nw.Expr]
-
-
-class Reads(IntEnum):
-    """What the expression of a function reads, which tells how frames can be joined and still have its values."""
-
-    OURS = 0  # columns that all frames have: those of biases, or of a point; the expression is the same in each
-    USERS = 1  # the user's columns
-    BOTH = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,29 +32,17 @@ class EngineFunction:
         Returns the expression for a part; it may read the columns of a point.
     name : str or None
         Its name in messages; its values are checked only if it has one.
-    reads : Reads
-        What the expression reads.
     is_number : bool
         Whether its values are numbers, not labels: frames are joined only for numbers.
     """
 
     of: Callable[[Part], nw.Expr]
     name: str | None = None
-    reads: Reads = Reads.BOTH
     is_number: bool = True
 
     def __call__(self, part: Part) -> nw.Expr:
-        """Return the expression of a part."""
-        return self.of(part)
-
-    def map(self, change: Callable[[nw.Expr], nw.Expr]) -> EngineFunction:
-        """Return a function of the values, such as whether they are below a number."""
-        return EngineFunction(lambda part: change(self.of(part)), reads=self.reads)
-
-    def times(self, other: EngineFunction) -> EngineFunction:
-        """Return the product with another function, such as a condition."""
-        reads = self.reads if self.reads is other.reads else Reads.BOTH
-        return EngineFunction(lambda part: self.of(part) * other.of(part), self.name, reads)
+        """Return the expression of a part, or the column that has its values there."""
+        return nw.col(part.computed[self]) if self in part.computed else self.of(part)
 
 
 def compiled_functions(
@@ -74,7 +52,7 @@ def compiled_functions(
 
     One query for each part counts missing values; if there are any, another counts where the expression is unknown.
     """
-    by_part: dict[str | None, list[nw.Expr]] = {}
+    by_part: dict[Part, list[nw.Expr]] = {}
     checked: set[str] = set()
     for part in parts:
         changes, found = on_frame(part.rows_as_asked, functions, part.name, f"value{len(part.put)}")
@@ -87,7 +65,7 @@ def compiled_functions(
         target = NarwhalsTarget(schema)
         missing = missing_values(part, target, columns)
         try:
-            by_part[part.name] = expressions(part, found, target, missing, "expression")
+            by_part[part] = expressions(part, found, target, missing, "expression")
         except MissingValuesError:
             for column, count in missing.items():
                 labels = {code: str(part.name if label is None else label) for label, code in part.codes.items()}
@@ -95,8 +73,7 @@ def compiled_functions(
                     raise not_finite(count, column, lacking) from None
             raise
     named = [name if function.columns else None for function, name in zip(functions, names, strict=True)]
-    asked = {part.name: part for part in parts}
-    return [EngineFunction(_of(asked, by_part, j), name, Reads.USERS) for j, name in enumerate(named)]
+    return [_function({part: by_part[part][j] for part in parts}, name) for j, name in enumerate(named)]
 
 
 def _require_everywhere(parts: Sequence[Part], columns: Sequence[str]) -> None:
@@ -112,8 +89,8 @@ def _require_everywhere(parts: Sequence[Part], columns: Sequence[str]) -> None:
 def all_missing(part: Part, column: str) -> list[int]:
     """Return the samples of a part in which all values of a column are missing."""
     missing = NarwhalsTarget(schema_of(part.rows_as_asked, part.name)).is_missing(column)
-    found = part.by_sample({"rows": LENGTH, "gaps": Aggregate(missing.cast(nw.Int64))})
-    return [code for code, row in found if row["rows"] == row["gaps"]]
+    groups = part.groups({"rows": LENGTH, "gaps": Aggregate(missing.cast(nw.Int64))})
+    return groups.source[groups.numbers("rows") == groups.numbers("gaps")].tolist()
 
 
 def users_columns(part: Part, functions: Sequence[Bias]) -> nw.Schema:
@@ -123,24 +100,23 @@ def users_columns(part: Part, functions: Sequence[Bias]) -> nw.Schema:
     return nw.Schema({name: kind for name, kind in whole.items() if not name.startswith(PREFIX) or name in read})
 
 
-def _of(asked: Mapping[str | None, Part], by_part: Mapping[str | None, Sequence[nw.Expr]], j: int) -> Of:
-    """Return the expression of a function for each frame; on rows of which it was not asked it is 0."""
-
-    def of(part: Part) -> nw.Expr:
-        if part.name not in asked:
-            return nw.lit(0.0)
-        value, inside = by_part[part.name][j], list(asked[part.name].codes)
-        if all(label in inside for label in part.codes):
-            return value
-        return zero_elsewhere(nw.col(str(part.label)).is_in(inside), value)
-
-    return of
-
-
 def condition(parts: Sequence[Part], holds: nw.Expr | None) -> EngineFunction:
     """Return 1 on the rows of some frames on which a condition holds, and 0 on others; None holds everywhere."""
-    one = {part.name: [zero_elsewhere(holds, nw.lit(1.0))] for part in parts}
-    return EngineFunction(_of({part.name: part for part in parts}, one, 0), reads=Reads.USERS)
+    return _function(dict.fromkeys(parts, zero_elsewhere(holds, nw.lit(1.0))))
+
+
+def _function(values: Mapping[Part, nw.Expr], name: str | None = None) -> EngineFunction:
+    """Return an expression for each of some frames as a function, which is 0 on rows of others."""
+    by_name = {part.name: (part.codes, value) for part, value in values.items()}
+
+    def of(part: Part) -> nw.Expr:
+        if part.name not in by_name:
+            return nw.lit(0.0)
+        codes, value = by_name[part.name]
+        inside = None if set(part.codes) <= set(codes) else nw.col(str(part.label)).is_in(list(codes))
+        return zero_elsewhere(inside, value)
+
+    return EngineFunction(of, name)
 
 
 def zero_elsewhere(condition: nw.Expr | None, term: nw.Expr) -> nw.Expr:

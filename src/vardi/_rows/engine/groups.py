@@ -9,12 +9,11 @@ from typing import NamedTuple
 import narwhals as nw
 import numpy as np
 
-from vardi._inputs.engine.aggregates import Aggregate
 from vardi._inputs.engine.dependence import UNIT
 from vardi._inputs.engine.part import PREFIX, Change, Part
+from vardi._inputs.engines import Aggregate
 from vardi._inputs.pool import Name
-from vardi._rows.columns import Block
-from vardi._rows.contract import JointSums
+from vardi._rows.contract import Block, JointSums
 from vardi._rows.engine.hashing import LEFT, hashed
 from vardi._rows.likelihood import likelihood
 from vardi._rows.measure import Functions, Measure
@@ -76,12 +75,12 @@ def sums_in_groups(
         f = block.let(functions.of(block, at) * at.weight)
         return Moments(sums(block), block.sum(f), at.against(f))
 
-    found = rows.by_group(question, changes, GROUP)
+    found = rows.by_group(question, changes, [GROUP])
     spans = column is not None and rows.dependence.clusters == column
     if column:
         _require_within_samples(found, names, spans=spans)
     places: dict[object, int] = {}
-    labels = found.labels if spans else range(len(found.labels))
+    labels = [label for _, label in found.labels] if spans else range(len(found.labels))
     return GroupSums(found, np.array([places.setdefault(label, len(places)) for label in labels]))
 
 
@@ -114,10 +113,10 @@ def _by_column(parts: Sequence[Part], column: str) -> list[Change]:
 
 
 def _require_within_samples(groups: GroupAnswers[Moments], names: Sequence[Name], *, spans: bool) -> None:
-    absent = np.array([label is None or label != label for label in groups.labels])
+    absent = np.array([label is None or label != label for _, label in groups.labels])
     if absent.any():
         raise missing_groups(int(groups.counts[absent].sum()))
     first: dict[object, int] = {}
-    for label, source in zip(groups.labels, groups.source.tolist(), strict=True) if not spans else ():
+    for source, label in () if spans else groups.labels:
         if first.setdefault(label, source) != source:
             raise spanning_group(label, names[first[label]], names[source])

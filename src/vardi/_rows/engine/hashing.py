@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import narwhals as nw
 
-from vardi._inputs.engine.asking import LazyFrame
 from vardi._inputs.engine.part import PREFIX, Change, Part
-from vardi._inputs.engine.queries import with_rank
+from vardi._inputs.engines import LazyFrame
+from vardi._inputs.partitions import with_rank
 from vardi._rows.multipliers import PRIME, constants, feistel
 from vardi.errors import MismatchError
 from vardi.errors._refusals import needs_rows

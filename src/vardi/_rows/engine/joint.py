@@ -9,8 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from vardi._inputs.engine.part import OMEGA, Part
-from vardi._rows.columns import Block
-from vardi._rows.contract import Coordinates, JointSums
+from vardi._rows.contract import Block, Coordinates, JointSums
 from vardi._rows.dense import Dense
 from vardi._rows.engine.lazy_rows import LazyRows
 from vardi._rows.joint import Joint, JointRows

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from vardi._rows.base import additions
-from vardi._rows.columns import Block
-from vardi._rows.contract import Sums
+from vardi._rows.contract import Block, Sums
 from vardi._rows.dense import Dense
 from vardi._rows.engine.united import united
 from vardi._rows.gram import DenseGram

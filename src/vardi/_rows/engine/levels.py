@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import narwhals as nw
 import numpy as np
 
-from vardi._inputs.engine.aggregates import LENGTH, Aggregate
 from vardi._inputs.engine.columns import expressions, missing_values
 from vardi._inputs.engine.expressions import on_frame
 from vardi._inputs.engine.part import PREFIX, Groups, Part, with_columns
+from vardi._inputs.engines import LENGTH, Aggregate
 from vardi._rows.cells import (
     MOST_VALUES,
     in_order,
@@ -26,8 +26,8 @@ from vardi._rows.cells import (
 )
 from vardi._rows.engine.functions import users_columns
 from vardi.biases import ExpressionBias, ParametricBias
-from vardi.biases._expressions.cells import Cells, Level, Value
 from vardi.biases._expressions.compile import require_columns
+from vardi.biases._expressions.families import Cells, Level, Value
 from vardi.biases._expressions.nodes import Column, Node, columns, is_condition
 from vardi.biases._expressions.targets import NarwhalsTarget
 from vardi.biases._values import is_missing

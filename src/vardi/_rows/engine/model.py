@@ -14,8 +14,7 @@ from vardi._rows.point import KnownMoments, Model
 from vardi._rows.queries import Queries
 from vardi._types import Floats
 from vardi.biases import ParametricBias
-from vardi.biases._expressions.cells import Cells
-from vardi.biases._expressions.families import ExpressionFamily
+from vardi.biases._expressions.families import Cells, ExpressionFamily
 
 if TYPE_CHECKING:
     from vardi._inputs.engine.distinct import DistinctRows

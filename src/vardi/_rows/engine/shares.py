@@ -1,29 +1,27 @@
 """Shares of rows that stay in an engine: sums by cells, which are made smaller where an answer lies.
 
-A query sums the rows in thousands of cells of one width. A cell that holds an answer is divided again as long as it
-has too many rows to bring their distinct values into memory. So a quantile takes a few queries, however many rows.
+A query sums the rows in thousands of cells of one width, and finds the smallest and the largest value of each. A cell
+that holds an answer is divided again as long as it has several values, and too many rows to bring these into memory. So
+a quantile takes a few queries, however many rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from vardi._rows.columns import Block, Extremes, Kept
+from vardi._rows.contract import Block, Extremes, Kept
 from vardi._rows.queries import Queries
 from vardi._rows.shares import SharesByValue, SharesUpTo
-from vardi._types import Floats, Integers
+from vardi._types import Floats
 from vardi.errors import EngineError, TooLargeError
 
 MOST_STEPS = 100_000  # distinct values brought into memory at most
 CELLS = 4096  # of one width, into which a cell is divided
-AT_ONCE = 8  # cells that one query divides
-ROUNDING = 1e-12  # of a probability
-FINEST = 1e306  # cells in half a unit
 LARGEST = float(np.finfo(np.float64).max)
 
 
@@ -37,17 +35,15 @@ class Counted(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Bracket:
-    """Rows with values in (low, high].
+    """Rows with values from low to high.
 
     Attributes
     ----------
     low, high : float
-        The ends.
+        The smallest and the largest of the values.
     rows, mass : float
         How many rows there are, counted, and their mass.
-    depth : int
-        How often a cell was divided for it.
-    x, masses : ndarray, optional
+    x, masses : ndarray or None
         The distinct values in order, and their masses, if they are in memory.
     """
 
@@ -55,47 +51,27 @@ class Bracket:
     high: float
     rows: float
     mass: float
-    depth: int = 0
     x: Floats | None = None
     masses: Floats | None = None
 
-    @property
-    def may_be_held(self) -> bool:
-        """Whether it has few rows, or may have few distinct values: most rows crowd there after some divisions."""
-        return self.rows <= MOST_STEPS or (self.depth > 0 and self.depth % 2 == 0) or self.is_narrow
+    @classmethod
+    def of(cls, rows: float, mass: float, low: float, high: float) -> Bracket:
+        """Return a cell, with its value if there is only one."""
+        alone = low == high
+        return cls(low, high, rows, mass, np.array([low]) if alone else None, np.array([mass]) if alone else None)
 
-    @property
-    def is_narrow(self) -> bool:
-        """Whether it cannot be divided any further."""
-        return 0.5 * self.high - 0.5 * self.low < max(1.0 / FINEST, 2.0 * float(np.spacing(abs(self.high))))
-
-    @property
-    def start(self) -> float:
-        """Half of about the lower end, with so few digits that every engine reads them alike."""
-        return float(f"{0.5 * self.low:.15g}")
-
-    @property
-    def scale(self) -> float:
-        """How many cells there are in half a unit."""
-        return min(float(f"{CELLS / (0.5 * self.high - 0.5 * self.low):.3g}"), FINEST)
+    def is_narrow(self, finest: float = 1e-306) -> bool:
+        """Return whether it cannot be divided any further."""
+        return 0.5 * self.high - 0.5 * self.low < finest * CELLS
 
     def place(self, x: Floats) -> Floats:
         """Return which part of the cell values are in: it never falls as they rise, also as computed."""
-        return np.minimum(np.maximum(np.floor((x * 0.5 - self.start) * self.scale), 0.0), CELLS - 1.0)
-
-    def last_of(self, places: Floats) -> Floats:
-        """Return the largest value in each part of the cell, or before it."""
-        low, high = (np.full(len(places), _ordered(np.array([end]))[0]) for end in (self.low, self.high))
-        low = np.where(self.place(_number(high)) <= places, high, low)
-        for _ in range(64):  # bits
-            middle = (low & high) + ((low ^ high) >> 1)
-            is_low = self.place(_number(middle)) <= places
-            low, high = np.where(is_low, middle, low), np.where(is_low, high, middle)
-        return _number(low)
+        width = 0.5 * self.high - 0.5 * self.low
+        return np.minimum(np.floor((x * 0.5 - 0.5 * self.low) * (CELLS / width)), CELLS - 1.0)
 
     def holds(self, x: Floats) -> Floats:
         """Return 1 for values in the cell, and 0 for others."""
-        found: Floats = np.multiply((x > self.low) * 1.0, x <= self.high)
+        found: Floats = np.multiply((x >= self.low) * 1.0, x <= self.high)
         return found
 
 
@@ -138,7 +114,7 @@ class SharesInEngine(SharesUpTo):
             return block.sum(mass), block.sum(there), block.extremes(np.hstack(ends))
 
         mass, rows, ends = self._queries.total(question)
-        return Bracket(float(np.nextafter(ends.low[0], -np.inf)), float(ends.high[1]), float(rows[0]), float(mass[0]))
+        return Bracket.of(float(rows[0]), float(mass[0]), float(ends.low[0]), float(ends.high[1]))
 
     @cached_property
     def _cells(self) -> list[Bracket]:
@@ -152,7 +128,7 @@ class SharesInEngine(SharesUpTo):
 
     @property
     def ends(self) -> tuple[float, float]:
-        return float(np.nextafter(self._whole.low, np.inf)), self._whole.high
+        return self._whole.low, self._whole.high
 
     @property
     def _held(self) -> SharesByValue | None:
@@ -165,7 +141,7 @@ class SharesInEngine(SharesUpTo):
 
     def every(self) -> tuple[Floats, Floats]:
         if self._held is None:
-            held = self._hold([self._whole])
+            held = self._hold([self._whole], MOST_STEPS)
             if not held:
                 raise TooLargeError(
                     f"There are more than {MOST_STEPS:,} distinct values, so they stay in their engine. Ask for "
@@ -226,11 +202,11 @@ class SharesInEngine(SharesUpTo):
             return self._held.spaced(low, high, most)
         return self._queries.spaced(lambda block: self._value(block, np.nextafter(high, np.inf)), low, high, most)
 
-    def grid(self, most: int, tail: float) -> Floats:
+    def grid(self, most: int, tail: float, rounding: float = 1e-12) -> Floats:
         try:
             return super().grid(most, tail)
         except EngineError:  # frames that no query can combine: then evenly by probability
-            return np.unique(self.reaching(np.ones(1), np.linspace(tail, 1.0 - tail, most) - ROUNDING)[0])
+            return np.unique(self.reaching(np.ones(1), np.linspace(tail, 1.0 - tail, most) - rounding)[0])
 
     def has_more_than(self, most: int) -> bool:
         return self._held is None or self._held.has_more_than(most)
@@ -243,72 +219,49 @@ class SharesInEngine(SharesUpTo):
         x, _, inside = self._counted(block)
         return x if inside is None else np.where(inside, x, elsewhere)
 
-    def _look_into(self, cells: Sequence[Bracket]) -> None:
+    def _look_into(self, cells: Sequence[Bracket], at_once: int = 8) -> None:
         """Bring the values of some cells into memory, if they are few, and divide others."""
-        held, crowded = list[Bracket](), [cell for cell in cells if not cell.may_be_held]
-        for cell in [cell for cell in cells if cell.may_be_held]:
-            if not held or sum(one.rows for one in held) + cell.rows <= MOST_STEPS:
-                held.append(cell)
-        if held:
-            found = self._hold(held)
-            self._replace(held if found else (), found)
-            crowded += [] if found else held
+        few, crowded = list[Bracket](), [cell for cell in cells if cell.rows > MOST_STEPS and not cell.is_narrow()]
+        for cell in [cell for cell in cells if cell not in crowded]:
+            if not few or sum(one.rows for one in few) + cell.rows <= MOST_STEPS:
+                few.append(cell)
+        if few:
+            self._replace(few, self._hold(few, None))
         if crowded:
-            self._replace(crowded[:AT_ONCE], self._divide(crowded[:AT_ONCE]))
+            self._replace(crowded[:at_once], self._divide(crowded[:at_once]))
 
     def _replace(self, old: Sequence[Bracket], new: Sequence[Bracket]) -> None:
         kept = [cell for cell in self._cells if cell not in old]
         self._cells = sorted([*kept, *new], key=lambda cell: cell.low)
 
-    def _hold(self, cells: Sequence[Bracket]) -> list[Bracket]:
-        """Return cells with their values; none if these are too many."""
-        elsewhere = cells[0].low
+    def _hold(self, cells: Sequence[Bracket], most: int | None) -> list[Bracket]:
+        """Return cells with their values; none if there are more than ``most``."""
+        elsewhere = float(np.nextafter(cells[0].low, -np.inf))
 
         def question(block: Block) -> tuple[Floats, Floats]:
             x = self._value(block, elsewhere)
             chosen = sum((cell.holds(x) for cell in cells[1:]), start=cells[0].holds(x))
             return np.where(chosen, x, elsewhere), self._counted(block).mass
 
-        most = None if all(cell.is_narrow for cell in cells) else MOST_STEPS + 1
-        keys, sums = self._queries.grouped(question, most=most)
+        keys, sums = self._queries.grouped(question, most=None if most is None else most + 1)
         x = np.array(keys, np.float64)
         order = np.argsort(x)[np.count_nonzero(x == elsewhere) :]
-        if most is not None and len(order) > MOST_STEPS:
+        if most is not None and len(order) > most:
             return []
         x, masses = x[order], sums[order, 0]
-        ends = np.searchsorted(x, [[cell.low, cell.high] for cell in cells], "right").tolist()
-        return [
-            Bracket(cell.low, cell.high, cell.rows, cell.mass, cell.depth, x[a:b], masses[a:b])
-            for cell, (a, b) in zip(cells, ends, strict=True)
-        ]
+        slices = [slice(*np.searchsorted(x, [cell.low, np.nextafter(cell.high, np.inf)])) for cell in cells]
+        return [replace(cell, x=x[own], masses=masses[own]) for cell, own in zip(cells, slices, strict=True)]
 
     def _divide(self, cells: Sequence[Bracket]) -> list[Bracket]:
         """Return smaller cells that have rows in place of some."""
 
-        def question(block: Block) -> tuple[Floats, Floats]:
+        def question(block: Block) -> tuple[Floats, Floats, Floats]:
             x, mass, inside = self._counted(block)
             key = x * 0.0 - 1.0
             for j, cell in enumerate(cells):
                 there = cell.holds(x) if inside is None else cell.holds(x) * inside
                 key = np.where(there, cell.place(x) + float(j * CELLS), key)
-            return key, np.hstack([mass * 0.0 + 1.0, mass])
+            return key, np.hstack([mass * 0.0 + 1.0, mass]), x
 
         keys, sums = self._queries.grouped(question)
-        places, rows = np.array(keys, np.int64), list[Bracket]()
-        for j, cell in enumerate(cells):
-            own = np.flatnonzero(places // CELLS == j)
-            parts = (places[own] % CELLS).astype(np.float64)
-            low, high = np.where(parts > 0, cell.last_of(parts - 1.0), cell.low), cell.last_of(parts)
-            for place, a, b in zip(own.tolist(), low.tolist(), high.tolist(), strict=True):
-                rows.append(Bracket(a, b, float(sums[place, 0]), float(sums[place, 1]), cell.depth + 1))
-        return rows
-
-
-def _ordered(x: Floats) -> Integers:
-    """Return whole numbers in the order of floats, successive ones for successive floats."""
-    bits = x.view(np.int64)
-    return bits ^ ((bits >> 63) & np.int64(2**63 - 1))
-
-
-def _number(ordered: Integers) -> Floats:
-    return (ordered ^ ((ordered >> 63) & np.int64(2**63 - 1))).view(np.float64)
+        return [Bracket.of(*row) for key, row in zip(keys, sums.tolist(), strict=True) if key >= 0]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import narwhals as nw
 import numpy as np
 
-from vardi._inputs.engine.asking import LazyFrame
 from vardi._inputs.engine.distinct import DistinctRows, distinct_rows
 from vardi._inputs.engine.part import PREFIX, Change, Part, where
+from vardi._inputs.engines import LazyFrame
 from vardi.biases._expressions.targets import literal
 
 if TYPE_CHECKING:

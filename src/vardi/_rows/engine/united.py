@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 import narwhals as nw
 
-from vardi._inputs.engine.asking import LazyFrame, answering, schema_of
 from vardi._inputs.engine.part import PREFIX, Part
-from vardi._inputs.engine.queries import stacked
+from vardi._inputs.engines import LazyFrame, answering, schema_of
+from vardi._inputs.partitions import stacked
 from vardi._rows.engine.functions import EngineFunction
 from vardi.biases._expressions.nodes import columns
 from vardi.errors import EngineError
@@ -17,7 +17,7 @@ MANY = 8  # frames from which they are asked together; fewer are asked one by on
 OF_SAMPLE = f"{PREFIX}of_sample"
 
 
-def united(parts: Sequence[Part], functions: Mapping[str, EngineFunction] | None = None) -> Sequence[Part]:
+def united(parts: Sequence[Part], functions: Sequence[EngineFunction] = ()) -> Sequence[Part]:
     """Return the frames of many samples as one frame of numbers with a label; as they are where they cannot be joined.
 
     A query for each of K frames with terms for each pair of samples is written and planned in a time that grows with
@@ -35,12 +35,14 @@ def united(parts: Sequence[Part], functions: Mapping[str, EngineFunction] | None
         if name in read
         or (name.startswith(PREFIX) and all(name in schema and schema[name].is_numeric() for schema in schemas))
     ]
+    computed = {function: f"{PREFIX}joined_{j}" for j, function in enumerate(functions)}
     try:
         with answering():
-            whole = stacked([_numbers(part, names, functions or {}) for part in parts])
+            whole = stacked([_numbers(part, names, computed) for part in parts])
     except EngineError:  # frames of two connections, say, which no query reads together
         return parts
-    return (Part(whole, OF_SAMPLE, {_code(part): _code(part) for part in parts}, parts[0].counted, formulas=formulas),)
+    codes: dict[Hashable, int] = {_code(part): _code(part) for part in parts}
+    return (Part(whole, OF_SAMPLE, codes, parts[0].counted, formulas=formulas, computed=computed),)
 
 
 def can_unite(parts: Sequence[Part]) -> bool:
@@ -50,9 +52,9 @@ def can_unite(parts: Sequence[Part]) -> bool:
     return len({(part.counted, part.frame.implementation) for part in parts}) == 1
 
 
-def _numbers(part: Part, names: Sequence[str], functions: Mapping[str, EngineFunction]) -> LazyFrame:
+def _numbers(part: Part, names: Sequence[str], computed: Mapping[EngineFunction, str]) -> LazyFrame:
     """Return columns and functions as numbers, and the position of the sample."""
-    values = {name: nw.col(name) for name in names} | {name: function(part) for name, function in functions.items()}
+    values = {name: nw.col(name) for name in names} | {name: function(part) for function, name in computed.items()}
     numbers = [value.cast(nw.Float64).alias(name) for name, value in values.items()]
     return part.rows_as_asked.select(*numbers, nw.lit(_code(part), nw.Int64).alias(OF_SAMPLE))
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import datetime
 import keyword
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain
+
+import numpy as np
 
 from vardi.errors import InvalidBiasError
+
+Scalar = bool | int | float | str | datetime.date | np.generic
+"""A value that a column can be compared with; dates and times are written in ISO form."""
 
 FUNCTIONS = {"abs": 1, "exp": 1, "log": 1, "sqrt": 1, "min": 2, "max": 2}
 """Each function with its minimum number of arguments; min and max take more."""
@@ -41,11 +48,35 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """``first op node op node ...``: true when each neighbouring pair is."""
+class Chain:
+    """``first sign node sign node ...``, of signs that bind equally."""
 
     first: Node
     rest: tuple[tuple[str, Node], ...]
+
+
+class Comparison(Chain):
+    """``first op node op node ...``: true when each neighbouring pair is."""
+
+    __slots__ = ()
+
+
+class Sum(Chain):
+    """``first + term - term ...``, from left to right."""
+
+    __slots__ = ()
+
+
+class Product(Chain):
+    """``first * factor / factor ...``, from left to right."""
+
+    __slots__ = ()
+
+
+class Power(Chain):
+    """``first ** exponent``: a single one, since a power of a power is written in parentheses."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,41 +102,22 @@ class Not:
 
 
 @dataclass(frozen=True, slots=True)
-class And:
+class Junction:
+    """Conditions joined by one word."""
+
+    terms: tuple[Node, ...]
+
+
+class And(Junction):
     """All conditions hold."""
 
-    terms: tuple[Node, ...]
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Or:
+class Or(Junction):
     """At least one condition holds."""
 
-    terms: tuple[Node, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Sum:
-    """``first + term - term ...``, from left to right."""
-
-    first: Node
-    rest: tuple[tuple[str, Node], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Product:
-    """``first * factor / factor ...``, from left to right."""
-
-    first: Node
-    rest: tuple[tuple[str, Node], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Power:
-    """``base ** exponent``."""
-
-    base: Node
-    exponent: Node
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,22 +140,38 @@ Computed = Sum | Product | Power | Negative | Call
 Node = Constant | Column | Condition | Computed
 
 
-def conjunction(terms: Iterable[Node]) -> Node:
-    """Return ``a and b and ...``; an `And` among the terms is flattened."""
-    return And(tuple(part for term in terms for part in (term.terms if isinstance(term, And) else (term,))))
+def column_named(name: object) -> Column:
+    """Return a column by its name; raise if it is not a string."""
+    if not isinstance(name, str):
+        raise InvalidBiasError(f"A column is named by a string, not by {type(name).__name__}: {name!r}.")
+    return Column(str(name))
 
 
-def disjunction(terms: Iterable[Node]) -> Node:
-    """Return ``a or b or ...``; an `Or` among the terms is flattened."""
-    return Or(tuple(part for term in terms for part in (term.terms if isinstance(term, Or) else (term,))))
+def constant(value: object, what: str) -> Constant:
+    """Return a number, a text, a truth value or a date as a constant; raise for anything else."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if hasattr(value, "isoformat"):  # dates and times are written as ISO texts
+        value = value.isoformat()
+    for kind in (bool, int, float, str):
+        if isinstance(value, kind):
+            return Constant(kind(value))
+    raise InvalidBiasError(f"{what} must be a number or a string, not {type(value).__name__}: {value!r}.")
+
+
+def junction(kind: type[And | Or], terms: Iterable[Node]) -> Node:
+    """Return conditions joined by ``and`` or ``or``; terms that are joined so already are flattened."""
+    return kind(tuple(part for term in terms for part in (term.terms if isinstance(term, kind) else (term,))))
+
+
+CHAINS: dict[str, type[Sum | Product | Power]] = {"+": Sum, "-": Sum, "*": Product, "/": Product, "**": Power}
+"""The chain that each sign of arithmetic makes."""
 
 
 def arithmetic(left: Node, operator: str, right: Node) -> Node:
     """Return ``left operator right`` for one of ``+ - * / **``; sums and products grow to the right."""
-    if operator == "**":
-        return Power(left, right)
-    chain = Sum if operator in "+-" else Product
-    if isinstance(left, chain):
+    chain = CHAINS[operator]
+    if isinstance(left, chain) and chain is not Power:
         return chain(left.first, (*left.rest, (operator, right)))
     return chain(left, ((operator, right),))
 
@@ -176,23 +204,16 @@ def children(node: Node) -> tuple[Node, ...]:
             return (column,)
         case IsIn(operand, _) | Not(operand) | Negative(operand):
             return (operand,)
-        case And(terms) | Or(terms) | Call(_, terms):
+        case Junction(terms) | Call(_, terms):
             return terms
-        case Power(base, exponent):
-            return (base, exponent)
-        case Comparison(first, rest) | Sum(first, rest) | Product(first, rest):
+        case Chain(first, rest):
             return (first, *(operand for _, operand in rest))
 
 
-def _walk(node: Node) -> Iterator[Node]:
-    yield node
-    for child in children(node):
-        yield from _walk(child)
-
-
-def columns(node: Node) -> tuple[str, ...]:
-    """Return the names of the columns that a node reads, each once, in the order they are written."""
-    return tuple(dict.fromkeys(part.name for part in _walk(node) if isinstance(part, Column)))
+def columns(*nodes: Node) -> tuple[str, ...]:
+    """Return the names of the columns that nodes read, each once, in the order they are written."""
+    names = ((node.name,) if isinstance(node, Column) else columns(*children(node)) for node in nodes)
+    return tuple(dict.fromkeys(chain.from_iterable(names)))
 
 
 def column_text(name: str) -> str:
@@ -209,6 +230,15 @@ def to_text(node: Node) -> str:
 
 # How tightly each form binds, as in Python.
 _OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT, _SIGN, _POWER, _ATOM = range(9)
+# Of each chain and junction: how tightly it binds, and how tightly at least its first part and the others must.
+_PARTS: dict[type, tuple[int, int, int]] = {
+    Or: (_OR, _AND, _AND),
+    And: (_AND, _NOT, _NOT),
+    Comparison: (_COMPARE, _SUM, _SUM),
+    Sum: (_SUM, _SUM, _PRODUCT),
+    Product: (_PRODUCT, _PRODUCT, _SIGN),
+    Power: (_POWER, _ATOM, _SIGN),
+}
 
 
 def _write(node: Node) -> tuple[str, int]:
@@ -223,26 +253,22 @@ def _write(node: Node) -> tuple[str, int]:
             return f"{to_text(column)} is missing", _COMPARE
         case Not(IsMissing(column)):
             return f"{to_text(column)} is not missing", _COMPARE
-        case IsIn(operand, values):
-            return f"{_inside(operand, _SUM)} in {_tuple(values)}", _COMPARE
-        case Not(IsIn(operand, values)):
-            return f"{_inside(operand, _SUM)} not in {_tuple(values)}", _COMPARE
+        case IsIn(operand, values) | Not(IsIn(operand, values)):
+            sign = "in" if isinstance(node, IsIn) else "not in"
+            return f"{_inside(operand, _SUM)} {sign} {tuple(value.value for value in values)}", _COMPARE
         case Not(operand):
             return f"not {_inside(operand, _NOT)}", _NOT
-        case And(terms):
-            return " and ".join(_inside(term, _NOT) for term in terms), _AND
-        case Or(terms):
-            return " or ".join(_inside(term, _AND) for term in terms), _OR
-        case Comparison(first, rest):
-            return _chain(first, rest, _SUM, _SUM), _COMPARE
-        case Sum(first, rest):
-            return _chain(first, rest, _SUM, _PRODUCT), _SUM
-        case Product(first, rest):
-            return _chain(first, rest, _PRODUCT, _SIGN), _PRODUCT
+        case Junction(terms):
+            binds, least, _ = _PARTS[type(node)]
+            word = " and " if isinstance(node, And) else " or "
+            return word.join(_inside(term, least) for term in terms), binds
+        case Chain(first, rest):
+            binds, least_first, least = _PARTS[type(node)]
+            return " ".join(
+                [_inside(first, least_first), *(f"{sign} {_inside(one, least)}" for sign, one in rest)]
+            ), binds
         case Negative(operand):
             return f"-{_inside(operand, _SIGN)}", _SIGN
-        case Power(base, exponent):
-            return f"{_inside(base, _ATOM)} ** {_inside(exponent, _SIGN)}", _POWER
         case Call(function, arguments):
             return f"{function}({', '.join(to_text(argument) for argument in arguments)})", _ATOM
 
@@ -250,11 +276,3 @@ def _write(node: Node) -> tuple[str, int]:
 def _inside(node: Node, least: int) -> str:
     text, binds = _write(node)
     return text if binds >= least else f"({text})"
-
-
-def _chain(first: Node, rest: Iterable[tuple[str, Node]], least_first: int, least_rest: int) -> str:
-    return " ".join([_inside(first, least_first), *(f"{sign} {_inside(part, least_rest)}" for sign, part in rest)])
-
-
-def _tuple(values: tuple[Constant, ...]) -> str:
-    return repr(tuple(value.value for value in values))

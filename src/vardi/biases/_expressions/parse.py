@@ -10,10 +10,11 @@ from functools import reduce
 from itertools import pairwise
 from typing import TypeGuard
 
-from vardi.biases._expressions.cells import Cells
-from vardi.biases._expressions.families import FAMILIES, ExpressionFamily, Kind
+from vardi.biases._expressions.families import FAMILIES, Cells, ExpressionFamily, Kind
 from vardi.biases._expressions.nodes import (
+    CHAINS,
     FUNCTIONS,
+    And,
     Call,
     Column,
     Comparison,
@@ -22,11 +23,12 @@ from vardi.biases._expressions.nodes import (
     IsMissing,
     Node,
     Not,
+    Or,
+    Power,
     arithmetic,
-    conjunction,
-    disjunction,
     is_condition,
     is_text,
+    junction,
     negative,
     to_text,
 )
@@ -45,7 +47,6 @@ ALLOWED = (
 )
 
 _ARITHMETIC: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}
-_LEVELS = {"+": "sum", "-": "sum", "*": "product", "/": "product", "**": "power"}
 _COMPARISONS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 
 
@@ -119,8 +120,10 @@ _HINTS = {
     **dict.fromkeys("'\"", "A string is not closed."),
     ".": "Attributes cannot be read; put a column name with a dot in backticks.",
 }
-_ESCAPE = re.compile(r"\\(?:(['\"\\nrt])|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
-_LETTERS = {"n": "\n", "r": "\r", "t": "\t"}
+_ESCAPE = re.compile(
+    r"\\(?:['\"\\nrt]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4}|(?P<unknown>U[0-9a-fA-F]{8}|.))",
+    re.DOTALL,
+)
 
 
 class _Reading:
@@ -210,18 +213,12 @@ class _Reading:
         return "".join(parts)
 
     def _unescape(self, body: str, start: int) -> str:
-        def letter(match: re.Match[str]) -> str:
-            plain, *codes, other = match.groups()
-            if plain is not None:
-                return _LETTERS.get(plain, plain)
-            code = int(next((code for code in codes if code is not None), "110000"), 16)
-            if other is not None or code > 0x10FFFF:
+        for match in _ESCAPE.finditer(body):
+            if match["unknown"]:
                 raise self._refusal(
                     f"The escape {match.group()} is not known. For a backslash write two.", start + match.start()
                 )
-            return chr(code)
-
-        return _ESCAPE.sub(letter, body)
+        return body.encode("latin-1", "backslashreplace").decode("unicode_escape")
 
     def _node(self, tree: ast.expr, depth: int) -> Node:
         if depth > MAX_DEPTH:
@@ -233,7 +230,7 @@ class _Reading:
                 return self._column(tree)
             case ast.BoolOp(op, operands):
                 terms = [self._condition(operand, depth) for operand in operands]
-                return conjunction(terms) if isinstance(op, ast.And) else disjunction(terms)
+                return junction(And if isinstance(op, ast.And) else Or, terms)
             case ast.UnaryOp(ast.Not(), operand):
                 return Not(self._condition(operand, depth))
             case ast.UnaryOp(ast.USub(), operand):
@@ -306,8 +303,8 @@ class _Reading:
         left, spine = _spine(tree, _ARITHMETIC)
         if len(spine) >= MAX_TERMS:
             raise self._too_long(tree)
-        levels = [_LEVELS[sign] for sign, _ in spine]
-        depth += sum(low != high or high == "power" for low, high in pairwise(levels))
+        chains = [CHAINS[sign] for sign, _ in spine]
+        depth += sum(low != high or high is Power for low, high in pairwise(chains))
         node = self._number(left, depth)
         for sign, right in reversed(spine):
             node = arithmetic(node, sign, self._number(right, depth))
@@ -386,9 +383,8 @@ class _Reading:
     def _family(self, tree: ast.Call) -> ExpressionFamily | Cells | OfRows:
         name = self._written(tree.func)
         if name in OF_ROWS:
-            open_end = [isinstance(term, ast.Constant) and term.value is None for term in tree.args]
-            terms = zip(tree.args, open_end, strict=True)
-            return OfRows(name, tuple(None if is_open else self._number(term, 1) for term, is_open in terms))
+            terms = [None if self._written(term) == "None" else self._number(term, 1) for term in tree.args]
+            return OfRows(name, tuple(terms))
         try:
             return Cells(tuple(self._group(term) for term in tree.args)) if name == "cells" else self._curve(tree, name)
         except InvalidBiasError as error:

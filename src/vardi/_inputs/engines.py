@@ -1,10 +1,14 @@
-"""The one place where an engine is queried: whatever it raises becomes an EngineError."""
+"""How engines are asked: aggregates, declared so that those of several pieces can be put together, and errors.
+
+This is the one place where an engine is queried: whatever it raises becomes an EngineError.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
 
 import narwhals as nw
 import numpy as np
@@ -16,6 +20,72 @@ from vardi.errors._texts import lines_of
 LazyFrame: TypeAlias = nw.LazyFrame[Any]
 #: What it answers.
 DataFrame: TypeAlias = nw.DataFrame[Any]
+#: How rows are aggregated: by the method of narwhals of this name.
+How: TypeAlias = Literal["sum", "min", "max", "n_unique", "len"]
+
+
+@dataclass(frozen=True, eq=False)
+class Aggregate:
+    """An aggregate of a column or an expression, over all rows or within groups.
+
+    Attributes
+    ----------
+    of : nw.Expr or str
+        The expression, or the name of a column.
+    how : str
+        The method of narwhals that aggregates it.
+    """
+
+    of: nw.Expr | str
+    how: How = "sum"
+
+    @property
+    def expression(self) -> nw.Expr:
+        """The expression; for a name, the column of that name."""
+        return nw.col(self.of) if isinstance(self.of, str) else self.of
+
+    def over(self, values: nw.Expr) -> nw.Expr:
+        """Return the aggregate of some values."""
+        found: nw.Expr = nw.len() if self.how == "len" else getattr(values, self.how)()
+        return found
+
+
+#: The number of rows.
+LENGTH = Aggregate("", "len")
+
+
+@dataclass(frozen=True, eq=False)
+class AggregateQuery:
+    """Aggregates by keys.
+
+    Attributes
+    ----------
+    keys : sequence of str
+        By which columns; none for all rows.
+    asked : mapping from str to Aggregate
+        What, by names.
+    most : int or None
+        How many groups at most.
+    """
+
+    keys: Sequence[str]
+    asked: Mapping[str, Aggregate]
+    most: int | None = None
+
+    def of(self, frame: LazyFrame) -> LazyFrame:
+        """Return the query of a frame.
+
+        Within groups expressions are made columns first, because pandas aggregates only columns.
+        """
+        if not self.keys:
+            return frame.select(*(one.over(one.expression).alias(name) for name, one in self.asked.items()))
+        columns = {f"__vardi_of_{name}": one.of for name, one in self.asked.items() if isinstance(one.of, nw.Expr)}
+        named = [
+            one.over(nw.col(one.of if isinstance(one.of, str) else f"__vardi_of_{name}")).alias(name)
+            for name, one in self.asked.items()
+        ]
+        found = (frame.with_columns(**columns) if columns else frame).group_by(*self.keys).agg(*named)
+        return found if self.most is None else found.head(self.most)
 
 
 def collected(frame: LazyFrame, sample: str | None = None) -> DataFrame:

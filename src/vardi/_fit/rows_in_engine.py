@@ -4,38 +4,52 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
+import narwhals as nw
 import numpy as np
 
+from vardi._estimate.cdf import Steps
 from vardi._estimate.refits import entropy_of
 from vardi._estimate.resampling import effective_rows
-from vardi._estimate.steps import Steps
-from vardi._fit.capabilities import refusal
-from vardi._fit.data import Keys, UserRows
-from vardi._fit.engine_columns import EngineColumns
-from vardi._fit.engine_parts import EngineParts
+from vardi._facts.biases import bias_notes
+from vardi._fit.capabilities import Holder, refusal
+from vardi._fit.parts import EngineParts
+from vardi._fit.prepare import independent, require_told
+from vardi._fit.user_rows import Keys, Prepared, UserRows
 from vardi._inputs.domains import By, bases, in_domains
-from vardi._inputs.engine.dependence import EngineDependence
-from vardi._inputs.engine.part import Part
-from vardi._inputs.engine.pool import LazyPool
+from vardi._inputs.engine.dependence import EngineDependence, as_engine_dependence
+from vardi._inputs.engine.distinct import rows_by_value
+from vardi._inputs.engine.part import COUNTS, LABEL, ROW, Part
+from vardi._inputs.engine.pool import LazyPool, OpenFrames
 from vardi._inputs.frames.functions import bias_of, is_function, name_of
 from vardi._inputs.given import Function
 from vardi._inputs.given import Functions as UserFunctions
-from vardi._rows.columns import Block, Kept, Question
+from vardi._inputs.known import Known, as_known
+from vardi._inputs.pool import Name, kinds_in_words
+from vardi._rows.contract import Block, Kept, Question
+from vardi._rows.dense import Dense
 from vardi._rows.domains import RowsByDomain
+from vardi._rows.engine.choose import few_rows, functions_on, in_memory, joint_rows
 from vardi._rows.engine.domains import DomainColumns, domains_of, is_in, missing_by_domain
 from vardi._rows.engine.draw import drawn_rows
 from vardi._rows.engine.functions import EngineFunction, all_missing, compiled_functions, condition
 from vardi._rows.engine.groups import GroupSums, sums_in_groups
+from vardi._rows.engine.lazy_rows import LazyRows
+from vardi._rows.engine.levels import with_levels
+from vardi._rows.engine.model import model_of
 from vardi._rows.engine.shares import Counted, SharesInEngine
+from vardi._rows.expressions import Expressions
 from vardi._rows.joint import Joint, JointRows
 from vardi._rows.measure import Functions, Measure, as_functions
-from vardi._rows.point import Model, Point, RowsAt
+from vardi._rows.point import KnownMoments, Model, Point, RowsAt
 from vardi._rows.queries import Queries
-from vardi._rows.series import batch_lengths
+from vardi._rows.units import batch_lengths
+from vardi._solve.identify import Verdict, connected, judge
+from vardi._solve.model import JointFit
+from vardi._solve.newton import GAP, Solution, solve
 from vardi._types import Floats, RandomSeed
 from vardi.errors import ImpossibleRowError, MissingValuesError, number_of_rows
 from vardi.errors._refusals import needs_rows, not_covered
@@ -46,38 +60,73 @@ if TYPE_CHECKING:
     from vardi._fit.weighted import WeightedSample
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
 class RowsInEngine(UserRows):
     """Lazy frames, whose rows stay in their engine.
 
-    Parameters
+    Attributes
     ----------
     pool : LazyPool
-        What the user gave.
+        The frames, with biases, features and known functions as columns, checked.
+    known : Known
+        What is known of the population.
     frames : Queries
-        Its frames, with the columns that biases and known functions need.
+        The frames, with the columns that biases and known functions need once the rows are prepared.
     model : Model
         Which coordinates of a point they depend on.
-    sampled, states : tuple of int
-        The samples that have rows, and those in question; all of them by default.
     """
 
+    holder: ClassVar[Holder] = "engine"
     in_memory = False
     pool: LazyPool
+    known: Known
+    frames: Queries
+    model: Model
 
-    def __init__(
-        self,
-        pool: LazyPool,
-        frames: Queries,
-        model: Model,
-        sampled: tuple[int, ...],
-        states: tuple[int, ...] | None = None,
-    ) -> None:
-        super().__init__(pool, sampled, states)
-        self.frames, self.model = frames, model
+    @classmethod
+    def of_frames(cls, frames: OpenFrames, known: object, depends: Sequence[object]) -> RowsInEngine:
+        """Put biases, features and known functions on the frames, and check them."""
+        checked = Known.none() if known is None else as_known(known, frames.names, frames.table)
+        pool = with_levels(frames).survey(checked.functions)
+        require_told(pool, pool.sizes)
+        return cls._of(replace(pool, dependence=as_engine_dependence(pool, *depends)), checked)
 
-    def of(self, states: tuple[int, ...]) -> RowsInEngine:
-        """Return the same rows, with other samples in question."""
-        return RowsInEngine(self.pool, self.frames, self.model, self.sampled, states)
+    @classmethod
+    def _of(cls, pool: LazyPool, known: Known) -> RowsInEngine:
+        frames = Queries(pool.parts, pool.sizes, pool.dependence)
+        return cls(pool=pool, known=known, frames=frames, model=Model(pool.sizes, {}, KnownMoments.none()))
+
+    def of_samples(self, names: set[Name]) -> RowsInEngine:
+        """Return the rows of some samples only, to be solved without the others."""
+        codes = [k for k, name in enumerate(self.names) if name in names]
+        return self._of(self.pool.of_samples(codes), self.known)
+
+    def prepare(self) -> Prepared:
+        """Return the rows to solve: the distinct ones in memory, or those in the engine if they are too many."""
+        pool, known = self.pool, self.known
+        found, is_all = few_rows(pool)
+        few = in_memory(pool, found, is_all=is_all)
+        rows = few if is_all else LazyRows(self.frames, pool.reach, few, lambda: _start(few), pool.declared.constants)
+        H = functions_on(pool, found)
+        directions, root, moving = independent(known, H, set(pool.declared.features))
+        moments = KnownMoments(pool.declared.function_columns, directions, known.values @ directions, root, moving)
+        frames, model = model_of(pool, moments)
+        joint = joint_rows(pool, frames, model, found, few, is_all=is_all)
+        data = replace(self, frames=frames, model=model)
+        return Prepared(self.names, rows, joint, data, known, H, directions, in_memory=is_all)
+
+    def overlap(self, prepared: Prepared) -> Verdict:
+        """Judge which samples can be compared."""
+        return judge(prepared.rows, self.names)
+
+    def notes(self, verdict: Verdict, sizes: Mapping[Name, float]) -> tuple[str, ...]:
+        """Return what is odd about the declared biases."""
+        even = (self.pool.lows == self.pool.highs)[: len(self.names)]
+        return bias_notes(self.pool, sizes, verdict, even=bool(even[self.pool.sizes > 0].all()))
+
+    def solved(self, prepared: Prepared, found: JointFit) -> Solved:
+        """Return the solution at the rows of the frames, whose weights stay in the engine."""
+        return super().solved(prepared, replace(found, solution=replace(found.solution, weights=None)))
 
     @property
     def dependence(self) -> EngineDependence:
@@ -159,7 +208,7 @@ class RowsInEngine(UserRows):
         parts = self.parts_asked
         functions = [bias_of(value, parts[0].schema) for value in values]
         found = compiled_functions(parts, functions, [name_of(value) for value in values])
-        self._compiled |= {value: one for value, one in zip(values, found, strict=True) if isinstance(value, str)}
+        self._compiled.update({value: one for value, one in zip(values, found, strict=True) if isinstance(value, str)})
         return found
 
     def columns_of(self, asked: Mapping[str, Function]) -> dict[str, Kept]:
@@ -225,38 +274,66 @@ class RowsInEngine(UserRows):
             raise in_domains(error, by, keys, counts) from None
 
     @cached_property
-    def _users(self) -> EngineColumns:
-        """The user's columns."""
-        return EngineColumns(self.frames.parts, {name for bias in self.pool.biases for name in bias.columns})
+    def _kinds(self) -> dict[str, dict[Part, str]]:
+        """What each column of the user holds in each frame that has it."""
+        kinds: dict[str, dict[Part, str]] = {}
+        for part in self.frames.parts:
+            for name, dtype in part.schema.items():
+                if name not in (ROW, COUNTS, LABEL):
+                    kinds.setdefault(name, {})[part] = _kind(dtype)
+        return kinds
+
+    def _is_in_all(self, name: str) -> bool:
+        """Return whether all frames have a column."""
+        return len(self._kinds[name]) == len(self.frames.parts)
+
+    @cached_property
+    def columns(self) -> dict[str, tuple[str, ...]]:
+        """The user's columns by what they hold: those that the biases read first, those of some frames only last."""
+        read = {name for bias in self.pool.biases for name in bias.columns}
+        names = sorted(self._kinds, key=lambda name: (name not in read, not self._is_in_all(name)))
+        return {
+            kind: tuple(name for name in names if set(self._kinds[name].values()) == {kind})
+            for kind in ("numeric", "conditions", "texts")
+        }
+
+    @property
+    def _with_means(self) -> tuple[str, ...]:
+        """Numeric columns and conditions."""
+        return *self.columns["numeric"], *self.columns["conditions"]
+
+    @cached_property
+    def mixed(self) -> dict[str, str]:
+        """Columns whose type differs between frames, with the type in each."""
+        return {
+            name: kinds_in_words([str(part.schema[name]) for part in kinds], [str(part.name) for part in kinds])
+            for name, kinds in self._kinds.items()
+            if len(set(kinds.values())) > 1
+        }
+
+    @cached_property
+    def with_gaps(self) -> tuple[str, ...]:
+        """Numeric columns and conditions with missing or infinite values, by one query for each frame."""
+        gaps: set[str] = set()
+        for part in self.frames.parts:
+            names = [name for name in self._with_means if part in self._kinds[name]]
+            endless = 1.0 - np.isfinite(Expressions([nw.col(name).cast(nw.Float64) for name in names]))
+            counts = part.sums(endless.terms) if names else ()
+            gaps |= {name for name, count in zip(names, counts, strict=True) if count}
+        return tuple(name for name in self._with_means if name in gaps)
 
     @cached_property
     def numeric_columns(self) -> tuple[str, ...]:
         """The numeric columns that all frames have, without missing values: it takes a pass to find out."""
-        found, gaps = self._users, self.with_gaps
-        return tuple(name for name in found.by_kind["numeric"] if found.in_all(name) and name not in gaps)
-
-    @property
-    def columns(self) -> dict[str, tuple[str, ...]]:
-        """The user's columns by what they hold: those that the biases read first, those of some frames only last."""
-        return self._users.by_kind
-
-    @property
-    def mixed(self) -> dict[str, str]:
-        """Columns whose type differs between frames, with the type in each."""
-        return self._users.mixed
-
-    @property
-    def with_gaps(self) -> tuple[str, ...]:
-        """Numeric columns and conditions with missing or infinite values, by one query for each frame."""
-        return self._users.with_gaps
+        numeric, gaps = self.columns["numeric"], self.with_gaps
+        return tuple(name for name in numeric if self._is_in_all(name) and name not in gaps)
 
     @cached_property
     def of_some(self) -> dict[str, tuple[int, ...]]:
         """Numeric columns and conditions that only some samples have recorded, with these samples."""
-        users = self._users
-        names = [name for name in users.with_means if name in users.with_gaps or not users.in_all(name)]
-        found = {name: self._recorded(name).states for name in names}
-        return {name: states for name, states in found.items() if states != self.states}
+        names = [name for name in self._with_means if name in self.with_gaps or not self._is_in_all(name)]
+        recorded = {name: self._recorded(name).states for name in names}
+        return {name: states for name, states in recorded.items() if states != self.states}
 
     def _recorded(self, name: str) -> RowsInEngine:
         """Return the rows of the samples that have recorded a column: their frames have it, with some value."""
@@ -276,10 +353,12 @@ class RowsInEngine(UserRows):
         """Return those of some columns of some samples that are numeric, and complete in their samples."""
         return self.without_gaps([name for name in self.columns["numeric"] if name in names])
 
-    @property
-    def gaps(self) -> dict[str, int]:
-        """Empty: it takes a pass to count missing values."""
-        return {}
+    def rows_by_text(self, name: str, most: int) -> Mapping[str | None, float] | None:
+        """Query how many rows have each text, or None for missing; None if there are more than ``most`` texts."""
+        text = nw.col(name).cast(nw.String)
+        return rows_by_value(
+            [part.map(lambda frame: frame.with_columns(text)) for part in self.frames.parts], name, most
+        )
 
     # Questions that take rows
 
@@ -327,6 +406,21 @@ class RowsInEngine(UserRows):
         raise refusal("draws with replacement", "engine")
 
 
+def _kind(dtype: nw.dtypes.DType) -> str:
+    if dtype.is_numeric():
+        return "numeric"
+    return "conditions" if dtype == nw.Boolean else "texts" if dtype in (nw.String, nw.Categorical, nw.Enum) else ""
+
+
+def _start(few: Dense) -> Floats:
+    """Return the solution u of a small part of the rows, or a rough start if they do not determine it."""
+    if connected(few.reach(), few.sizes):
+        solution: Solution = solve(few, tol=1e-6)
+        if solution.gap >= GAP:
+            return solution.u
+    return few.start()
+
+
 def _steps(measure: Measure, function: EngineFunction, domain: EngineFunction | None = None) -> Steps:
     """Return where the distribution function of a function steps, in a domain if one is given."""
     x = as_functions((function,))
@@ -341,4 +435,4 @@ def _steps(measure: Measure, function: EngineFunction, domain: EngineFunction | 
         return Counted(x.of(block, at), at.weight if there is None else at.weight * there, there)
 
     assert isinstance(measure.rows, Queries)
-    return Steps(measure, x, SharesInEngine(measure.rows, counted), inside)
+    return Steps(x, SharesInEngine(measure.rows, counted), inside)

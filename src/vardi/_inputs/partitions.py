@@ -10,23 +10,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, TypeAlias
+from operator import methodcaller
+from typing import Any, TypeAlias, cast
 
 import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._inputs.engine.aggregates import LENGTH, Aggregate, AggregateQuery, How
-from vardi._inputs.engine.asking import DataFrame, LazyFrame
+from vardi._inputs.engines import LENGTH, Aggregate, AggregateQuery, DataFrame, LazyFrame
 from vardi._types import Floats
+from vardi.biases._expressions.targets import literal
 
-TOGETHER = 16  # partial answers that one task puts together
 #: A frame of Dask, one of pandas, and a partition that Dask has yet to compute.
 DaskFrame: TypeAlias = Any
 PandasFrame: TypeAlias = Any
 Partition: TypeAlias = Any
 
-MERGED: dict[How, How] = {"sum": "sum", "len": "sum", "count": "sum", "min": "min", "max": "max"}
 DISTINCT = "__vardi_distinct"
 SHOWS_NAMES = repr(nw.col("x") + 1).startswith("col(x)")  # as narwhals does today; otherwise all columns are read
 
@@ -48,6 +47,16 @@ class PartitionStep:
     change: Callable[[LazyFrame], LazyFrame]
     reads: str | None
     keeps: bool = True
+
+
+def _recorded(method: str, *, keeps: bool = True) -> Callable[..., PartitionedFrame]:
+    """Return a method of lazy frames that is called on each partition."""
+
+    def recorded(frame: PartitionedFrame, *terms: nw.Expr | str, **named: nw.Expr) -> PartitionedFrame:
+        change = methodcaller(method, *terms, **named)
+        return frame.then(PartitionStep(change, shown(*terms, *named.values()), keeps))
+
+    return recorded
 
 
 class PartitionedFrame:
@@ -85,22 +94,10 @@ class PartitionedFrame:
         """Return the frame with a step made on each partition."""
         return PartitionedFrame(self._native, (*self._steps, step), self, narrow=self._narrow)
 
-    def with_columns(self, *expressions: nw.Expr, **named: nw.Expr) -> PartitionedFrame:
-        """Return the frame with columns added or replaced."""
-        read = shown(*expressions, *named.values())
-        return self.then(PartitionStep(lambda frame: frame.with_columns(*expressions, **named), read))
-
-    def select(self, *expressions: nw.Expr | str) -> PartitionedFrame:
-        """Return some columns, or expressions of the columns of each row."""
-        return self.then(PartitionStep(lambda frame: frame.select(*expressions), shown(*expressions), keeps=False))
-
-    def drop(self, *columns: str) -> PartitionedFrame:
-        """Return the frame without some columns."""
-        return self.then(PartitionStep(lambda frame: frame.drop(*columns), shown(*columns)))
-
-    def filter(self, *conditions: nw.Expr) -> PartitionedFrame:
-        """Return the rows that meet conditions."""
-        return self.then(PartitionStep(lambda frame: frame.filter(*conditions), shown(*conditions)))
+    with_columns = _recorded("with_columns")
+    filter = _recorded("filter")
+    drop = _recorded("drop")
+    select = _recorded("select", keeps=False)
 
     def with_interval(self, name: str, x: nw.Expr, edges: Floats) -> PartitionedFrame:
         """Return the frame with how many of increasing edges x is above, by a search rather than an expression."""
@@ -161,31 +158,30 @@ class PartitionedFrame:
         """Compute the rows."""
         return nw.from_native(self.to_native().compute(), eager_only=True)
 
-    def answer(self, query: AggregateQuery) -> DataFrame:
-        """Compute aggregates that can be put together from those of partitions."""
+    def answer(self, query: AggregateQuery, at_once: int = 16) -> DataFrame:
+        """Compute aggregates that can be put together from those of partitions, of so many by one task."""
         from dask.delayed import delayed
 
         partial_answer = delayed(partial(_answer, self._steps, query), pure=False)
         put_together = delayed(partial(_together, query), pure=False)
         found = [partial_answer(partition) for partition in self._partitions(*query.asked.values(), *query.keys)]
         while len(found) > 1:
-            found = [put_together(found[start : start + TOGETHER]) for start in range(0, len(found), TOGETHER)]
+            found = [put_together(found[start : start + at_once]) for start in range(0, len(found), at_once)]
         answer = found[0].compute()
         return nw.from_native(_aggregates(query, self._empty) if answer is None else answer, eager_only=True)
 
     def _partitions(self, *answer: Aggregate | str) -> list[Partition]:
         """Return the partitions with the columns that an answer reads, as Dask plans them: once for equal columns."""
-        rows = self._projected(*answer)
+        rows = self.then(PartitionStep(_same, shown(*answer), keeps=False))._projected()
         columns = tuple(rows.columns)
         if columns not in self._planned:
             self._planned[columns] = rows.to_delayed()
         return self._planned[columns]
 
-    def _projected(self, *answer: Aggregate | str) -> DaskFrame:
-        """Return the user's columns that steps and an answer read, so that files are not read in full."""
-        steps = [*self._steps, *([PartitionStep(_same, shown(*answer), keeps=False)] if answer else [])]
-        last = next((place for place, step in enumerate(steps) if not step.keeps), None)
-        read = [step.reads for step in steps[: len(steps) if last is None else last + 1]]
+    def _projected(self) -> DaskFrame:
+        """Return the user's columns that steps read, so that files are not read in full."""
+        last = next((place for place, step in enumerate(self._steps) if not step.keeps), None)
+        read = [step.reads for step in self._steps[: None if last is None else last + 1]]
         if last is None or None in read or not (SHOWS_NAMES and self._narrow):
             return self._native
         text, columns = "\n".join(filter(None, read)), list(self._native.columns)
@@ -227,7 +223,7 @@ class PartitionedAnswer:
 
 def _after(steps: Sequence[PartitionStep], rows: PandasFrame) -> PandasFrame:
     """Return a frame of pandas with steps made."""
-    frame = _lazy(rows)
+    frame = _of_pandas(rows)
     with np.errstate(all="ignore"):  # tasks may run in threads of their own
         for step in steps:
             frame = step.change(frame)
@@ -247,7 +243,7 @@ def _aggregates(query: AggregateQuery, rows: PandasFrame, at_once: int = 64) -> 
     with np.errstate(all="ignore"):
         for start in range(0, len(names), at_once):
             some = {name: query.asked[name] for name in names[start : start + at_once]}
-            piece = replace(query, asked=some).of(_lazy(rows)).collect()
+            piece = replace(query, asked=some).of(_of_pandas(rows)).collect()
             pieces.append(piece.drop(*query.keys) if pieces else piece)
     return nw.concat(pieces, how="horizontal").to_native()
 
@@ -255,13 +251,15 @@ def _aggregates(query: AggregateQuery, rows: PandasFrame, at_once: int = 64) -> 
 def _together(query: AggregateQuery, answers: Sequence[PandasFrame | None]) -> PandasFrame | None:
     """Return partial answers as one; None if there are none."""
     found = [nw.from_native(one, eager_only=True) for one in answers if one is not None]
-    if len(found) < 2:
-        return found[0].to_native() if found else None
-    merged = {name: Aggregate(name, MERGED[one.how]) for name, one in query.asked.items()}
+    if not found:
+        return None
+    merged = {
+        name: Aggregate(name, one.how if one.how in ("min", "max") else "sum") for name, one in query.asked.items()
+    }
     return _aggregates(replace(query, asked=merged), nw.concat(found).to_native())
 
 
-def _lazy(rows: PandasFrame) -> LazyFrame:
+def _of_pandas(rows: PandasFrame) -> LazyFrame:
     return nw.from_native(rows, eager_only=True).lazy()
 
 
@@ -269,7 +267,7 @@ def _placed(name: str, column: str, among: NDArray[Any], frame: LazyFrame) -> La
     """Add how many of some increasing values are below that of a column."""
     rows = frame.collect()
     places = np.searchsorted(among, rows.get_column(column).to_numpy())
-    return _lazy(rows.to_native().assign(**{name: places}))
+    return _of_pandas(rows.to_native().assign(**{name: places}))
 
 
 def _same(frame: LazyFrame) -> LazyFrame:
@@ -280,3 +278,76 @@ def shown(*read: nw.Expr | Aggregate | str) -> str:
     """Return a text that shows each column that is read as ``col(name)``."""
     plain = [one.of if isinstance(one, Aggregate) else one for one in read]
     return "\n".join(f"col({one})" if isinstance(one, str) else repr(one) for one in plain)
+
+
+def as_lazy(native: Any) -> LazyFrame:
+    """Return a frame of any library as a lazy one."""
+    frame: LazyFrame = nw.from_native(native).lazy()
+    if frame.implementation.is_dask():  # it has the methods that are used here, and no others
+        return _lazy(PartitionedFrame(frame.to_native(), narrow=True))
+    return frame
+
+
+def aggregated(frame: LazyFrame, query: AggregateQuery) -> LazyFrame:
+    """Return a query of aggregates."""
+    own = _partitioned(frame)
+    return query.of(frame) if own is None else _lazy(PartitionedAnswer(own, query))
+
+
+def with_own(change: Callable[[LazyFrame], LazyFrame], read: Sequence[str], frame: LazyFrame) -> LazyFrame:
+    """Return a frame of Dask with a change made to its partitions, as pandas: it reads some columns, or any if none."""
+    own = _partitioned(frame)
+    assert own is not None
+    return _lazy(own.then(PartitionStep(change, shown(*read) if read else None)))
+
+
+def with_interval(frame: LazyFrame, name: str, x: nw.Expr, edges: Floats) -> LazyFrame:
+    """Add how many of increasing edges x is above."""
+    own = _partitioned(frame)
+    return (
+        frame.with_columns(**{name: _interval(x, edges)}) if own is None else _lazy(own.with_interval(name, x, edges))
+    )
+
+
+def _interval(x: nw.Expr, edges: Floats) -> nw.Expr:
+    """Return how many edges x is above, by bisection: an engine compares few of them for each row."""
+
+    def between(low: int, high: int) -> nw.Expr:
+        if low == high:
+            return nw.lit(low, nw.Int32)
+        middle = (low + high) // 2
+        left, right = between(low, middle), between(middle + 1, high)
+        return nw.when(x <= literal(edges[middle])).then(left).otherwise(right)
+
+    return between(0, len(edges))
+
+
+def with_place(frame: LazyFrame, name: str, column: str, by: Sequence[str]) -> LazyFrame:
+    """Add the number of rows that come before each row in the order of a column, among those with equal labels."""
+    own = _partitioned(frame)
+    if own is None:
+        return frame.with_columns(**{name: nw.col(column).cum_count().over(*by, order_by=column) - 1})
+    return _lazy(own.with_row_index(name, order_by=column, by=by))
+
+
+def with_rank(frame: LazyFrame, name: str, column: str) -> LazyFrame:
+    """Add the place of each row's value among the distinct values of a column, from 0 on."""
+    own = _partitioned(frame)
+    if own is None:
+        return frame.with_columns(**{name: nw.col(column).rank("dense").cast(nw.Int64) - 1})
+    return _lazy(own.with_rank(name, column))
+
+
+def stacked(frames: Sequence[LazyFrame]) -> LazyFrame:
+    """Return the rows of several frames of one engine as one frame."""
+    if not any(isinstance(frame, PartitionedFrame) for frame in frames):
+        return nw.concat(frames)
+    return as_lazy(nw.concat([nw.from_native(frame.to_native()).lazy() for frame in frames]))
+
+
+def _partitioned(frame: object) -> PartitionedFrame | None:
+    return frame if isinstance(frame, PartitionedFrame) else None
+
+
+def _lazy(own: PartitionedFrame | PartitionedAnswer) -> LazyFrame:
+    return cast("LazyFrame", own)

@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._estimate.steps import Steps
-from vardi._fit.data import Keys, UserRows
-from vardi._inputs.by_row import in_order
+from vardi._estimate.cdf import Steps
+from vardi._fit.capabilities import Holder
+from vardi._fit.user_rows import Keys, Prepared, UserRows
+from vardi._inputs.by_row import KeptRows, in_order
 from vardi._inputs.dependence import Dependence
 from vardi._inputs.domains import By, Grouping, bases, grouping, in_domains
 from vardi._inputs.frames import JoinedColumns, as_frame, concat
 from vardi._inputs.frames.functions import Formula, bias_of, evaluated, is_function, name_of
 from vardi._inputs.given import Function, Functions
-from vardi._inputs.kept import KeptRows
-from vardi._inputs.pool import Pool
+from vardi._inputs.pool import Name, Pool
 from vardi._machine.memory import require_memory
+from vardi._rows import Rows, as_rows
 from vardi._rows.arrays import Arrays
-from vardi._rows.columns import Kept
+from vardi._rows.contract import Kept
 from vardi._rows.grouping import first_rows
 from vardi._rows.joint import Joint, JointRows
 from vardi._rows.measure import Measure, as_functions
 from vardi._rows.point import Point
+from vardi._solve.identify import Verdict, judge
 from vardi._types import Floats, Integers, RandomSeed
+from vardi.biases import ParametricBias
 from vardi.biases._values import as_array, is_missing
 from vardi.errors import ImpossibleRowError, MismatchError, MissingValuesError, number_of_rows
 from vardi.errors._refusals import column_of_some, not_covered, not_finite
@@ -39,37 +42,80 @@ if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked 
     from vardi._rows.domains import RowsByDomain
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
 class RowsInMemory(UserRows):
     """The rows of a pool.
 
-    Parameters
+    Attributes
     ----------
-    pool : Pool
-        What the user gave.
     kept : KeptRows
         Which of its rows are in the fit.
-    sampled, states : tuple of int
-        The samples that have rows, and those in question; all of them by default.
-    of_windows : tuple of str
-        The columns that only the windows of truncated rows read, which the weights do not correct.
+    omega : object
+        The values of the biases, if these were given as a matrix.
+    log : bool
+        Whether omega holds logs.
     """
 
+    holder: ClassVar[Holder] = "rows in memory"
     in_memory = True
+    kept: KeptRows
+    omega: Any = None
+    log: bool = False
 
-    def __init__(
-        self,
-        pool: Pool,
-        kept: KeptRows,
-        sampled: tuple[int, ...],
-        states: tuple[int, ...] | None = None,
-        of_windows: tuple[str, ...] = (),
-    ) -> None:
-        super().__init__(pool, sampled, states)
-        self.kept, self.of_windows = kept, of_windows
+    @classmethod
+    def of_pool(cls, pool: Pool, known: Any, omega: Any = None, *, log: bool = False) -> RowsInMemory:
+        """Return all rows that count."""
+        return cls(pool=pool, known=known, kept=counted(pool), omega=omega, log=log)
 
-    def of(self, states: tuple[int, ...]) -> RowsInMemory:
-        """Return the same rows, with other samples in question."""
-        return RowsInMemory(self.pool, self.kept, self.sampled, states, self.of_windows)
+    def among(self, rows: NDArray[np.bool_]) -> Self:
+        """Return some rows of the pool, to be solved without the others."""
+        return replace(self, kept=KeptRows.where(self.kept.mask & rows))
+
+    def of_samples(self, names: set[Name]) -> Self:
+        """Return the rows of some samples only, to be solved without the others."""
+        return self.among(np.isin(self.pool.source, [k for k, name in enumerate(self.names) if name in names]))
+
+    def prepare(self) -> Prepared:
+        """Return the rows to solve."""
+        biases = self.pool.biases
+        factors = tuple(bias.known if isinstance(bias, ParametricBias) else bias for bias in biases)
+        omega = replace(self.pool, biases=factors).values() if self.omega is None else self.omega
+        if self.known is None and not any(isinstance(bias, ParametricBias) for bias in biases):
+            return Prepared.plain(self.names, self.rows_with(omega), self)
+        from vardi._fit.prepare import prepare
+
+        return prepare(self, omega)
+
+    def rows_with(self, omega: Any, also: Sequence[np.ndarray] = ()) -> Rows:
+        """Return the rows that count with their biases; distinct ones differ in these or in other columns."""
+        pool, kept = self.pool, self.kept
+        omega = [kept.of(column) for column in omega] if isinstance(omega, list) else kept.of(omega)
+        return as_rows(
+            omega,
+            kept.of(pool.source),
+            kept.of(pool.counts),
+            pool.names,
+            log=self.log,
+            positions=None if kept.is_all else kept.positions,
+            also=also,
+            place=pool.place,
+        )
+
+    def overlap(self, prepared: Prepared) -> Verdict:
+        """Judge which samples can be compared."""
+        first = [model.starts()[0] for model in prepared.joint.families.values()]
+        return self.explained(judge(prepared.joint.rows_at(np.concatenate([np.empty(0), *first])), self.names))
+
+    def explained(self, verdict: Verdict) -> Verdict:
+        """Return the verdict; if groups share no row, with the two samples that are nearest to one another."""
+        hint = "" if verdict.identified else self.pool.nearest(verdict.groups)
+        return replace(verdict, message=f"{verdict.message} {hint}") if hint else verdict
+
+    def notes(self, verdict: Verdict, sizes: Mapping[Name, float]) -> tuple[str, ...]:
+        """Return what is odd about the declared biases; whether one has no effect at all only the weights can show."""
+        from vardi._facts.biases import bias_notes
+
+        return bias_notes(self.pool, sizes, verdict, even=False)
 
     @cached_property
     def source(self) -> Integers:
@@ -84,8 +130,13 @@ class RowsInMemory(UserRows):
     @cached_property
     def dependence(self) -> Dependence:
         """How these rows depend on one another."""
-        given: Dependence = self.pool.dependence
-        return given.of(self.kept)
+        declared: Dependence = self.pool.dependence
+        return declared.of(self.kept)
+
+    @property
+    def of_windows(self) -> tuple[str, ...]:
+        """The columns that only the windows of truncated rows read, which the weights do not correct."""
+        return ()
 
     @property
     def by_row(self) -> tuple[Integers, Floats, Dependence]:
@@ -113,7 +164,7 @@ class RowsInMemory(UserRows):
 
     def weights(self, measure: Measure) -> Any:
         """Return the weight of each row, in the user's library."""
-        return self.pool.series(self.row_weights(measure), "weight")
+        return self.pool.wrap(self.row_weights(measure), "weight")
 
     def chances(self, measure: Measure) -> Floats:
         """Return weight times count of each row of the pool, with sum 1."""
@@ -122,7 +173,7 @@ class RowsInMemory(UserRows):
 
     def probabilities(self, measure: Measure) -> Any:
         """Return the probability of each row, in the user's library."""
-        return self.pool.series(self.chances(measure), "probability")
+        return self.pool.wrap(self.chances(measure), "probability")
 
     def columns_of(self, asked: Mapping[str, Function]) -> dict[str, Kept]:
         """Return columns, expressions and arrays as numbers of the rows, each on its own."""
@@ -397,6 +448,11 @@ class RowsInMemory(UserRows):
         read = {name for bias in self.pool.biases for name in bias.columns}
         apart = {*self.gaps, *self.of_some, *self.of_windows}
         return tuple(sorted((name for name in numeric if name not in apart), key=lambda name: name not in read))
+
+
+def counted(pool: Pool) -> KeptRows:
+    """Return which rows of a pool count."""
+    return KeptRows.where(pool.counts > 0 if pool.is_counted else np.ones(len(pool), bool))
 
 
 @dataclass(frozen=True)

@@ -1,55 +1,125 @@
-"""Where the rows of a fit are: what the user gave, and how it becomes functions of rows that questions are put to."""
+"""What the user gave, wherever its rows are: how it is solved, and how it becomes functions of the rows."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from vardi._estimate.steps import Steps
+import numpy as np
+
+from vardi._estimate.cdf import Steps
+from vardi._fit.capabilities import Holder
 from vardi._inputs.dependence import Dependence
 from vardi._inputs.domains import By
 from vardi._inputs.given import Function, Functions
-from vardi._inputs.pool import Pool
-from vardi._rows.columns import Kept
+from vardi._inputs.known import Known
+from vardi._inputs.pool import Name, Pool
+from vardi._rows import Rows
+from vardi._rows.contract import Kept
+from vardi._rows.joint import Joint, JointRows
 from vardi._rows.measure import Measure
+from vardi._rows.point import KnownMoments
+from vardi._solve.identify import Verdict
+from vardi._solve.model import JointFit
+from vardi._types import Floats, RandomSeed
 
 if TYPE_CHECKING:
     from vardi._fit.parts import MemoryParts
+    from vardi._fit.solved import Solved
     from vardi._fit.weighted import WeightedSample
     from vardi._inputs.engine.dependence import EngineDependence
     from vardi._rows.domains import RowsByDomain
-    from vardi._rows.joint import JointRows
-    from vardi._types import Floats, RandomSeed
+    from vardi._rows.engine.lazy_rows import LazyRows
 
 Keys = tuple[tuple[Any, ...], ...]  # of domains: the values of the columns that define each
 
 
-class UserRows(ABC):
-    """The rows that the user gave: of all samples of a fit, or of those in question.
+@dataclass(frozen=True)
+class Prepared:
+    """What a fit solves.
 
     Attributes
     ----------
-    pool : Pool
-        What the user gave.
     names : tuple
-        A name for each bias.
-    sampled : tuple of int
-        The places of all samples that have rows.
-    states : tuple of int
-        Those of the samples in question.
+        A name for each bias of these rows.
+    rows : Rows or LazyRows
+        The rows with their known biases; for biases with parameters, the known factor.
+    joint : Joint or EngineRows
+        The same with parameters and known moments.
+    data : UserRows
+        What the user gave, with biases completed from the rows, where categories have parameters.
+    known : Known
+        What is known.
+    values : ndarray of shape (n, m)
+        The known functions on the rows.
+    directions : ndarray of shape (m, r)
+        Which combinations of the known functions are linearly independent.
     in_memory : bool
-        Whether rows are in memory, or read in blocks, rather than in an engine.
+        Whether the rows to solve are in memory, as they also are if equal rows of an engine were collapsed.
     """
 
-    in_memory: bool
+    names: tuple[Name, ...]
+    rows: Rows | LazyRows
+    joint: JointRows
+    data: UserRows
+    known: Known = field(default_factory=Known.none)
+    values: Floats = field(default_factory=lambda: np.empty((0, 0)))
+    directions: Floats = field(default_factory=lambda: np.empty((0, 0)))
+    in_memory: bool = True
 
-    def __init__(self, pool: Pool, sampled: tuple[int, ...], states: tuple[int, ...] | None = None) -> None:
-        self.pool, self.names, self.sampled = pool, pool.names, sampled
-        self.states = sampled if states is None else states
+    @classmethod
+    def plain(cls, names: tuple[Name, ...], rows: Rows, data: UserRows) -> Prepared:
+        """Return rows without parameters and known values."""
+        return cls(names, rows, Joint(rows, {}, KnownMoments.none()), data)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there are neither parameters nor known values, so that normalisers are all there is to solve for."""
+        return not self.known and not self.joint.families
+
+    @property
+    def sizes(self) -> dict[Name, float]:
+        """How many (counted) rows were drawn with each bias."""
+        return dict(zip(self.names, self.rows.sizes.tolist(), strict=True))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class UserRows(ABC):
+    """Samples and biases as the user gave them: the rows of all samples of a fit, or of those in question.
+
+    Attributes
+    ----------
+    holder : str
+        What is declared in ``_fit/capabilities`` for such rows.
+    in_memory : bool
+        Whether rows are in memory, or read in blocks, rather than in an engine.
+    pool : Pool
+        The rows.
+    known : object
+        What is known of the population, as the user gave it; checked already for an engine.
+    sampled, states : tuple of int
+        The places of all samples that have rows, and of those in question: none before the rows are prepared.
+    reference : Solved or None
+        With learned biases: the samples whose biases are known, debiased.
+    """
+
+    holder: ClassVar[Holder]
+    in_memory: ClassVar[bool]
+    pool: Pool
+    known: Any = None
+    sampled: tuple[int, ...] = ()
+    states: tuple[int, ...] = ()
+    reference: Solved | None = None
 
     def __len__(self) -> int:
         return len(self.pool)
+
+    @property
+    def names(self) -> tuple[Name, ...]:
+        """A name for each bias."""
+        return self.pool.names
 
     @property
     def is_whole(self) -> bool:
@@ -61,9 +131,37 @@ class UserRows(ABC):
     def dependence(self) -> Dependence | EngineDependence:
         """How rows depend on one another."""
 
-    @abstractmethod
     def of(self, states: tuple[int, ...]) -> Self:
         """Return the same rows, with other samples in question."""
+        return replace(self, states=states)
+
+    # The solution
+
+    @abstractmethod
+    def prepare(self) -> Prepared:
+        """Return the rows to solve."""
+
+    @abstractmethod
+    def of_samples(self, names: set[Name]) -> Self:
+        """Return the rows of some samples only, to be solved without the others."""
+
+    @abstractmethod
+    def overlap(self, prepared: Prepared) -> Verdict:
+        """Judge which samples can be compared: it depends on where biases are zero, which no parameter changes."""
+
+    def explained(self, verdict: Verdict) -> Verdict:
+        """Return a verdict with an explanation from the rows; as it is in an engine, where that would take a pass."""
+        return verdict
+
+    @abstractmethod
+    def notes(self, verdict: Verdict, sizes: Mapping[Name, float]) -> tuple[str, ...]:
+        """Return what is odd about the declared biases, though it may be intended."""
+
+    def solved(self, prepared: Prepared, found: JointFit) -> Solved:
+        """Return the solution at the rows."""
+        from vardi._fit.solved import Solved
+
+        return Solved(prepared, found)
 
     @abstractmethod
     def measure_of(self, joint: JointRows, v: Floats, weights: Floats | None) -> Measure:
@@ -152,9 +250,9 @@ class UserRows(ABC):
         """Columns whose type differs between samples, with the type in each."""
 
     @property
-    @abstractmethod
     def gaps(self) -> Mapping[str, int]:
-        """How many values are missing or infinite in each numeric column that has such, as far as that is known."""
+        """How many values are missing or infinite in each numeric column that has such; unknown without a pass."""
+        return {}
 
     @abstractmethod
     def parts(self, fit: WeightedSample) -> MemoryParts:

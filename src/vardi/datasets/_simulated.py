@@ -1,0 +1,311 @@
+"""Designs whose biases are sizes, tilts, windows or potentials: each biased law is known, and drawn from directly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from vardi._types import Floats
+from vardi.datasets._design import Design, MatrixDesign, require_positive, sizes_by_name
+
+
+def length_bias(sizes: Sequence[int] = (80, 250, 170), seed: int = 0) -> Design:
+    """Length bias: P = Gamma(3), drawn plainly, by length and by squared length.
+
+    P has the density x^2 e^{-x} / 2 on x > 0. The biases are omega = 1 ("plain"), x ("length") and x^2 ("square"). A
+    Gamma(a) law biased by x^j is Gamma(a + j), so the samples come from Gamma(3), Gamma(4) and Gamma(5).
+
+    Parameters
+    ----------
+    sizes : sequence of 3 int
+        Rows of the samples "plain", "length" and "square".
+    seed : int
+        Seed of the draws.
+
+    Returns
+    -------
+    Design
+        One column, ``x``. The truth: ``"mean"`` E x = 3, ``"variance"`` 3, and ``"Omega of plain"`` 1, ``"Omega of
+        length"`` E x = 3, ``"Omega of square"`` E x^2 = 12.
+
+    Examples
+    --------
+    >>> from vardi.datasets import length_bias
+    >>> design = length_bias()
+    >>> design.biases
+    {'plain': '1', 'length': 'x', 'square': 'x**2'}
+    >>> [len(x) for x in design.samples.values()], design.truth["Omega of square"]
+    ([80, 250, 170], 12.0)
+    """
+    rng = np.random.default_rng(seed)
+    biases = {"plain": "1", "length": "x", "square": "x**2"}
+    rows = sizes_by_name(biases, sizes)
+    return Design(
+        samples={name: rng.gamma(3.0 + power, size=size) for power, (name, size) in enumerate(rows.items())},
+        biases=biases,
+        truth={"mean": 3.0, "variance": 3.0, "Omega of plain": 1.0, "Omega of length": 3.0, "Omega of square": 12.0},
+    )
+
+
+def multivariate_length_bias(dimensions: int = 2, sizes: Sequence[int] = (100, 200, 200), seed: int = 0) -> Design:
+    """Length bias in several dimensions, the paper's Example 1.
+
+    Under P the coordinates are independent, x_j ~ Gamma(2 + j) for j = 0..d-1. The first sample is drawn from P, each
+    further one with a density proportional to one coordinate: omega = x_j, which turns that coordinate into
+    Gamma(3 + j) and leaves the others alone.
+
+    Parameters
+    ----------
+    dimensions : int
+        The number of coordinates d.
+    sizes : sequence of d + 1 int
+        Rows of the unbiased sample, then of the sample biased by each coordinate.
+    seed : int
+        Seed of the draws.
+
+    Returns
+    -------
+    Design
+        Columns ``x0, x1, ...``; samples "unbiased", "by x0", "by x1", .... The truth: ``"mean of x0"`` 2, ``"mean of
+        x1"`` 3, ..., and the same numbers as ``"Omega of by x0"``, ``"Omega of by x1"``, ...; ``"Omega of unbiased"``
+        is 1.
+
+    Examples
+    --------
+    >>> from vardi.datasets import multivariate_length_bias
+    >>> design = multivariate_length_bias(dimensions=2, sizes=(50, 30, 20), seed=0)
+    >>> design.biases
+    {'unbiased': '1', 'by x0': 'x0', 'by x1': 'x1'}
+    >>> [rows.shape for rows in design.samples.values()]
+    [(50, 2), (30, 2), (20, 2)]
+    """
+    require_positive("dimensions", dimensions)
+    rng = np.random.default_rng(seed)
+    columns = [f"x{j}" for j in range(dimensions)]
+    means = 2.0 + np.arange(dimensions)
+    shapes = {"unbiased": means} | {f"by {c}": means + (np.arange(dimensions) == j) for j, c in enumerate(columns)}
+    rows = sizes_by_name(shapes, sizes)
+    truth = {"Omega of unbiased": 1.0}
+    for column, mean in zip(columns, means.tolist(), strict=True):
+        truth |= {f"mean of {column}": mean, f"Omega of by {column}": mean}
+    return Design(
+        samples={name: rng.gamma(shape, size=(rows[name], dimensions)) for name, shape in shapes.items()},
+        biases={"unbiased": "1"} | {f"by {column}": column for column in columns},
+        truth=truth,
+    )
+
+
+def tilts(
+    sizes: Sequence[int] = (200, 150, 200),
+    seed: int = 0,
+    *,
+    centres: Sequence[float] = (-2.5, 0.0, 2.5),
+    width: float = 2.0,
+) -> Design:
+    """Gaussian kernels: P = N(0, 1), seen through windows without edges.
+
+    The biases are omega_k(x) = exp(-(x - c_k)^2 / (2 s^2)) for centres c_k and one width s. The biased laws are normal
+    again, with mean c_k / (1 + s^2) and variance s^2 / (1 + s^2), and
+
+        Omega_k = s / sqrt(1 + s^2) * exp(-c_k^2 / (2 (1 + s^2))).
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Rows of each sample, in the order of ``centres``.
+    seed : int
+        Seed of the draws.
+    centres : sequence of float
+        The c_k, all different.
+    width : float
+        The s. Below 1 the weights have a heavy tail: the fewer kernels reach it, the less of the tail of P is seen.
+
+    Returns
+    -------
+    Design
+        One column, ``x``; samples "at -2.5", "at 0", ... named by their centres. The truth: ``"mean"`` 0,
+        ``"variance"`` 1 and ``"Omega of at -2.5"``, ....
+
+    Examples
+    --------
+    >>> from vardi.datasets import tilts
+    >>> design = tilts()
+    >>> design.biases["at 2.5"]
+    'exp(-(x - 2.5)**2 / 8.0)'
+    >>> round(design.truth["Omega of at 0"], 4)
+    0.8944
+    """
+    require_positive("width", width)
+    rng = np.random.default_rng(seed)
+    centre = {f"at {c:.15g}": float(c) for c in centres}
+    rows = sizes_by_name([f"at {c:.15g}" for c in centres], sizes)
+    spread = 1 + width**2
+    return Design(
+        samples={name: rng.normal(c / spread, width / np.sqrt(spread), rows[name]) for name, c in centre.items()},
+        biases={name: f"exp(-({_x_minus(c)})**2 / {2 * float(width) ** 2!r})" for name, c in centre.items()},
+        truth={"mean": 0.0, "variance": 1.0}
+        | {
+            f"Omega of {name}": float(width / np.sqrt(spread) * np.exp(-(c**2) / (2 * spread)))
+            for name, c in centre.items()
+        },
+    )
+
+
+def exponential_tilts(
+    sizes: Sequence[int] = (200, 100, 200), seed: int = 0, *, thetas: Sequence[float] = (-1.2, 0.0, 1.5)
+) -> Design:
+    """Exponential tilts: P = N(0, 1), biases omega_k(x) = exp(theta_k x).
+
+    The biased laws are N(theta_k, 1), and Omega_k = exp(theta_k^2 / 2).
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Rows of each sample, in the order of ``thetas``.
+    seed : int
+        Seed of the draws.
+    thetas : sequence of float
+        The theta_k, all different.
+
+    Returns
+    -------
+    Design
+        One column, ``x``; samples "theta -1.2", "theta 0", ... named by their tilts. The truth: ``"mean"`` 0,
+        ``"variance"`` 1 and ``"Omega of theta -1.2"``, ....
+
+    Examples
+    --------
+    >>> from vardi.datasets import exponential_tilts
+    >>> design = exponential_tilts()
+    >>> design.biases
+    {'theta -1.2': 'exp(-1.2 * x)', 'theta 0': 'exp(0.0 * x)', 'theta 1.5': 'exp(1.5 * x)'}
+    >>> round(design.truth["Omega of theta 1.5"], 4)
+    3.0802
+    """
+    rng = np.random.default_rng(seed)
+    theta = {f"theta {t:.15g}": float(t) for t in thetas}
+    rows = sizes_by_name([f"theta {t:.15g}" for t in thetas], sizes)
+    return Design(
+        samples={name: rng.normal(t, 1.0, rows[name]) for name, t in theta.items()},
+        biases={name: f"exp({t!r} * x)" for name, t in theta.items()},
+        truth={"mean": 0.0, "variance": 1.0}
+        | {f"Omega of {name}": float(np.exp(t**2 / 2)) for name, t in theta.items()},
+    )
+
+
+def _x_minus(centre: float) -> str:
+    return f"x - {centre!r}" if centre >= 0 else f"x + {-centre!r}"
+
+
+def truncation(n: int = 200, seed: int = 0, *, width: float = 0.5) -> MatrixDesign:
+    """Double truncation: each row is seen through its own window, so K = n.
+
+    P is uniform on (0, 1). A unit has a value x ~ P and, independently, a window of width s around a centre b ~
+    Beta(1, 2); it is observed if and only if abs(x - b) <= s / 2. Early windows are more frequent, so low values are
+    seen more often than high ones: the plain mean of the rows converges to 0.379 for s = 0.5, not to 1/2.
+
+    Given its window, row i is drawn from P with the bias omega_i(x) = 1{b_i - s/2 <= x <= b_i + s/2}: n samples of one
+    row each.
+
+    Parameters
+    ----------
+    n : int
+        Rows, and windows.
+    seed : int
+        Seed of the draws.
+    width : float
+        The s. Narrow windows and few rows may leave samples that cannot be compared.
+
+    Returns
+    -------
+    MatrixDesign
+        ``omega`` is n x n, of zeros and ones; ``source`` is 0..n-1. The truth: ``"mean"`` 1/2, ``"Omegas"``, the n
+        lengths of the windows within (0, 1), and ``"windows"``, the n x 2 ends of the windows.
+
+    Examples
+    --------
+    >>> from vardi.datasets import truncation
+    >>> design = truncation(n=200, seed=0)
+    >>> design.omega.shape, bool(design.omega.diagonal().all())
+    ((200, 200), True)
+    >>> bool(design.rows.mean() < design.truth["mean"])
+    True
+    """
+    require_positive("n", n)
+    require_positive("width", width)
+    x, windows = _seen_through_windows(np.random.default_rng(seed), n, width / 2)
+    omega = (windows[:, 0] <= x[:, None]) & (x[:, None] <= windows[:, 1])
+    return MatrixDesign(
+        rows=x,
+        omega=omega.astype(np.float64),
+        source=np.arange(n, dtype=np.int64),
+        truth={"mean": 0.5, "Omegas": np.diff(windows.clip(0, 1))[:, 0], "windows": windows},
+    )
+
+
+def harmonic_oscillators(
+    states: int = 5, rows_per_state: int = 1000, seed: int = 0, spacing: float = 1.0
+) -> MatrixDesign:
+    """Harmonic oscillators: K simulated states in a row, as in tests of MBAR.
+
+    State k has the reduced potential U_k(x) = c_k (x - k d)^2 / 2 with spacing d and spring constants c_k rising evenly
+    from 1 to 2; its law is N(k d, 1 / c_k). The bias is omega_k = exp(-U_k), the population is the Lebesgue measure, so
+    only ratios of normalisers are known:
+
+        log Omega_k - log Omega_0 = -(log c_k - log c_0) / 2.
+
+    Parameters
+    ----------
+    states : int
+        The number K of states.
+    rows_per_state : int
+        Rows of each state.
+    seed : int
+        Seed of the draws.
+    spacing : float
+        The d, in standard deviations of the first state: the greater, the less neighbours overlap.
+
+    Returns
+    -------
+    MatrixDesign
+        ``omega`` holds logarithms (``log`` is true), n x K. The truth: ``"log Omega differences"``, the K numbers
+        above.
+
+    Examples
+    --------
+    >>> from vardi.datasets import harmonic_oscillators
+    >>> design = harmonic_oscillators(states=3, rows_per_state=100)
+    >>> design.omega.shape, design.log
+    ((300, 3), True)
+    >>> design.truth["log Omega differences"].round(4).tolist()
+    [0.0, -0.2027, -0.3466]
+    """
+    require_positive("states", states)
+    require_positive("rows_per_state", rows_per_state)
+    rng = np.random.default_rng(seed)
+    centre = spacing * np.arange(states)
+    spring = np.linspace(1.0, 2.0, states)
+    source = np.repeat(np.arange(states, dtype=np.int64), rows_per_state)
+    x = rng.normal(centre[source], 1 / np.sqrt(spring[source]))
+    log_omega = x[:, None] - centre
+    np.square(log_omega, out=log_omega)
+    log_omega *= -spring / 2
+    return MatrixDesign(
+        rows=x,
+        omega=log_omega,
+        source=source,
+        truth={"log Omega differences": (np.log(spring[0]) - np.log(spring)) / 2},
+        log=True,
+    )
+
+
+def _seen_through_windows(rng: np.random.Generator, n: int, reach: float) -> tuple[Floats, Floats]:
+    """Draw units (x, window) until n of them are seen."""
+    x, windows = np.empty(0), np.empty((0, 2))
+    while len(x) < n:
+        value, centre = rng.random(4 * n), rng.beta(1, 2, size=4 * n)
+        window = np.column_stack([centre - reach, centre + reach])
+        seen = (window[:, 0] <= value) & (value <= window[:, 1])
+        x, windows = np.append(x, value[seen])[:n], np.concatenate([windows, window[seen]])[:n]
+    return x, windows
