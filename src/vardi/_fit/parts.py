@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vardi._estimate.cdf import Band, DebiasedCdf
-from vardi._estimate.sensitivity.errors_of_biases import Errors, as_errors
-from vardi._estimate.steps import Steps
+from vardi._estimate.cdf import Band, DebiasedCdf, Steps
+from vardi._estimate.sensitivity.worst import Errors
 from vardi._facts.choice import IDENTIFIER, MISSING, MOST_TEXT, by_reason, choose, most_frequent, note_on
 from vardi._facts.columns import ColumnFacts, Variable, by_samples, exponent_of, facts_of
 from vardi._facts.fingerprint import Fingerprint, fingerprint
@@ -134,7 +133,7 @@ class MemoryParts:
     @property
     def _errors(self) -> Errors:
         """Every bias may be wrong, independently of the others."""
-        return as_errors(self._solved, None, "free")
+        return Errors.of(self._solved, None, "free")
 
     def each(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         return at_once(function, items, len(self._pool))
