@@ -1,6 +1,8 @@
-"""Unknown biases: the samples whose biases are known are debiased first, and the others are learned against them.
+r"""Unknown biases: the samples whose biases are known are debiased first, and the others are learned against them.
 
-The first fit is the reference: its weights and its tangent are also mapped to the rows of all samples.
+The first fit is the reference: its weights and its tangent are also mapped to the rows of all samples, so that
+:math:`E_{ref}\hat y` and :math:`E_A(y - \hat y)` add up with any other estimate of the fit. Odds and predictions come
+from the same folds. What uses the weights of all samples carries a flag, ``approximate``, from the tangent to the text.
 """
 
 from __future__ import annotations
