@@ -10,8 +10,8 @@ from engines import QUICK_TO_ASK, local_engine
 from numpy.testing import assert_allclose
 
 import vardi
-from vardi._inputs.engine.part import Part
-from vardi._rows.engine import shares as module
+from vardi._inputs.lazy_part import Part
+from vardi._rows import lazy_shares
 
 LOCAL = pytest.mark.parametrize("engine", QUICK_TO_ASK, indirect=True)
 BIASES = {"all": 1, "long": "x", "some": "x > 1"}
@@ -57,8 +57,8 @@ def test_heights_quantiles_and_ends(engine, column, held, monkeypatch):
     y = np.concatenate([table["y"].to_numpy() for table in tables(column=column).values()])
     x, place = np.unique(y, return_inverse=True)
     heights = np.cumsum(np.bincount(place, memory.weights)) / len(y)
-    monkeypatch.setattr(module, "MOST_STEPS", held)
-    monkeypatch.setattr(module, "CELLS", 32)
+    monkeypatch.setattr(lazy_shares, "MOST_STEPS", held)
+    monkeypatch.setattr(lazy_shares, "CELLS", 32)
     cdf = fit.cdf("y")
     steps = cdf._steps
     for q in (0.02, 0.3, 0.5, 0.3001, 0.99, 1.0):
@@ -80,7 +80,7 @@ def test_heights_quantiles_and_ends(engine, column, held, monkeypatch):
 @pytest.mark.parametrize("column", ["normal", "rounded", "atom"])
 def test_the_band_is_that_of_rows_in_memory(engine, column, held, monkeypatch):
     memory, fit = both(engine, column)
-    monkeypatch.setattr(module, "MOST_STEPS", held)
+    monkeypatch.setattr(lazy_shares, "MOST_STEPS", held)
     same_band(fit.cdf("y").band(draws=50), memory.cdf("y").band(draws=50))
 
 
@@ -89,7 +89,7 @@ def test_the_band_is_that_of_rows_in_memory(engine, column, held, monkeypatch):
 @pytest.mark.parametrize("held", [100_000, 7])
 def test_domains_and_some_samples(engine, options, held, monkeypatch):
     memory, fit = both(engine)
-    monkeypatch.setattr(module, "MOST_STEPS", held)
+    monkeypatch.setattr(lazy_shares, "MOST_STEPS", held)
     found, wanted = fit.cdf("y", **options), memory.cdf("y", **options)
     for one, other in zip(*((cdf.values() if "by" in options else [cdf]) for cdf in (found, wanted)), strict=True):
         assert_allclose(one.quantile(0.4).value, other.quantile(0.4).value)
@@ -106,14 +106,14 @@ def test_bands_with_known_values_and_with_clusters(depends):
 @pytest.mark.parametrize("engine", ["polars-lazy", "duckdb", "dask"], indirect=True)
 def test_the_grid_is_the_same_where_distinct_values_stay_in_the_engine(engine, monkeypatch):
     memory, fit = both(engine)
-    monkeypatch.setattr(module, "MOST_STEPS", 3)
+    monkeypatch.setattr(lazy_shares, "MOST_STEPS", 3)
     for found, wanted in zip(fit.cdf("y")._grid(40), memory.cdf("y")._grid(40), strict=True):
         assert_allclose(found, wanted, rtol=1e-10)
 
 
 def test_a_grid_of_frames_that_no_query_joins(monkeypatch):
     memory, fit = both(local_engine("mixed"))
-    monkeypatch.setattr(module, "MOST_STEPS", 3)
+    monkeypatch.setattr(lazy_shares, "MOST_STEPS", 3)
     cdf = memory.cdf("y")
     places = np.searchsorted(cdf.heights, np.linspace(0.02, 0.98, 15) - 1e-12)
     assert_allclose(fit.cdf("y")._grid(15)[0], np.unique(cdf.x[places]))

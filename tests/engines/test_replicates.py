@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 
 import vardi
 from vardi._estimate.replicates import ReplicatesInEngine
-from vardi._inputs.engine import part
+from vardi._inputs import lazy_part
 
 KINDS = ("bayesian", "rows", "jackknife")
 
@@ -85,7 +85,7 @@ def test_a_few_queries_ask_for_many_replicates_and_nothing_is_collected(rows, mo
     """25 at a time: a query for their sums and one for their scale, for each frame. Answers are a row a sample."""
     fit = vardi.debias({name: rows.filter(s=name).lazy() for name in ("seen", "plain")}, {"plain": 1, "seen": "x"})
     asked = []
-    collected = part.collected
+    collected = lazy_part.collected
 
     def watched(*arguments):
         answer = collected(*arguments)
@@ -94,7 +94,7 @@ def test_a_few_queries_ask_for_many_replicates_and_nothing_is_collected(rows, mo
 
     assert fit.solved.tangent.jacobian is not None
     fit.solved.tangent.jacobian.solve(np.ones((2, 1)))  # which asks for the overlaps once
-    monkeypatch.setattr(part, "collected", watched)
+    monkeypatch.setattr(lazy_part, "collected", watched)
     done = []
     found = fit.replicate_weights(60, progress=lambda i, n: done.append(i))
     assert asked == [1] * (2 * 2 * 3)

@@ -322,7 +322,7 @@ def test_labels_of_another_length_and_by_of_engines(fit, samples):
 def test_an_engine_is_asked_by_groups_not_by_domain(samples, place, monkeypatch):
     """As many queries for 20 domains as for 2."""
     asked = []
-    from vardi._inputs.engine.part import Part
+    from vardi._inputs.lazy_part import Part
 
     plain = Part.ask
     monkeypatch.setattr(Part, "ask", lambda self, build: (asked.append(1), plain(self, build))[1])

@@ -29,7 +29,7 @@ from vardi._estimate.bias_check import BiasCheck, Discrepancy, Features
 from vardi._estimate.tangent import Tangent
 from vardi._inputs.pool import Name
 from vardi._rows.contract import Block, Extremes, Kept, Question
-from vardi._rows.engine.shares import SharesInEngine
+from vardi._rows.lazy_shares import SharesInEngine
 from vardi._rows.measure import Functions, Measure
 from vardi._rows.point import RowsAt
 from vardi._rows.queries import Queries

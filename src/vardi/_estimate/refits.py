@@ -25,7 +25,7 @@ from vardi._machine.threads import THREADED, cores, executor
 from vardi._rows import Rows
 from vardi._rows.blocks import Blocks
 from vardi._rows.contract import JointSums, Kept, Result
-from vardi._rows.engine.groups import GroupSums
+from vardi._rows.hashed import GroupSums
 from vardi._solve.parameters import held_of
 from vardi._solve.refit import Refit, refit_draws
 from vardi._types import Floats, once

@@ -29,13 +29,13 @@ import numpy as np
 from vardi._estimate.refits import LONG, Progress, entropy_of, one_step
 from vardi._estimate.resampling import Strata, effective_rows
 from vardi._estimate.solved import SolvedFit
-from vardi._inputs.engine.dependence import SERIES_APART, UNIT, EngineDependence
-from vardi._inputs.engine.part import Part, sums_by_sample
 from vardi._inputs.engines import Aggregate, LazyFrame, answering
 from vardi._inputs.frames import Frame
+from vardi._inputs.lazy_dependence import SERIES_APART, UNIT, EngineDependence
+from vardi._inputs.lazy_part import Part, sums_by_sample
 from vardi._machine.memory import require_memory
 from vardi._rows.contract import Block, Question
-from vardi._rows.engine.hashing import LEFT, RIGHT, hashed
+from vardi._rows.hashed import LEFT, RIGHT, hashed
 from vardi._rows.measure import Measure
 from vardi._rows.multipliers import Multipliers, ReplicateKind, hashed_numbers, names_of
 from vardi._rows.point import Point

@@ -86,20 +86,20 @@ def value_of(known: object, label: str) -> tuple[float, float]:
             raise _no_error(repr(label))
     elif isinstance(known, tuple | list | np.ndarray) and len(known) == 2:
         pair = tuple(known)
-    found = [_number(part) for part in pair]
-    if found[0] is None or found[1] is None:
+    value, stderr = (_number(part) for part in pair)
+    if value is None or stderr is None:
         raise InvalidKnownError(
             f"The known value of {label!r} is {shortened(repr(known), 60)}. Give a finite number, (value, standard "
             "error), or an Estimate; for a column whose values have shares, a mapping from value to share.",
             labels=[label],
         )
-    if found[1] < 0 or not math.isfinite(found[1] * found[1]):
+    if stderr < 0 or not math.isfinite(stderr * stderr):
         raise InvalidKnownError(
-            f"The standard error of {label!r} is {found[1]:g}. Give a finite number, zero or more; zero means that the "
+            f"The standard error of {label!r} is {stderr:g}. Give a finite number, zero or more; zero means that the "
             "value is exact.",
             labels=[label],
         )
-    return found[0], found[1]
+    return value, stderr
 
 
 def require_range(value: float, label: str, scale: Scale) -> None:

@@ -192,7 +192,7 @@ def _separating(G: Floats, free: Floats) -> Floats | None:
     mean = G.mean(axis=0)
 
     def solved(rows: Floats) -> tuple[Floats, Floats]:
-        found = linprog(
+        optimum = linprog(
             -mean,
             A_ub=-rows,
             b_ub=np.zeros(len(rows)),
@@ -200,7 +200,7 @@ def _separating(G: Floats, free: Floats) -> Floats | None:
             b_eq=np.zeros(free.shape[1]) if free.size else None,
             bounds=(-1.0, 1.0),
         )
-        y = np.asarray(found.x, np.float64)
+        y = np.asarray(optimum.x, np.float64)
         return y, G @ y if float(mean @ y) > ROUNDING else np.zeros(len(G))  # with more rows it is no larger
 
     y = _by_few_rows(G, solved)
@@ -215,14 +215,14 @@ def _shortfall(G: Floats, free: Floats) -> Floats:
 
     def solved(rows: Floats) -> tuple[Floats, Floats]:
         a = len(rows)
-        found = linprog(
+        optimum = linprog(
             np.concatenate([np.zeros(a), np.ones(2 * m), np.zeros(r)]),
             A_eq=np.block([[rows.T, np.eye(m), -np.eye(m), free], [np.ones((1, a)), np.zeros((1, 2 * m + r))]]),
             b_eq=np.append(np.zeros(m), 1.0),
             bounds=[(0.0, None)] * (a + 2 * m) + [(None, None)] * r,
         )
-        prices = found.eqlin.marginals
-        return found.x[a : a + m] - found.x[a + m : a + 2 * m], -(G @ prices[:m] + prices[m])
+        prices = optimum.eqlin.marginals
+        return optimum.x[a : a + m] - optimum.x[a + m : a + 2 * m], -(G @ prices[:m] + prices[m])
 
     return _by_few_rows(G, solved)
 
@@ -272,16 +272,16 @@ def _contradiction(known: Known, seen: _OnRows, combination: Floats) -> InvalidK
 def _constant(known: Known, j: int, constant: float) -> InvalidKnownError:
     label, value, h = known.labels[j], float(known.values[j]), known.functions[j]
     if isinstance(h, ExpressionBias) and is_condition(h.node) and constant == 0.0:
-        said = (
+        message = (
             f"No row of the pool is in {label!r}, so no row can carry its share of {value:g}. Add such rows; or leave "
             "it out, and give what is known of the rest of the population, which the result then represents."
         )
     else:
-        said = (
+        message = (
             f"{label!r} is {constant:g} on every row of the pool, so that is its mean whatever the weights, but "
             f"{value:g} is given as known. Correct the value, or add rows where it differs."
         )
-    return InvalidKnownError(said, labels=[label], allowed={label: (constant, constant)})
+    return InvalidKnownError(message, labels=[label], allowed={label: (constant, constant)})
 
 
 def beyond(known: Known, low: Floats, high: Floats) -> InvalidKnownError | None:
@@ -320,10 +320,10 @@ def _nothing_left(known: Known, H: Floats, along: Floats, places: NDArray[np.int
     """Return the error for values that can be met, but not by weights that are positive on all rows."""
     row = int(np.argmax(along))
     where = " and ".join(f"{known.labels[j]!r} = {H[row, j]:.4g}" for j in places[:4])
-    said = " and ".join(f"{known.values[j]:.4g} for {known.labels[j]!r}" for j in places[:4])
+    targets = " and ".join(f"{known.values[j]:.4g} for {known.labels[j]!r}" for j in places[:4])
     return InvalidKnownError(
         f"The known values leave nothing for rows with {where}, but the pool has such rows, so no positive weights "
-        f"meet {said}. Correct the values; or remove these rows, if the population has no such units.",
+        f"meet {targets}. Correct the values; or remove these rows, if the population has no such units.",
         labels=[known.labels[j] for j in places],
     )
 

@@ -102,14 +102,14 @@ class Pool:
 
     def frames_of(self, states: Collection[int]) -> list[Frame]:
         """Return the frames with rows of some samples; of all if none are given."""
-        asked = set(states if states and len(self.frames) > 1 else range(len(self.frames)))
-        return [frame for k, frame in enumerate(self.frames) if k in asked]
+        places = set(states if states and len(self.frames) > 1 else range(len(self.frames)))
+        return [frame for k, frame in enumerate(self.frames) if k in places]
 
     def column(self, name: str, states: Collection[int] = ()) -> np.ndarray:
         """Return a column on all rows; given some samples, values on rows of other frames are arbitrary."""
-        asked = self.frames_of(states)
-        kind = asked[0].column(name).dtype
-        pieces = [frame.column(name) if frame in asked else np.zeros(len(frame), kind) for frame in self.frames]
+        frames = self.frames_of(states)
+        kind = frames[0].column(name).dtype
+        pieces = [frame.column(name) if frame in frames else np.zeros(len(frame), kind) for frame in self.frames]
         return joined(pieces)
 
     def whole(self) -> Frame | None:
@@ -135,17 +135,17 @@ class Pool:
 
     def place(self, row: int, k: int | None = None) -> str:
         """Return in words which row is at a position of the pool, and what the bias k, if any, reads there."""
-        own = int(self.source[row])
+        number = int(self.source[row])
+        sample = repr(str(self.names[number]))
         if not self.frames:
-            return f"row {row} of the pool" if k is not None else f"row {row} of the pool, of {str(self.names[own])!r}"
+            return f"row {row} of the pool" if k is not None else f"row {row} of the pool, of {sample}"
         labelled = len(self.frames) == 1 and np.ptp(self.source) > 0
-        within = row if labelled else row - int(np.searchsorted(self.source, own))  # samples one after the other
-        frame = self.frames[0] if len(self.frames) == 1 else self.frames[own]
+        within = row if labelled else row - int(np.searchsorted(self.source, number))  # samples one after the other
+        frame = self.frames[0] if len(self.frames) == 1 else self.frames[number]
         there = [name for name in (() if k is None else self.biases[k].columns) if name in frame.columns]
         read = ", ".join(f"{name} is {_plain(frame.column(name)[within])}" for name in there[:LISTED])
-        sample = repr(str(self.names[own]))
-        said = f"row {row} of the pool, of {sample}" if labelled else f"row {within} of {sample}"
-        return f"{said}, where {read}" if read else said
+        words = f"row {row} of the pool, of {sample}" if labelled else f"row {within} of {sample}"
+        return f"{words}, where {read}" if read else words
 
     def nearest(self, groups: Sequence[Sequence[Name]]) -> str:
         """Return which two samples of different groups are nearest in the numeric columns that the biases read."""
@@ -178,13 +178,13 @@ class Pool:
 
     def sides(self, bounds: Sequence[tuple[str, float]]) -> Floats:
         """Return how many rows of each sample have a column below, at and above a bound, of shape (m, 3, K)."""
-        found = np.zeros((len(bounds), 3, len(self.names)))
+        rows = np.zeros((len(bounds), 3, len(self.names)))
         for j, (name, bound) in enumerate(bounds):
             column = self.column(name)
             if column.dtype.kind in "fiu":
                 for side, holds in enumerate((column < bound, column == bound, column > bound)):
-                    found[j, side] = np.bincount(self.source[holds], self.counts[holds], minlength=len(self.names))
-        return found
+                    rows[j, side] = np.bincount(self.source[holds], self.counts[holds], minlength=len(self.names))
+        return rows
 
     def _read_columns(self) -> dict[str, Floats]:
         names = dict.fromkeys(name for bias in self.biases for name in bias.columns)
@@ -379,8 +379,8 @@ def require_shared_columns(
     """Refuse a bias that reads a column which some of several samples have and others lack."""
     for name, bias in zip(names, biases, strict=True):
         for column in bias.columns:
-            lacks = [sample for sample, own in columns.items() if column not in own]
+            lacks = [sample for sample, available in columns.items() if column not in available]
             if 0 < len(lacks) < len(columns):
                 shared = shared_names(list(columns.values()))
-                said = refusals.learned_of_some if isinstance(bias, LearnedBias) else refusals.bias_of_some
-                raise said(name, bias, column, lacks, shared)
+                refusal = refusals.learned_of_some if isinstance(bias, LearnedBias) else refusals.bias_of_some
+                raise refusal(name, bias, column, lacks, shared)

@@ -17,7 +17,7 @@ from vardi._facts.links import links_of, sampled_gram
 from vardi._facts.numbers import plain, with_error
 from vardi._facts.summary import sample_cells, summarize, variable_cells
 from vardi._fit.sample import DebiasedSample
-from vardi._rows.engine.subsample import ROWS
+from vardi._rows.lazy_model import ROWS
 from vardi._solve.identify import Verdict
 from vardi.cli._console import DETAILS_OF_KNOWN
 from vardi.errors._texts import SHOWN, more

@@ -9,10 +9,10 @@ from typing import TypeGuard
 
 import narwhals as nw
 
-from vardi._inputs.engine.part import COUNTS, LABEL, ROW
 from vardi._inputs.frames.frame import misread_names
 from vardi._inputs.given import KnownValue
 from vardi._inputs.known import ROUNDING
+from vardi._inputs.lazy_part import COUNTS, LABEL, ROW
 from vardi.biases import (
     Bias,
     ExpressionBias,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import narwhals as nw
 
-from vardi._inputs.engine.part import COUNTS, LABEL, ROW
+from vardi._inputs.lazy_part import COUNTS, LABEL, ROW
 from vardi.errors import StudyError, suggest
 from vardi.errors._texts import first_of
 from vardi.study._data import Data, Engine

@@ -35,11 +35,11 @@ def concat(frames: Sequence[Frame], without: Collection[str] = ()) -> Frame:
     return _concat_narwhals([frame for frame in frames if isinstance(frame, NarwhalsFrame)], without)
 
 
-def stacked(own: object, more: object) -> Any:
+def stacked(first: object, more: object) -> Any:
     """Return rows of one sample after others of it, in their library; lazy frames stay lazy."""
-    if not any_lazy([own, more]):
-        return concat([as_frame(own), as_frame(more)]).native
-    frames = [nw.from_native(rows, pass_through=True) for rows in (own, more)]
+    if not any_lazy([first, more]):
+        return concat([as_frame(first), as_frame(more)]).native
+    frames = [nw.from_native(rows, pass_through=True) for rows in (first, more)]
     kinds = [f"in {frame.implementation}" if isinstance(frame, nw.LazyFrame) else "in memory" for frame in frames]
     lazy = [frame for frame in frames if isinstance(frame, nw.LazyFrame)]
     if len(set(kinds)) > 1:
@@ -56,13 +56,13 @@ def stacked(own: object, more: object) -> Any:
 def mixed_columns(frames: Sequence[Frame]) -> dict[str, list[str]]:
     """Return the columns whose types in different frames are incompatible, with the type in each."""
     schemas = [frame._schema for frame in frames if isinstance(frame, NarwhalsFrame)]
-    found = {}
+    mixed = {}
     for name, dtypes in _dtypes(schemas).items():
         try:
             _common(name, dtypes)
         except MismatchError:
-            found[name] = [str(schema[name]) if name in schema else "" for schema in schemas]
-    return found
+            mixed[name] = [str(schema[name]) if name in schema else "" for schema in schemas]
+    return mixed
 
 
 def library_of(frame: Frame) -> str:
@@ -115,9 +115,9 @@ def _require_64_bits(name: str, dtypes: set[DType], frames: Sequence[NarwhalsFra
             column = frame._data.get_column(name)
             low, high = column.min(), column.max()
             if low is not None and (low < -(2**63) or high >= 2**63):
-                found = sorted(map(str, dtypes))
+                kinds = sorted(map(str, dtypes))
                 raise MismatchError(
-                    f"Column '{name}' is {' in one sample and '.join(found)} in another, and holds numbers that do not "
+                    f"Column '{name}' is {' in one sample and '.join(kinds)} in another, and holds numbers that do not "
                     "fit in a signed 64-bit integer. Convert it to one dtype, e.g. to text where it is an id."
                 )
 
@@ -131,8 +131,8 @@ def _common(name: str, dtypes: set[DType]) -> DType:
         return nw.Float64()
     if all(dtype in (nw.String, nw.Categorical, nw.Enum) for dtype in dtypes):
         return nw.String()
-    found = sorted(map(str, dtypes))
-    raise MismatchError(f"Column '{name}' is {' in one sample and '.join(found)} in another. Convert it to one dtype.")
+    kinds = sorted(map(str, dtypes))
+    raise MismatchError(f"Column '{name}' is {' in one sample and '.join(kinds)} in another. Convert it to one dtype.")
 
 
 def shared_names(columns: Sequence[Collection[str]]) -> tuple[str, ...]:
@@ -141,7 +141,7 @@ def shared_names(columns: Sequence[Collection[str]]) -> tuple[str, ...]:
     >>> shared_names([["x", "y"], ["z", "y"]]), shared_names([])
     (('y',), ())
     """
-    return tuple(name for name in columns[0] if all(name in own for own in columns)) if columns else ()
+    return tuple(name for name in columns[0] if all(name in names for names in columns)) if columns else ()
 
 
 @dataclass(frozen=True, eq=False)
