@@ -7,6 +7,7 @@ import json
 import re
 import sys
 import threading
+import warnings
 import tomllib
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from shell import invoke as run
 import vardi
 from vardi.cli import main
 from vardi.cli._command import complete_study
-from vardi.cli._console import progress
+from vardi.cli._console import progress, warnings_as_lines
 from vardi.cli._summary import links_table
 from vardi.study import Data, parse, read
 from vardi.study import _data as study_data
@@ -455,3 +456,18 @@ def test_of_many_links_those_of_the_fewest_rows_are_listed():
     shared = [sum(pair) for pair in zip(*cells, strict=True)]
     assert len(verdict.links) > len(shared) == 20
     assert shared[1:] == sorted(link.rows for link in verdict.links if link != verdict.weakest)[:19]
+
+
+def test_warnings_are_printed_once_also_before_an_error(capfd):
+    def fail():
+        for kind in (vardi.WeakOverlapWarning, vardi.WeakOverlapWarning, vardi.ContradictedKnownWarning):
+            warnings.warn(kind.__name__, kind, stacklevel=1)
+        raise ZeroDivisionError
+
+    with warnings_as_lines(reported=(vardi.ContradictedKnownWarning,)) as messages, pytest.raises(ZeroDivisionError):
+        fail()
+    with pytest.raises(ZeroDivisionError), warnings_as_lines():
+        fail()
+    assert messages == ["WeakOverlapWarning", "ContradictedKnownWarning"]
+    printed = capfd.readouterr().err.splitlines()
+    assert printed == ["warning: WeakOverlapWarning"] * 2 + ["warning: ContradictedKnownWarning"]
