@@ -16,7 +16,7 @@ from shell import STUDY
 import vardi
 from vardi._machine import memory as _memory
 from vardi._machine import threads
-from vardi._rows.blocks import Blocks
+from vardi._rows.stored import Blocks
 
 
 @pytest.fixture

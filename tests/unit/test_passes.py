@@ -15,9 +15,8 @@ from oracle import (
 
 import vardi
 from vardi._rows.base import Rows
-from vardi._rows.blocks import Blocks
 from vardi._rows.dense import Dense
-from vardi._rows.readers import Stored
+from vardi._rows.stored import Blocks, Stored
 from vardi._solve.model import _start
 from vardi._solve.newton import newton
 

@@ -15,10 +15,9 @@ import pytest
 
 import vardi
 from vardi._facts.columns import Variable
-from vardi._facts.distributions import Bins, Distribution, distributions
+from vardi._facts.distributions import Bins, Distribution, distributions, weights_of
 from vardi._facts.fingerprint import fingerprint
 from vardi._facts.links import links_of
-from vardi._facts.weights import weights_of
 from vardi._machine import threads
 from vardi._rows import shares
 from vardi.report import _graph as graphs

@@ -7,8 +7,8 @@ import json
 import re
 import sys
 import threading
-import warnings
 import tomllib
+import warnings
 from pathlib import Path
 
 import duckdb

@@ -12,7 +12,7 @@ from vardi._fit.pipeline import OnUnidentified, Options, verdict_of
 from vardi._fit.sample import DebiasedSample
 from vardi._inputs.given import Biases, ByRow, Counts, Known, Labels, Population, Samples
 from vardi._inputs.pool import Name
-from vardi._rows.readers import MAX_IN_MEMORY
+from vardi._rows.stored import MAX_IN_MEMORY
 from vardi._solve.identify import Verdict
 from vardi.errors import MismatchError
 
