@@ -27,7 +27,7 @@ RARE = {
     "report",
 }
 RARE |= {"_estimate.sensitivity.question", "_estimate.bootstrap", "_estimate.bias_test", "_estimate.domains"}
-RARE |= {"_estimate.torch_batches", "_estimate.likelihood_ratio", "_rows.engine", "_facts"}
+RARE |= {"_estimate.likelihood_ratio", "_rows.queries", "_inputs.engines", "_facts"}
 
 STATEMENTS = (
     "import vardi",

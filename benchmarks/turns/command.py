@@ -20,9 +20,8 @@ from benchmarks.turns.compare import Comparison, Turns, compare
 from benchmarks.turns.page import page, ratios, to_json
 from benchmarks.turns.versions import TurnError, Version, new_version, old_version
 from vardi._machine.atomic_write import whole_file
+from vardi.cli._command import NO, Quiet, guarded
 from vardi.cli._console import complain, progress, show_files, show_plain
-from vardi.cli._guard import NO, guarded
-from vardi.cli._options import Quiet
 from vardi.errors import StudyError, suggest
 
 PAGE = ROOT / "benchmarks" / "TURNS.md"

@@ -129,9 +129,9 @@ def test_the_band_of_a_domain_has_the_errors_of_its_points():
     frame = double(200)
     frame["g"] = np.where(np.arange(200) % 3 == 0, "some", "others")
     cdf = debias(frame).cdf("z", by="g")["some"]
-    grid, value = cdf._steps.grid(200, 0.02)
+    grid, value = cdf._grid()
     assert len(grid) < 200  # fewer points than windows
-    covariance = cdf._steps.covariance(grid, value, cdf._tangent)
+    covariance = cdf._covariance(grid, value)
     np.testing.assert_allclose(np.sqrt(np.diag(covariance)), [one.stderr for one in cdf(grid)], rtol=1e-8)
 
 

@@ -26,9 +26,9 @@ from typer.testing import CliRunner
 import vardi
 from vardi.cli import main
 from vardi.cli._app import app
+from vardi.cli._command import complete_study
 from vardi.cli._console import progress
 from vardi.cli._demo import FILES, STUDY
-from vardi.cli._options import complete_study
 from vardi.cli._summary import links_table
 from vardi.study._locate import quoted, quoted_key
 
@@ -1274,7 +1274,7 @@ def browser(tmp_path_factory, monkeypatch):
         place.write_text(BROWSER.format(python=sys.executable, does=does))
         place.chmod(0o755)
 
-    monkeypatch.setattr("vardi.cli._pdf.BROWSERS", (str(place),))
+    monkeypatch.setattr("vardi.cli._outputs.BROWSERS", (str(place),))
     return put
 
 

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from vardi import study as studies
-from vardi._rows.engine import subsample
+from vardi._rows import lazy_model
 from vardi.cli._app import app
 
 NUMBERS = {"plain": "1", "seen": "x", "square": "x ** 2"}
@@ -62,7 +62,7 @@ def answers(monkeypatch):
     ("biases", "more"), [(NUMBERS, ""), (CONDITIONS, ""), (PARAMETERS, ""), (NUMBERS, KNOWN), (CONDITIONS, SHARE)]
 )
 def test_a_fit_asks_what_was_planned(written, answers, monkeypatch, engine, biases, more):
-    monkeypatch.setattr(subsample, "ROWS", 300)
+    monkeypatch.setattr(lazy_model, "ROWS", 300)
     study = studies.read(written(biases, engine, more=more))
     answers.clear()
     planned = studies.plan(study)
@@ -78,7 +78,7 @@ def test_a_fit_asks_what_was_planned(written, answers, monkeypatch, engine, bias
 
 
 def test_a_step_asks_for_no_number_that_follows_from_others(written, answers, monkeypatch):
-    monkeypatch.setattr(subsample, "ROWS", 300)
+    monkeypatch.setattr(lazy_model, "ROWS", 300)
     study = studies.read(written(NUMBERS, "polars"))
     study.open().fit()
     solve = next(query for query in studies.plan(study).queries if query.what == "solve")

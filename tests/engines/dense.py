@@ -12,8 +12,8 @@ import pyarrow as pa
 from cases import drawn, labelled, tables_of
 from engines import as_lazy_pool
 
-from vardi._inputs.engine.pool import LazyPool
-from vardi._rows.engine.model import model_of
+from vardi._inputs.lazy_pool import LazyPool
+from vardi._rows.lazy_model import model_of
 from vardi._rows.point import KnownMoments, Model
 from vardi._rows.queries import Queries
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from spark_cluster import SparkCluster
 
-from vardi._inputs.engine.pool import LazyPool, open_frames
+from vardi._inputs.lazy_pool import LazyPool, open_frames
 
 
 @dataclass(frozen=True)

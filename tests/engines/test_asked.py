@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import narwhals as nw
 import numpy as np
 import polars as pl
@@ -9,11 +11,11 @@ import pytest
 from numpy.testing import assert_allclose
 
 import vardi
-from vardi._inputs.engine.dependence import EngineDependence
-from vardi._inputs.engine.part import OMEGA, Part
+from vardi._inputs.lazy_dependence import EngineDependence
+from vardi._inputs.lazy_part import OMEGA, Part
+from vardi._rows import lazy_model
 from vardi._rows.dense import Dense
-from vardi._rows.engine import subsample
-from vardi._rows.engine.lazy_rows import LazyRows
+from vardi._rows.lazy_rows import LazyRows
 from vardi._rows.queries import Queries
 
 duckdb = pytest.importorskip("duckdb")
@@ -49,7 +51,7 @@ def queries(monkeypatch):
         return answer
 
     monkeypatch.setattr(nw.LazyFrame, "collect", kept)
-    monkeypatch.setattr(subsample, "ROWS", 300)
+    monkeypatch.setattr(lazy_model, "ROWS", 300)
     return found
 
 
@@ -108,8 +110,9 @@ def test_the_hash_that_thins_is_not_written_for_each_label(queries):
 
 def test_rows_to_start_from_lie_everywhere(engine, queries, monkeypatch):
     """A bias is hashed on a scale of its own however many rows there are, also beside one that is 1."""
-    monkeypatch.setattr(subsample, "FINE", 2.0**14)  # enough for a scale near 1, and not for the sum of all rows
-    monkeypatch.setattr(subsample, "ROWS", 2000)
+    # enough for a scale near 1, and not for the sum of all rows
+    monkeypatch.setattr(lazy_model, "_drawn", partial(lazy_model._drawn, fine=2.0**14))
+    monkeypatch.setattr(lazy_model, "ROWS", 2000)
     biases = {"a": "1", "b": "x"}
     vardi.debias(engine(drawn(biases, 5000)), biases, source="label")
     thinned = next(frame for frame, shape in queries if shape[0] > 100).collect()

@@ -8,9 +8,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 import vardi
-from vardi._rows import batches, queries
+from vardi._rows import batches, lazy_model, queries
 from vardi._rows.batches import Batches
-from vardi._rows.engine import subsample
 
 duckdb = pytest.importorskip("duckdb")
 pytestmark = pytest.mark.filterwarnings("ignore::vardi.VardiWarning")  # of few rows that weigh most
@@ -35,7 +34,7 @@ def by_sample(rows):
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch):
-    monkeypatch.setattr(subsample, "ROWS", 300)
+    monkeypatch.setattr(lazy_model, "ROWS", 300)
     monkeypatch.setattr(batches, "NUMBERS", 200 * K)
 
 

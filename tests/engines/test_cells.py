@@ -14,9 +14,9 @@ from engines import collected, local_engine
 from numpy.testing import assert_allclose
 
 import vardi
-from vardi._inputs.engine.part import Part
-from vardi._inputs.engine.pool import open_frames
-from vardi._rows.engine.levels import with_levels
+from vardi._inputs.lazy_part import Part
+from vardi._inputs.lazy_pool import open_frames
+from vardi._rows.lazy_values import with_levels
 
 NUMPY = local_engine("pandas")
 LOCAL = pytest.mark.parametrize("engine", ["polars-lazy", "duckdb", "ibis", "dask"], indirect=True)

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 import vardi
 from vardi._facts.diagnostics import diagnose
 from vardi._facts.distributions import heights
-from vardi._rows.engine.lazy_rows import LazyRows
+from vardi._rows.lazy_rows import LazyRows
 
 pytestmark = pytest.mark.filterwarnings("ignore::vardi.WeakOverlapWarning")  # of small samples; tested elsewhere
 

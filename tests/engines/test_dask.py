@@ -19,8 +19,8 @@ import vardi
 from vardi._inputs import partitions
 from vardi._inputs.engines import LENGTH, Aggregate, AggregateQuery
 from vardi._inputs.partitions import PartitionedFrame, aggregated
-from vardi._rows.engine import subsample
-from vardi._rows.engine.united import MANY
+from vardi._rows import lazy_model
+from vardi._rows.union import MANY
 
 dask = pytest.importorskip("dask", reason="Dask's tests need it: pip install 'vardi[dask]'")
 dd = pytest.importorskip("dask.dataframe")
@@ -68,7 +68,7 @@ def same(found, expected):
 
 
 def test_rows_stay_in_their_partitions(answers, monkeypatch):
-    monkeypatch.setattr(subsample, "ROWS", 60)
+    monkeypatch.setattr(lazy_model, "ROWS", 60)
     fit = vardi.debias({name: divided(table, 60) for name, table in LENGTHS.tables.items()}, LENGTHS.biases)
     fit.expectations(list(LENGTHS.means))
     assert len(answers) > 9
@@ -229,7 +229,7 @@ def test_the_weights_are_those_of_memory_in_the_order_of_the_frame():
     ids=["means", "quantile", "band", "check", "diagnostics", "sensitivity"],
 )
 def test_many_frames_are_asked_as_one(question, answers, monkeypatch):
-    monkeypatch.setattr(subsample, "ROWS", 300)
+    monkeypatch.setattr(lazy_model, "ROWS", 300)
     rng, K = np.random.default_rng(3), MANY + 1
     biases = {f"s{k}": f"exp({k / K} * x)" for k in range(K)}
     tables = {name: pl.DataFrame({"x": rng.normal(k / K, 1.0, 200)}) for k, name in enumerate(biases)}

@@ -10,8 +10,8 @@ from engines import QUICK_TO_ASK, local_engine
 from numpy.testing import assert_allclose
 
 import vardi
-from vardi._inputs.engine.part import Part
-from vardi._rows.engine import shares as module
+from vardi._inputs.lazy_part import Part
+from vardi._rows import lazy_shares
 
 LOCAL = pytest.mark.parametrize("engine", QUICK_TO_ASK, indirect=True)
 BIASES = {"all": 1, "long": "x", "some": "x > 1"}
@@ -57,21 +57,22 @@ def test_heights_quantiles_and_ends(engine, column, held, monkeypatch):
     y = np.concatenate([table["y"].to_numpy() for table in tables(column=column).values()])
     x, place = np.unique(y, return_inverse=True)
     heights = np.cumsum(np.bincount(place, memory.weights)) / len(y)
-    monkeypatch.setattr(module, "MOST_STEPS", held)
-    monkeypatch.setattr(module, "CELLS", 32)
-    steps = fit.cdf("y")._steps
+    monkeypatch.setattr(lazy_shares, "MOST_STEPS", held)
+    monkeypatch.setattr(lazy_shares, "CELLS", 32)
+    cdf = fit.cdf("y")
+    steps = cdf._steps
     for q in (0.02, 0.3, 0.5, 0.3001, 0.99, 1.0):
         there = min(np.searchsorted(heights, q - 1e-12), len(x) - 1)
         assert steps.inverse(q) == x[there]
     assert steps.before_last(x[-1]) == x[-2]
     assert steps.before_last(x[1]) == x[1]
-    assert str(steps) == f"steps from {x[0]:.4g} to {x[-1]:.4g}"
+    assert repr(cdf) == f"DebiasedCdf(steps from {x[0]:.4g} to {x[-1]:.4g})"
     if len(x) <= held:
-        assert_allclose(steps.x, x)
-        assert_allclose(steps.heights, np.minimum(heights, 1.0), rtol=1e-10)
+        assert_allclose(cdf.x, x)
+        assert_allclose(cdf.heights, np.minimum(heights, 1.0), rtol=1e-10)
     else:
         with pytest.raises(vardi.errors.TooLargeError, match="more than 7 distinct values"):
-            _ = steps.x
+            _ = cdf.x
 
 
 @LOCAL
@@ -79,7 +80,7 @@ def test_heights_quantiles_and_ends(engine, column, held, monkeypatch):
 @pytest.mark.parametrize("column", ["normal", "rounded", "atom"])
 def test_the_band_is_that_of_rows_in_memory(engine, column, held, monkeypatch):
     memory, fit = both(engine, column)
-    monkeypatch.setattr(module, "MOST_STEPS", held)
+    monkeypatch.setattr(lazy_shares, "MOST_STEPS", held)
     same_band(fit.cdf("y").band(draws=50), memory.cdf("y").band(draws=50))
 
 
@@ -88,7 +89,7 @@ def test_the_band_is_that_of_rows_in_memory(engine, column, held, monkeypatch):
 @pytest.mark.parametrize("held", [100_000, 7])
 def test_domains_and_some_samples(engine, options, held, monkeypatch):
     memory, fit = both(engine)
-    monkeypatch.setattr(module, "MOST_STEPS", held)
+    monkeypatch.setattr(lazy_shares, "MOST_STEPS", held)
     found, wanted = fit.cdf("y", **options), memory.cdf("y", **options)
     for one, other in zip(*((cdf.values() if "by" in options else [cdf]) for cdf in (found, wanted)), strict=True):
         assert_allclose(one.quantile(0.4).value, other.quantile(0.4).value)
@@ -105,17 +106,17 @@ def test_bands_with_known_values_and_with_clusters(depends):
 @pytest.mark.parametrize("engine", ["polars-lazy", "duckdb", "dask"], indirect=True)
 def test_the_grid_is_the_same_where_distinct_values_stay_in_the_engine(engine, monkeypatch):
     memory, fit = both(engine)
-    monkeypatch.setattr(module, "MOST_STEPS", 3)
-    for found, wanted in zip(fit.cdf("y")._steps.grid(40, 0.02), memory.cdf("y")._steps.grid(40, 0.02), strict=True):
+    monkeypatch.setattr(lazy_shares, "MOST_STEPS", 3)
+    for found, wanted in zip(fit.cdf("y")._grid(40), memory.cdf("y")._grid(40), strict=True):
         assert_allclose(found, wanted, rtol=1e-10)
 
 
 def test_a_grid_of_frames_that_no_query_joins(monkeypatch):
     memory, fit = both(local_engine("mixed"))
-    monkeypatch.setattr(module, "MOST_STEPS", 3)
-    steps = memory.cdf("y")._steps
-    places = np.searchsorted(steps.heights, np.linspace(0.02, 0.98, 15) - 1e-12)
-    assert_allclose(fit.cdf("y")._steps.grid(15, 0.02)[0], np.unique(steps.x[places]))
+    monkeypatch.setattr(lazy_shares, "MOST_STEPS", 3)
+    cdf = memory.cdf("y")
+    places = np.searchsorted(cdf.heights, np.linspace(0.02, 0.98, 15) - 1e-12)
+    assert_allclose(fit.cdf("y")._grid(15)[0], np.unique(cdf.x[places]))
 
 
 def test_a_band_with_a_sample_of_a_single_row():

@@ -13,8 +13,8 @@ from scipy.stats import chisquare, kstest
 from test_moments import measure_of, prepared
 
 import vardi
-from vardi._rows.engine.draw import KEY, drawn_rows, with_key
-from vardi._rows.engine.model import model_of
+from vardi._rows.hashed import KEY, drawn_rows, with_key
+from vardi._rows.lazy_model import model_of
 from vardi._rows.point import KnownMoments
 from vardi._rows.weights import weights_by_sample
 

@@ -9,10 +9,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import vardi
-from vardi._inputs.engine.codes import CODE, Codes, Sign, as_sign, with_sql
-from vardi._inputs.engine.part import Part
 from vardi._inputs.engines import Aggregate
-from vardi._rows.engine import subsample
+from vardi._inputs.lazy_part import Part
+from vardi._inputs.lazy_survey import CODE, Bit, Codes, as_sign, with_sql
+from vardi._rows import lazy_model
 from vardi.biases._expressions.targets import NarwhalsTarget
 
 duckdb = pytest.importorskip("duckdb")
@@ -42,10 +42,10 @@ def test_a_sign_bit_tells_what_a_comparison_does(number, operator, turned):
     frame = nw.from_native(relation(pd.DataFrame({"x": x})))
     text = f"{number!r} {operator} x" if turned else f"x {operator} {number!r}"
     sign = sign_of(text, frame)
-    assert isinstance(sign, Sign)
-    found = with_sql(frame.with_columns(d=sign.difference), {"bit": "signbit(d)"}).collect().to_pandas()
+    assert sign is not None
+    found = with_sql(frame.with_columns(d=sign.column), {"bit": sign.sql.format("d")}).collect().to_pandas()
     wanted = eval(text, {"x": x})
-    assert_array_equal(found["bit"].to_numpy() == sign.holds, wanted)
+    assert_array_equal(found["bit"].to_numpy(), wanted)
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,9 @@ def test_truth_values_are_read_from_the_bits_of_a_key():
     x = [1.0, 2.0, 3.0, None]
     part = Part(nw.from_native(relation(pd.DataFrame({"s": ["a", "b", "c", "d"], "x": x}))), None, {None: 0}, False)
     sign = sign_of("x < 2.5", part.frame)
-    codes = Codes([nw.col("x") > 1.5, sign], in_sql=True)
-    assert codes.keys == (CODE.format(0),)
-    found = part.groups({"s": Aggregate("s", "min")}, codes.add, key=codes.keys)
+    codes = Codes([Bit(nw.col("x") > 1.5), sign], in_sql=True)
+    assert list(codes.packs) == [CODE.format(0)]
+    found = part.groups({"s": Aggregate("s", "min")}, codes.add, key=[*codes.packs])
     held, unknown = codes.read(found)
     names = found.table.get_column("s").to_list()
     known = {name: row.tolist() for name, row, lost in zip(names, held, unknown, strict=True) if not lost}
@@ -74,8 +74,8 @@ def test_truth_values_are_read_from_the_bits_of_a_key():
 def test_more_truth_values_than_an_integer_has_bits(in_sql):
     rows = np.arange(40.0)
     part = Part(nw.from_native(relation(pd.DataFrame({"x": rows}))), None, {None: 0}, False)
-    codes = Codes([nw.col("x") >= bound for bound in rows.tolist()], in_sql=in_sql)
-    found = part.groups({"x": Aggregate("x", "min")}, codes.add, key=codes.keys)
+    codes = Codes([Bit(nw.col("x") >= bound) for bound in rows.tolist()], in_sql=in_sql)
+    found = part.groups({"x": Aggregate("x", "min")}, codes.add, key=[*codes.packs])
     held, unknown = codes.read(found)
     assert not unknown.any()
     assert_array_equal(held, found.numbers("x")[:, None] >= rows)
@@ -117,7 +117,7 @@ def test_missing_values_are_counted(gap):
 
 @pytest.mark.parametrize("extreme", [1e-12, 1e12])
 def test_a_fit_that_starts_from_a_draw_is_that_of_rows_in_memory(extreme, monkeypatch):
-    monkeypatch.setattr(subsample, "ROWS", 200)
+    monkeypatch.setattr(lazy_model, "ROWS", 200)
     rng = np.random.default_rng(2)
     table = pd.DataFrame({"s": np.resize(["a", "b", "c"], 3000), "x": rng.random(3000), "y": rng.random(3000)})
     biases = {"a": "1", "b": "x + 0.1", "c": f"(x + 0.1)**2 * {extreme}"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import duckdb
 import numpy as np
 import polars as pl
@@ -9,7 +11,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 import vardi
-from vardi._estimate.group_bootstrap import GroupRefits
+from vardi._estimate.refits import GroupRefits
+from vardi._rows import hashed
 
 PARTS = {
     "none": ("x", None),
@@ -168,7 +171,7 @@ def test_rows_without_a_group_are_counted(frames):
 
 
 def test_too_many_groups_are_refused(frames, monkeypatch):
-    monkeypatch.setattr("vardi._rows.engine.groups.MAX_GROUPS", 50)
+    monkeypatch.setattr(hashed, "_require_few_groups", partial(hashed._require_few_groups, most=50))
     fit = fitted(frames, "none", lazy=True)
     with pytest.raises(vardi.errors.TooLargeError, match="'cluster' has 80 groups"):
         fit.bootstrap("y", n=10, groups="cluster")

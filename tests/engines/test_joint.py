@@ -12,13 +12,12 @@ from engines import QUICK_TO_ASK, as_lazy_pool, local_engine
 from numpy.testing import assert_allclose
 
 import vardi
-from vardi._inputs.engine.part import Part
-from vardi._inputs.engine.pool import open_frames
-from vardi._rows.engine import subsample
-from vardi._rows.engine.choose import few_rows, functions_on, in_memory, joint_rows
-from vardi._rows.engine.joint import EngineRows
-from vardi._rows.engine.model import model_of
+from vardi._inputs.lazy_part import Part
+from vardi._inputs.lazy_pool import open_frames
+from vardi._rows import lazy_model
 from vardi._rows.joint import Joint
+from vardi._rows.lazy_model import few_rows, functions_on, in_memory, joint_rows, model_of
+from vardi._rows.lazy_rows import EngineRows
 from vardi._rows.point import KnownMoments
 from vardi._solve.joint import hold, stationary
 
@@ -48,7 +47,7 @@ def asked(monkeypatch):
 
 
 def rows_of(given, engine):
-    return EngineRows(*given.model(given.pool(engine)), lambda: pytest.fail("a start was asked for"))
+    return EngineRows(*given.model(given.pool(engine)), None)
 
 
 def same(found, wanted):
@@ -193,7 +192,7 @@ def test_conditions_collapse_by_one_query(engine, form, asked):
     v = np.array([-1.0, -0.8, -1.2, 0.5, 0.02, -0.03, 0.4])
     wanted = given.dense(v).sums()
     same(joint.joint_sums(v), wanted)
-    same(EngineRows(frames, model, lambda: joint).joint_sums(v), wanted)
+    same(EngineRows(frames, model, joint).joint_sums(v), wanted)
 
 
 @pytest.mark.parametrize("engine", QUICK_TO_ASK, indirect=True)
@@ -218,13 +217,13 @@ def test_few_distinct_numbers_collapse_by_one_more_query(engine, asked):
     v = np.array([-1.0, -0.8, -1.2, 0.5, 0.02])
     wanted = given.dense(v).sums()
     same(joint.joint_sums(v), wanted)
-    same(EngineRows(frames, model, lambda: joint).joint_sums(v), wanted)
+    same(EngineRows(frames, model, joint).joint_sums(v), wanted)
 
 
 @pytest.mark.parametrize("engine", QUICK_TO_ASK, indirect=True)
 @pytest.mark.parametrize("form", ["frames", "labels counts"])
 def test_newton_ends_where_it_ends_in_memory(engine, form, monkeypatch):
-    monkeypatch.setattr(subsample, "ROWS", 240)
+    monkeypatch.setattr(lazy_model, "ROWS", 240)
     given = problem("known logistic tilt", form)
     pool = given.pool(engine)
     found, is_all = few_rows(pool)
@@ -255,7 +254,7 @@ def test_biases_at_their_parameters_are_known_ones(engine):
     found, _ = few_rows(pool)
     frames, model = given.model(pool)
     joint = joint_rows(pool, frames, model, found, in_memory(pool, found, is_all=True), is_all=True)
-    rows = EngineRows(frames, model, lambda: joint, pool.reach)
+    rows = EngineRows(frames, model, joint, pool.reach)
     v = point(given)
     theta = v[rows.coordinates.theta]
     fixed, omega = rows.rows_at(theta), given.dense(v).omega * np.exp(rows.model.shift(theta))
@@ -283,7 +282,7 @@ class TestTable:
 
 
 def test_a_rare_value_of_a_known_function_is_among_the_few(monkeypatch):
-    monkeypatch.setattr(subsample, "ROWS", 200)
+    monkeypatch.setattr(lazy_model, "ROWS", 200)
     rng = np.random.default_rng(0)
     x = rng.gamma(2.0, 1.0, 4000)
     rare = np.zeros(4000, bool)

@@ -13,9 +13,9 @@ from engines import QUICK_TO_ASK, local_engine
 from numpy.testing import assert_allclose
 
 import vardi
-from vardi._estimate.bias_labels import Labels, indicators, polynomials, varying_of
+from vardi._estimate.bias_test import Labels, indicators, polynomials, varying_of
 from vardi._estimate.tangent import Tangent
-from vardi._rows.engine.functions import compiled_functions
+from vardi._rows.lazy_functions import compiled_functions
 from vardi._rows.measure import Measure
 from vardi._rows.point import KnownMoments, Point
 from vardi._rows.query_block import QueryBlock

@@ -1,6 +1,7 @@
 """Lazy frames give what NumPy gives: every engine against the same suite, and rows that never leave it."""
 
 import re
+from functools import partial
 
 import duckdb
 import narwhals as nw
@@ -11,11 +12,11 @@ import pytest
 from numpy.testing import assert_allclose
 
 import vardi
-from vardi._inputs.engine import pool
+from vardi._inputs import lazy_pool
 from vardi._inputs.engines import answering
+from vardi._rows import lazy_model
 from vardi._rows.dense import Dense
-from vardi._rows.engine import subsample
-from vardi._rows.engine.lazy_rows import LazyRows
+from vardi._rows.lazy_rows import LazyRows
 
 ENGINES = {
     "polars": lambda frame: pl.from_pandas(frame).lazy(),
@@ -344,7 +345,7 @@ class TestPasses:
     def test_only_a_small_part_of_the_rows_comes_into_memory(self, engine, asked):
         vardi.debias(engine(gammas(200_000)), LENGTHS, source="s")
         assert sorted(rows for rows, _ in asked)[-2] <= 3
-        assert max(rows for rows, _ in asked) < 1.1 * subsample.ROWS
+        assert max(rows for rows, _ in asked) < 1.1 * lazy_model.ROWS
 
     def test_more_conditions_than_an_integer_has_bits(self, engine, asked):
         pool = pd.DataFrame({"x": np.arange(120.0) % 40})
@@ -362,8 +363,8 @@ class TestPasses:
         assert_allclose(lazy.solution.u, vardi.debias(pool, biases, source="s").solution.u, rtol=1e-9)
 
     def test_rows_that_are_all_alike_in_one_sample(self, engine, monkeypatch):
-        monkeypatch.setattr(subsample, "ROWS", 300)
-        monkeypatch.setattr(subsample, "FIRST", 50)
+        monkeypatch.setattr(lazy_model, "ROWS", 300)
+        monkeypatch.setattr(lazy_model, "subsample", partial(lazy_model.subsample, first=50))
         pool = gammas(2_000)
         pool.loc[pool["s"] == "plain", "x"] = 3.0
         lazy = vardi.debias(engine(pool), LENGTHS, source="s")
@@ -387,7 +388,7 @@ def test_sums_at_the_last_point_take_no_query(engine, asked):
 
 
 def test_a_gram_is_formed_only_where_it_is_asked_for_or_small(engine, monkeypatch, asked):
-    monkeypatch.setattr("vardi._rows.engine.lazy_rows.GRAMS", 1)
+    monkeypatch.setattr("vardi._rows.lazy_rows.GRAMS", 1)
     rows = vardi.debias(engine(gammas(1_000)), LENGTHS, source="s").solved.rows
     here, there = np.array([0.1, -0.2, -0.4]), np.array([0.101, -0.2, -0.4])
     rows.sums(here)
@@ -400,14 +401,14 @@ def test_a_gram_is_formed_only_where_it_is_asked_for_or_small(engine, monkeypatc
 
 class TestMemory:
     def test_distinct_rows_are_as_many_as_memory_holds(self, monkeypatch):
-        monkeypatch.setattr(pool, "available_memory", lambda: 16 * 10**9)
-        assert pool.most_cells(3) == 13_888_888
-        assert pool.most_cells(100) == 16 * 10**9 // 4 // (8 * 103 * 6)
-        monkeypatch.setattr(pool, "available_memory", lambda: 0)
-        assert pool.most_cells(3) == 1
+        monkeypatch.setattr(lazy_pool, "available_memory", lambda: 16 * 10**9)
+        assert lazy_pool.most_cells(3) == 13_888_888
+        assert lazy_pool.most_cells(100) == 16 * 10**9 // 4 // (8 * 103 * 6)
+        monkeypatch.setattr(lazy_pool, "available_memory", lambda: 0)
+        assert lazy_pool.most_cells(3) == 1
 
     def test_more_distinct_rows_than_memory_holds_stay_in_the_engine(self, engine, monkeypatch):
-        for module in ("_inputs.engine.pool", "_rows.engine.choose"):
+        for module in ("_inputs.lazy_pool", "_rows.lazy_model"):
             monkeypatch.setattr(f"vardi.{module}.most_cells", lambda columns: 3)
         pool = gammas(500)
         biases = {"plain": "x <= 40", "length": "x >= 0", "square": "x <= 30 or x > 31"}

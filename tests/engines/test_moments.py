@@ -11,8 +11,8 @@ from engines import QUICK_TO_ASK, as_lazy_pool, local_engine
 from numpy.testing import assert_allclose
 
 import vardi
-from vardi._rows.engine.functions import EngineFunction, compiled_functions
-from vardi._rows.engine.model import model_of
+from vardi._rows.lazy_functions import EngineFunction, compiled_functions
+from vardi._rows.lazy_model import model_of
 from vardi._rows.measure import Functions, Measure, nothing
 from vardi._rows.point import KnownMoments, Point
 

@@ -9,8 +9,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 import vardi
-from vardi._estimate import replicate_rows
-from vardi._inputs.engine import part
+from vardi._estimate.replicates import ReplicatesInEngine
+from vardi._inputs import lazy_part
 
 KINDS = ("bayesian", "rows", "jackknife")
 
@@ -85,7 +85,7 @@ def test_a_few_queries_ask_for_many_replicates_and_nothing_is_collected(rows, mo
     """25 at a time: a query for their sums and one for their scale, for each frame. Answers are a row a sample."""
     fit = vardi.debias({name: rows.filter(s=name).lazy() for name in ("seen", "plain")}, {"plain": 1, "seen": "x"})
     asked = []
-    collected = part.collected
+    collected = lazy_part.collected
 
     def watched(*arguments):
         answer = collected(*arguments)
@@ -94,13 +94,13 @@ def test_a_few_queries_ask_for_many_replicates_and_nothing_is_collected(rows, mo
 
     assert fit.solved.tangent.jacobian is not None
     fit.solved.tangent.jacobian.solve(np.ones((2, 1)))  # which asks for the overlaps once
-    monkeypatch.setattr(part, "collected", watched)
+    monkeypatch.setattr(lazy_part, "collected", watched)
     done = []
     found = fit.replicate_weights(60, progress=lambda i, n: done.append(i))
     assert asked == [1] * (2 * 2 * 3)
     assert done == [25, 50, 60]
     assert all(isinstance(frame, pl.LazyFrame) for frame in found.values())
-    monkeypatch.setattr(replicate_rows, "NUMBERS_AT_ONCE", 10 * 212)
+    monkeypatch.setattr(ReplicatesInEngine.at_once, "__defaults__", (10 * 212, 25))
     again = fit.replicate_weights(60)
     assert len(asked) == 12 + 2 * 2 * 6
     assert_allclose(weights(again["seen"].collect()), weights(found["seen"].collect()), rtol=1e-9)

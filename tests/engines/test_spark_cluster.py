@@ -21,7 +21,7 @@ from refusals import REFUSALS
 from spark_cluster import PATIENCE, descendants
 
 import vardi
-from vardi._rows.engine import subsample
+from vardi._rows import lazy_model
 
 pytest.importorskip("pyspark", reason="Spark's tests need pyspark: pip install 'vardi[spark]'")
 
@@ -136,7 +136,7 @@ def test_the_cluster_has_two_workers_on_loopback(cluster):
 
 
 def test_rows_stay_on_the_executors(cluster, queries, monkeypatch):
-    monkeypatch.setattr(subsample, "ROWS", 60)
+    monkeypatch.setattr(lazy_model, "ROWS", 60)
     spark = spark_engine("spark", cluster)
     fit = LENGTHS.fit(spark)
     fit.expectations(list(LENGTHS.means))

@@ -9,8 +9,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 import vardi
-from vardi._rows.engine import subsample
-from vardi._rows.engine.united import MANY
+from vardi._rows import lazy_model
+from vardi._rows.union import MANY
 
 duckdb = pytest.importorskip("duckdb")
 pytest.importorskip("ibis")
@@ -36,7 +36,7 @@ ENGINES = {
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch):
-    monkeypatch.setattr(subsample, "ROWS", 300)
+    monkeypatch.setattr(lazy_model, "ROWS", 300)
 
 
 @pytest.fixture

@@ -13,8 +13,7 @@ from scipy import sparse, stats
 
 import vardi
 from vardi._estimate.bias_check import BiasCheck, Discrepancy
-from vardi._estimate.bias_labels import Labels, RowFeatures
-from vardi._estimate.bias_test import check_biases
+from vardi._estimate.bias_test import Labels, RowFeatures, check_biases
 from vardi._estimate.tangent import Hessian, Tangent
 from vardi._inputs.dependence import Dependence
 from vardi._rows.arrays import Arrays

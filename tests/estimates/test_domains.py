@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import vardi
-from vardi._rows.domains import RowsByDomain
+from vardi._estimate.domains import _judged
 
 pytestmark = pytest.mark.filterwarnings("ignore::vardi.WeakOverlapWarning")
 
@@ -88,7 +88,7 @@ def test_the_joint_estimates_have_the_covariance_of_all(fit):
 
 def test_domains_in_blocks_are_domains_at_once(fit, monkeypatch):
     whole = [numbers(one) for one in fit.expectation("y", by=["region", "year"]).values()]
-    monkeypatch.setattr(RowsByDomain, "at_once", 2)
+    monkeypatch.setattr(_judged, "__defaults__", (2,))  # domains at once
     close([numbers(one) for one in fit.expectation("y", by=["region", "year"]).values()], whole)
 
 
@@ -322,7 +322,7 @@ def test_labels_of_another_length_and_by_of_engines(fit, samples):
 def test_an_engine_is_asked_by_groups_not_by_domain(samples, place, monkeypatch):
     """As many queries for 20 domains as for 2."""
     asked = []
-    from vardi._inputs.engine.part import Part
+    from vardi._inputs.lazy_part import Part
 
     plain = Part.ask
     monkeypatch.setattr(Part, "ask", lambda self, build: (asked.append(1), plain(self, build))[1])
@@ -341,7 +341,7 @@ def test_an_engine_is_asked_by_groups_not_by_domain(samples, place, monkeypatch)
 def test_many_domains_are_asked_in_batches_with_the_same_answer(samples, place, monkeypatch):
     many = {name: frame.assign(part=frame.index % 9) for name, frame in samples.items()}
     memory, engine = (vardi.debias(PLACES[one](many), BIASES) for one in ("memory", place))
-    monkeypatch.setattr(RowsByDomain, "at_once", 4)
+    monkeypatch.setattr(_judged, "__defaults__", (4,))
     one, other = memory.expectation("y", by="part"), engine.expectation("y", by="part")
     close([numbers(a) for a in other.values()], [numbers(a) for a in one.values()], rtol=1e-8, atol=1e-8)
     close(other.joint.covariance, one.joint.covariance, rtol=1e-8, atol=1e-12)

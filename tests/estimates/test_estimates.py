@@ -302,10 +302,10 @@ class TestCdf:
         means = np.array([phi[source == k].mean(axis=0) for k in range(len(sizes))])
         scaled = (phi - means[source]) * np.sqrt(sizes / (sizes - 1))[source, None] / len(phi)
         covariance = scaled.T @ scaled
-        assert_allclose(cdf._steps.covariance(band.x, value, tangent), covariance, rtol=1e-8, atol=1e-12)
+        assert_allclose(cdf._covariance(band.x, value), covariance, rtol=1e-8, atol=1e-12)
         few = slice(0, 2)  # fewer points than coordinates of a row
         assert len(tangent.measure.coordinates) > 2
-        found = cdf._steps.covariance(band.x[few], value[few], tangent)
+        found = cdf._covariance(band.x[few], value[few])
         assert_allclose(found, covariance[few, few], rtol=1e-8, atol=1e-12)
         xi = np.random.default_rng(7).standard_normal((len(phi), 4000))
         stderr = np.sqrt(np.diag(covariance))
@@ -361,7 +361,7 @@ class TestCdf:
         means[0] = p[:, 0] @ phi / laws[0]  # of a single row: the mean under its fitted law
         factors = np.r_[1.0, laws[1:] / (laws[1:] - 1.0)]
         scaled = (phi - means[source]) * np.sqrt(factors)[source, None] / len(phi)
-        assert_allclose(cdf._steps.covariance(cdf.x[20:60], value, tangent), scaled.T @ scaled, atol=1e-12)
+        assert_allclose(cdf._covariance(cdf.x[20:60], value), scaled.T @ scaled, atol=1e-12)
 
     def test_band_of_a_constant(self):
         fit = vardi.debias([np.ones(40), np.ones(60)], [1, 1])

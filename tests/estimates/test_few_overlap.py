@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 import vardi
-from vardi._estimate.bias_labels import Labels, RowFeatures
+from vardi._estimate.bias_test import Labels, RowFeatures
 from vardi._machine import threads
 from vardi._rows import sparse as sparse_rows
 from vardi._rows import thinned

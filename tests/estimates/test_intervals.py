@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 import vardi
-from vardi._estimate.bridge import smallest_cut
+from vardi._estimate.reliability import smallest_cut
 
 Z = 1.959963984540054
 

@@ -41,7 +41,7 @@ def by_hand(x, low, high, ends, c):
 def test_it_counts_comparable_pairs(ties, monkeypatch):
     x, low, high = draw(0, ties=ties)
     counts = np.random.default_rng(1).integers(1, 3, len(x)).astype(float)
-    monkeypatch.setattr(module, "BLOCK", 700)  # some rows at a time
+    monkeypatch.setitem(module._sums.__kwdefaults__, "pairs", 700)  # some rows at a time
     for c in (np.ones(len(x)), counts):
         found = quasi_independence("seen", vardi.Windows(x, low, high), {"u": low, "v": high}, {"x": x}, c)
         assert found.statistic == pytest.approx(by_hand(x, low, high, [low, high], c))

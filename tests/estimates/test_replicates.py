@@ -12,9 +12,8 @@ from scipy.signal import lfilter
 from scipy.stats import chisquare, kstest, poisson
 
 import vardi
-from vardi._estimate import replicate_rows
 from vardi._estimate.refits import one_step
-from vardi._estimate.replicate_rows import ReplicatesInMemory, SomeReplicates
+from vardi._estimate.replicates import ReplicatesInMemory, SomeReplicates
 from vardi._rows.multipliers import Multipliers, hashed_numbers
 
 PARTS = {
@@ -197,7 +196,7 @@ def test_a_replicate_depends_on_the_seed_and_its_number_alone(samples, monkeypat
     whole = np.asarray(fit.replicate_weights(40, progress=lambda i, n: done.append((i, n))))
     assert done == [(40, 40)]
     assert_allclose(np.asarray(fit.replicate_weights(10)), whole[:, :10], rtol=1e-12)
-    monkeypatch.setattr(replicate_rows, "NUMBERS", 3 * 800)  # three at a time
+    monkeypatch.setattr(ReplicatesInMemory.at_once, "__defaults__", (3 * 800,))  # three
     assert_allclose(np.asarray(fit.replicate_weights(40)), whole, rtol=1e-12)
     assert (np.abs(np.asarray(fit.replicate_weights(40, 1)) / whole - 1) > 1e-6).mean() > 0.99
 

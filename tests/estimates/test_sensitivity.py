@@ -19,9 +19,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import vardi
 from vardi._estimate.sensitivity import question
-from vardi._estimate.sensitivity.errors_of_biases import as_errors
-from vardi._estimate.sensitivity.targets import Mean
-from vardi._estimate.sensitivity.worst import End, Search
+from vardi._estimate.sensitivity.worst import End, Errors, Mean, Search
 from vardi._rows.dense import Dense
 from vardi._rows.joint import Joint
 from vardi._solve.joint import stationary
@@ -53,7 +51,7 @@ def refitted(omega, source, f, delta):
 
 
 def slopes(fit, f, samples=None, kind="free"):
-    return Search(fit.solved.tangent, Mean(f[:, None]), as_errors(fit.solved, samples, kind)).base.slopes
+    return Search(fit.solved.tangent, Mean(f[:, None]), Errors.of(fit.solved, samples, kind)).base.slopes
 
 
 # ---------------------------------------------------------------- the derivative, and what is linear in it
@@ -160,7 +158,7 @@ def test_search_finds_the_exact_range_of_one_sample():
     rng = np.random.default_rng(1)
     omega, f = rng.uniform(0.2, 2.0, (50, 1)), rng.normal(size=50)
     fit = vardi.debias_matrix(omega, np.zeros(50, int))
-    search = Search(fit.solved.tangent, Mean(f[:, None]), as_errors(fit.solved, **FREE))
+    search = Search(fit.solved.tangent, Mean(f[:, None]), Errors.of(fit.solved, **FREE))
     sharp = fit.sensitivity(f, 2.5)
     start = End(sharp.estimate.value, sharp.estimate.influence)
     for side, end in ((-1, sharp.lower[0]), (1, sharp.upper[0])):
@@ -175,7 +173,7 @@ def test_ends_are_attained_by_biases_within_the_factor():
     design = small(n=60)
     fit = vardi.debias_matrix(design.omega, design.source)
     found = fit.sensitivity(design.z, [1.5, 3.0], samples=["0", "2"])
-    search = Search(fit.solved.tangent, Mean(design.z[:, None]), as_errors(fit.solved, ["0", "2"], "free"))
+    search = Search(fit.solved.tangent, Mean(design.z[:, None]), Errors.of(fit.solved, ["0", "2"], "free"))
     for side, ends in ((-1, found.lower), (1, found.upper)):
         end = End(found.estimate.value, found.estimate.influence)
         for gamma, value in zip([1.5, 3.0], ends, strict=True):
@@ -190,7 +188,7 @@ def test_ends_are_attained_by_biases_within_the_factor():
 def test_against_many_starts_of_another_optimiser():
     design = small(n=32)
     fit = vardi.debias_matrix(design.omega, design.source)
-    search = Search(fit.solved.tangent, Mean(design.z[:, None]), as_errors(fit.solved, **FREE))
+    search = Search(fit.solved.tangent, Mean(design.z[:, None]), Errors.of(fit.solved, **FREE))
     rng = np.random.default_rng(0)
 
     def negative(delta):
@@ -383,7 +381,7 @@ def test_too_many_rows_for_refits(monkeypatch):
     design = small(n=40)
     fit = vardi.debias_matrix(design.omega, design.source)
     refits = fit.sensitivity(design.z, [1.2, 2])
-    monkeypatch.setattr(question, "REFITTED", 100)
+    monkeypatch.setattr(question.Question._worst, "__defaults__", (100,))
     linear = fit.sensitivity(design.z, [1.2, 2], threshold=refits.linear_upper[0])
     assert (refits.method, linear.method) == ("attained", "linear")
     np.testing.assert_array_equal(linear.upper, refits.linear_upper)
@@ -399,7 +397,7 @@ def test_too_many_rows_for_refits(monkeypatch):
 def test_ends_have_the_errors_of_refits():
     design = small(n=200)
     fit = vardi.debias_matrix(design.omega, design.source)
-    search = Search(fit.solved.tangent, Mean(design.z[:, None]), as_errors(fit.solved, **FREE))
+    search = Search(fit.solved.tangent, Mean(design.z[:, None]), Errors.of(fit.solved, **FREE))
     found = fit.sensitivity(design.z, [1.0, 2.0])
     end = search.end(2.0, 1, End(found.estimate.value, found.estimate.influence))
     there = vardi.debias_matrix(design.omega * np.exp(end.point.errors), design.source).expectation(design.z)

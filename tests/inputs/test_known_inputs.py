@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vardi
-from vardi._inputs.engine.pool import open_frames
 from vardi._inputs.known import Known, PoolTable, as_known, known_biases
+from vardi._inputs.lazy_pool import open_frames
 from vardi._inputs.pool import as_pool
 
 NAMES = ("panel", "national", 7)

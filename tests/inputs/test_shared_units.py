@@ -9,7 +9,6 @@ import pytest
 from textbook import origins, read
 
 import vardi
-from vardi._inputs import shared_units
 
 BIASES = {"a": 1, "b": 1}
 
@@ -52,10 +51,9 @@ def test_a_pool_with_labels():
     assert told(pool, source="source").count == 300
 
 
-def test_many_rows_are_looked_at_in_part_and_counted_in_full(monkeypatch):
-    monkeypatch.setattr(shared_units, "COMPARED", 200)
-    rows = people(5000, 0)
-    assert told({"a": rows, "b": pd.concat([rows, people(1000, 1)])}).count == 5000
+def test_many_rows_are_looked_at_in_part_and_counted_in_full():
+    rows = people(25_000, 0)
+    assert told({"a": rows, "b": pd.concat([rows, people(1000, 1)])}).count == 25_000
 
 
 def test_units_with_an_id_are_told_however_few():

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import vardi
-from vardi._estimate import torch_batches
+from vardi._estimate import draws
 
 
 @pytest.fixture(scope="module")
@@ -21,11 +21,11 @@ def test_without_pytorch_the_extra_is_named(fit, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.setitem(sys.modules, "torch.utils.data", None)
     for asked in (fit.torch_sampler, fit.torch_weights):
-        torch_batches._sampler_class.cache_clear()
+        draws._sampler_class.cache_clear()
         with pytest.raises(ImportError, match=r"need PyTorch.*pip install 'vardi\[torch\]'"):
             asked()
 
 
 def test_pytorch_is_not_loaded_by_the_package():
-    code = "import sys, vardi, vardi.learn, vardi._estimate.torch_batches; sys.exit('torch' in sys.modules)"
+    code = "import sys, vardi, vardi.learn, vardi._estimate.draws; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

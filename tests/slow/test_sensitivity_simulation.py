@@ -13,9 +13,7 @@ import numpy as np
 import pytest
 
 import vardi
-from vardi._estimate.sensitivity.errors_of_biases import as_errors
-from vardi._estimate.sensitivity.targets import Mean
-from vardi._estimate.sensitivity.worst import End, Search
+from vardi._estimate.sensitivity.worst import End, Errors, Mean, Search
 
 REPEATS = 500
 ASKED = 1.5  # the factor of the analysis
@@ -111,7 +109,7 @@ def worst_errors(design, factor, side, steps=6, size=20_000):
         fit = fitted(design, samples)
         rows = np.concatenate(list(samples.values()))
         values = design.value(rows)
-        search = Search(fit._influence, Mean(values), as_errors(fit, None, "free"))
+        search = Search(fit._influence, Mean(values), Errors.of(fit, None, "free"))
         end = search.end(factor, side, End(fit.expectation(values).value, np.zeros(len(rows))))
         error = lookup(design, rows, np.clip(end.point.errors, -bound, bound))
     return error

@@ -5,34 +5,37 @@ Given a row z of the pool, the model implies that it came from sample k with pro
 .. math:: p_k(z) = e^{u_k}\omega_k(z) \Big/ \sum_l e^{u_l}\omega_l(z),
 
 a multinomial logit with known offsets and free intercepts :math:`u_k`. Labels that do not follow p contradict a
-declared bias. Where only one sample can draw, p is 1 and nothing is tested.
+declared bias. Where only one sample can draw, p is 1 and nothing is tested. With features :math:`h_j` of the rows,
+counts c, and :math:`p_{ik}` of the sampled biases alone, the score test rests on
+
+.. math::
+
+    U_{jk} = \sum_i c_i h_{ij} (1\{s_i = k\} - p_{ik}),\qquad
+    M_{jk,j'l} = \sum_i c_i h_{ij} h_{ij'} p_{ik} (\delta_{kl} - p_{il}).
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import scipy
+from scipy import sparse
 
 from vardi._estimate.bias_check import BiasCheck, Discrepancy, Features
-from vardi._estimate.bias_labels import CellSums, Labels, RowFeatures, Varying, indicators, polynomials, varying_of
 from vardi._estimate.tangent import Tangent
 from vardi._inputs.pool import Name
-from vardi._rows.contract import Kept
+from vardi._rows.contract import Block, Extremes, Kept, Question
+from vardi._rows.lazy_shares import SharesInEngine
+from vardi._rows.measure import Functions, Measure
+from vardi._rows.point import RowsAt
+from vardi._rows.queries import Queries
+from vardi._rows.shares import shares_of
 from vardi._types import Floats, Integers
 from vardi.errors._texts import to_digits
-
-#: The inverse information of the normalisers, times numbers of the sampled biases.
-Solve: TypeAlias = Callable[[Floats], Floats]
-
-NO_INFORMATION = 1e-300  # below any eigenvalue of a matrix with a unit diagonal
-RANK = 1e-8  # eigenvalues of the scaled information, and information in rows, that count as zero
-FIFTHS, REGIONS = 5, 10  # cells of a column: as features, and to seek the worst in
-INFORMED = 1.0  # information, in rows, from which the z of a region is near a normal variable
-ALONE = 0.999  # probability of its own sample above which a row counts as one that no other could draw
 
 
 def check_biases(
@@ -41,6 +44,8 @@ def check_biases(
     columns: Mapping[str, Kept],
     *,
     features: Features = "poly2",
+    fifths: int = 5,
+    alone: float = 0.999,
 ) -> BiasCheck:
     r"""Test the declared biases against the samples, by the score test of the logit.
 
@@ -65,7 +70,11 @@ def check_biases(
     columns : mapping from a name to Kept
         What to compare the samples in: one column each.
     features : {"poly2", "cells"}
-        x and x squared of each column (more power), or indicators of its indicators.
+        x and x squared of each column (more power), or indicators of its cells.
+    fifths : int
+        How many cells a column then has.
+    alone : float
+        Probability of its own sample above which a row counts as one that no other could draw.
 
     Returns
     -------
@@ -84,21 +93,25 @@ def check_biases(
     18.79 are expected (z = +2.8). ...
     """
     labels = Labels(tangent)
-    own = [names[k] for k in labels.sampled.tolist()]
+    sampled = [names[k] for k in labels.sampled.tolist()]
     varying = varying_of(labels.measure, columns)
     statistic, pvalues, df, reason = math.nan, np.full(labels.K + 1, math.nan), None, ""
     if labels.K == 1:
         reason = "there is only one sample, so there is nothing to compare it with."
     elif varying:
-        given = list(varying.values())
-        made = polynomials(labels.measure, given) if features == "poly2" else indicators(labels.measure, given, FIFTHS)
-        statistic, pvalues, df = _tested(labels, made)
+        chosen, measure = list(varying.values()), labels.measure
+        compared = polynomials(measure, chosen) if features == "poly2" else indicators(measure, chosen, fifths)
+        statistic, pvalues, df = _tested(labels, compared)
     if not reason and math.isnan(pvalues[-1]):
-        reason = _untested(df)
-    worst = None if reason or labels.measure.rows.dependence.in_units else _worst(labels, own, varying)
-    by_sample = dict(zip(own, pvalues[:-1].tolist(), strict=True))
-    alone = dict(zip(own, labels.alone(ALONE).tolist(), strict=True))
-    return BiasCheck(float(pvalues[-1]), statistic, df, "score", tuple(varying), by_sample, worst, alone, reason)
+        reason = "no column was given that varies where the samples overlap."
+        if df:
+            few = "there are too few clusters, or effective rows of series, to compare the samples in"
+            reason = f"{few} {df} ways at once."
+    worst = None if reason or labels.measure.rows.dependence.in_units else _worst(labels, sampled, varying)
+    by_sample = dict(zip(sampled, pvalues[:-1].tolist(), strict=True))
+    without_others = dict(zip(sampled, labels.alone(alone).tolist(), strict=True))
+    tested = tuple(varying)
+    return BiasCheck(float(pvalues[-1]), statistic, df, "score", tested, by_sample, worst, without_others, reason)
 
 
 def _tested(labels: Labels, features: RowFeatures) -> tuple[float, Floats, int]:
@@ -110,15 +123,15 @@ def _tested(labels: Labels, features: RowFeatures) -> tuple[float, Floats, int]:
     U, M = sums.residual, sums.information
     J, K = U.shape
     M_h0 = sums.cross.reshape(J * K, -1)
-    through, freedom = labels.solve_fitted(M_h0.T), math.inf
+    through, freedom = labels.solve(M_h0.T), math.inf
     if labels.measure.rows.dependence.in_units:
         V, freedom = labels.covariance_by_units(features, through)
     else:
         V = M - (M_h0 @ through).reshape(M.shape)
     V = V.reshape(M.shape)
-    least = RANK * np.maximum(np.einsum("jkjk->jk", M), 1.0)
-    own = np.moveaxis(np.einsum("jklk->jkl", V), 1, 0)
-    pvalues = _chi2_of_each(U.T, own, least.T, freedom)[1]
+    least = 1e-8 * np.maximum(np.einsum("jkjk->jk", M), 1.0)  # information, in rows, that counts as zero
+    of_samples = np.moveaxis(np.einsum("jklk->jkl", V), 1, 0)
+    pvalues = _chi2_of_each(U.T, of_samples, least.T, freedom)[1]
     statistic, pvalue, df = chi_square(U.ravel(), V.reshape(J * K, J * K), least.ravel(), freedom)
     return statistic, np.append(pvalues, pvalue), df
 
@@ -128,18 +141,23 @@ def chi_square(U: Floats, V: Floats, least: Floats, freedom: float = math.inf) -
 
     Where V has degrees of freedom of its own, the law is Hotelling's.
     """
-    (statistic,), (pvalue,), (rank,) = _chi2_of_each(U[None], V[None], least[None], freedom)
-    return float(statistic), float(pvalue), int(rank)
+    (statistic,), (pvalue,), (df,) = _chi2_of_each(U[None], V[None], least[None], freedom)
+    return float(statistic), float(pvalue), int(df)
 
 
-def _chi2_of_each(U: Floats, V: Floats, least: Floats, freedom: float) -> tuple[Floats, Floats, Integers]:
-    """Return the same of each of several U and V, of shape (B, m) and (B, m, m)."""
+def _chi2_of_each(
+    U: Floats, V: Floats, least: Floats, freedom: float, *, rank_from: float = 1e-8
+) -> tuple[Floats, Floats, Integers]:
+    """Return the same of each of several U and V, of shape (B, m) and (B, m, m).
+
+    Eigenvalues of the scaled V count from ``rank_from`` of the largest on, which is at least 1 if there is any.
+    """
     variance = np.einsum("bjj->bj", V)
     informed = variance > least
     root = np.sqrt(np.where(informed, variance, 1.0))
     none = ~(informed[:, :, None] & informed[:, None, :])
     values, vectors = np.linalg.eigh(np.where(none, 0.0, V / (root[:, :, None] * root[:, None, :])))
-    kept = values > RANK * np.maximum(values.max(axis=1, initial=0.0), NO_INFORMATION)[:, None]
+    kept = values > rank_from * np.maximum(values.max(axis=1, initial=0.0), 1e-300)[:, None]
     along = np.einsum("bji,bj->bi", vectors, np.where(informed, U / root, 0.0))
     statistic = np.divide(along**2, values, out=np.zeros(values.shape), where=kept).sum(axis=1)
     rank = kept.sum(axis=1)
@@ -151,41 +169,277 @@ def _chi2_of_each(U: Floats, V: Floats, least: Floats, freedom: float) -> tuple[
     return statistic, np.where((rank == 0) | (left < 1.0), math.nan, pvalue), rank
 
 
-def _untested(df: int | None) -> str:
-    """Return why there is no p-value."""
-    if df:
-        return f"there are too few clusters, or effective rows of series, to compare the samples in {df} ways at once."
-    return "no column was given that varies where the samples overlap."
+def _worst(
+    labels: Labels, names: Sequence[Name], columns: Mapping[str, Varying], *, regions: int = 10, informed: float = 1.0
+) -> Discrepancy | None:
+    """Return the cell and the sample in which observed and expected rows are the most standard errors apart.
 
-
-def _worst(labels: Labels, names: Sequence[Name], columns: Mapping[str, Varying]) -> Discrepancy | None:
-    """Return the cell and the sample in which observed and expected rows are the most standard errors apart."""
-    worst = None
+    The z of a cell is near a normal variable from an information of one row on.
+    """
+    worst: Discrepancy | None = None
     for name, column in columns.items():
-        worst = _further(worst, name, names, labels.cells(column.values, REGIONS), labels.solve)
+        cells = labels.cells(column.values, regions)
+        variance = np.stack([_variances(M, labels) for M in cells.information])
+        gap = cells.observed - cells.expected
+        z = np.where(variance >= informed, gap / np.sqrt(np.maximum(variance, informed)), 0.0)
+        largest = np.abs(z) >= np.abs(z).max() * (1.0 - 1e-9)  # two samples differ by the same amount: name the first
+        j, k = np.unravel_index(int(largest.argmax()), z.shape)
+        if not z[j, k] or (worst is not None and abs(z[j, k]) <= abs(worst.z)):
+            continue
+        low, high = cells.low[j], cells.high[j]
+        region = (
+            f"between {to_digits(low, 4)} and {to_digits(high, 4)}" if low < high else f"equal to {to_digits(low, 4)}"
+        )
+        observed, expected = float(cells.observed[j, k]), float(cells.expected[j, k])
+        worst = Discrepancy(name, f"{name} {region}", names[int(k)], observed, expected, float(z[j, k]))
     return worst
 
 
-def _variances(M: Floats, solve: Solve) -> Floats:
+def _variances(M: Floats, labels: Labels) -> Floats:
     """Return the diagonal of M - M M_00^+ M: only samples that have rows in the cell have any information."""
     there = np.flatnonzero(np.diag(M))
     variances = np.zeros(len(M))
-    variances[there] = np.diag(M)[there] - np.einsum("lk,lk->k", M[:, there], solve(M[:, there]))
+    variances[there] = np.diag(M)[there] - np.einsum("lk,lk->k", M[:, there], labels.solve(M[:, there]))
     return variances
 
 
-def _further(
-    worst: Discrepancy | None, name: str, names: Sequence[Name], cells: CellSums, solve: Solve
-) -> Discrepancy | None:
-    """Return the cell of a column that is furthest off, if it is further than the worst so far."""
-    gap, low, high = cells.observed - cells.expected, cells.low, cells.high
-    variance = np.stack([_variances(M, solve) for M in cells.information])
-    z = np.where(variance >= INFORMED, gap / np.sqrt(np.maximum(variance, INFORMED)), 0.0)
-    largest = np.abs(z) >= np.abs(z).max() * (1.0 - 1e-9)  # two samples differ by the same amount: name the first
-    j, k = np.unravel_index(int(largest.argmax()), z.shape)
-    if not z[j, k] or (worst is not None and abs(z[j, k]) <= abs(worst.z)):
-        return worst
-    seen = float(cells.observed[j, k]), float(cells.expected[j, k]), float(z[j, k])
-    first, last = to_digits(low[j], 4), to_digits(high[j], 4)
-    region = f"between {first} and {last}" if low[j] < high[j] else f"equal to {first}"
-    return Discrepancy(name, f"{name} {region}", names[int(k)], *seen)
+@dataclass(frozen=True, eq=False)
+class RowFeatures:
+    """Functions of the rows in which labels are compared with their probabilities.
+
+    Attributes
+    ----------
+    on : callable
+        Returns them on the rows of a block, of shape (rows, J).
+    width : int
+        How many there are.
+    """
+
+    on: Question[Floats]
+    width: int
+
+
+@dataclass(frozen=True, eq=False)
+class Varying:
+    """What the samples are compared in: a column, its mean over the pool, its smallest and its largest value."""
+
+    values: Kept
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class ScoreSums:
+    """The sums behind the score test, for K sampled biases, J features and p parameters.
+
+    Attributes
+    ----------
+    residual : ndarray of shape (J, K)
+        U.
+    information : ndarray of shape (J, K, J, K)
+        M.
+    cross : ndarray of shape (J, K, K + p)
+        Cross information of each feature with the normalisers and the parameters.
+    """
+
+    residual: Floats
+    information: Floats
+    cross: Floats
+
+
+@dataclass(frozen=True)
+class CellSums:
+    """Rows in a column's cells, as observed and as expected from the biases.
+
+    Attributes
+    ----------
+    low, high : ndarray of shape (cells,)
+        The smallest and the largest value of each.
+    observed, expected : ndarray of shape (cells, K)
+        How many rows of each sample there are, and how many are expected.
+    information : ndarray of shape (cells, K, K)
+        sum_i c_i (diag(p_i) - p_i p_i') over the rows of each.
+    """
+
+    low: Floats
+    high: Floats
+    observed: Floats
+    expected: Floats
+    information: Floats
+
+
+class Labels:
+    """The rows at a solution of the samples alone: known values play no part in the test.
+
+    Parameters
+    ----------
+    tangent : Tangent
+        The solution.
+    """
+
+    def __init__(self, tangent: Tangent) -> None:
+        self.tangent, self.measure = tangent, tangent.measure
+        self.sampled = np.flatnonzero(self.measure.rows.sizes > 0)
+        self.K = len(self.sampled)
+
+    def alone(self, probability: float) -> Floats:
+        """Return the share of each sample's rows that, with more than this probability, no other could have drawn."""
+
+        def question(block: Block, at: RowsAt) -> Floats:
+            return block.by_sample((block.of_own(at.p) > probability) * np.ones(1))
+
+        return self.measure.total(question)[self.sampled, 0] / self.measure.rows.sizes[self.sampled]
+
+    def score(self, features: RowFeatures) -> ScoreSums:
+        """Return the sums of the score test of features."""
+        J, K, at = features.width, self.K, self.measure.coordinates
+        first, second = np.tril_indices(J)
+
+        def question(block: Block, rows: RowsAt) -> tuple[Floats, ...]:
+            h = block.let(features.on(block))
+            weights = block.let(np.hstack([h, h[:, first] * h[:, second]]))
+            sums = block.by_sample(h) - block.gram(rows.p, h), block.products(rows.p, weights)
+            if not at.parameters:
+                return sums
+            by_parameters = block.let(np.hstack([h[:, [j]] * rows.others for j in range(J)]))
+            return *sums, block.gram(rows.p, by_parameters), block.sum(by_parameters)
+
+        residual, products, *by_parameters = self.measure.total(question, J * J)
+        information, M = self._information(products), np.zeros((J, K, J, K))
+        for j, l, one in zip(first, second, information[J:], strict=True):
+            M[j, :, l] = M[l, :, j] = one
+        cross = [information[:J], *([self._through_parameters(*by_parameters)] if by_parameters else [])]
+        return ScoreSums(residual[self.sampled].T, M, np.concatenate(cross, axis=2))
+
+    def _through_parameters(self, mixed: Floats, by_parameters: Floats) -> Floats:
+        r"""Return :math:`\sum_i c_i h_{ij} p_{il} (\delta_{kl} - p_{ik}) t_{il}`, of shape (J, K, p)."""
+        by_parameters = by_parameters.reshape(-1, self.measure.coordinates.parameters)
+        sums = -np.swapaxes(mixed.reshape(len(mixed), *by_parameters.shape), 0, 1)
+        for k, place in self.measure.point.model.places.items():
+            sums[:, k, place] += by_parameters[:, place]
+        return sums[:, self.sampled]
+
+    def covariance_by_units(self, features: RowFeatures, through: Floats) -> tuple[Floats, float]:
+        """Return the covariance of scores of rows that depend on one another, and its degrees of freedom.
+
+        Parameters
+        ----------
+        features : RowFeatures
+            The features.
+        through : ndarray of shape (K + p, J K)
+            The correction for fitted coordinates.
+        """
+
+        def make(block: Block, at: RowsAt) -> Floats:
+            residual = block.let(block.of_sample(self._each) - at.p @ self._each)
+            h = block.let(features.on(block))
+            return np.hstack([h[:, [j]] * residual for j in range(features.width)])
+
+        measure, width = self.measure, features.width * self.K
+        scores = Functions((), width, make, weighed=True)
+        spread = measure.spread(measure.influence(scores, np.zeros(width), self._placed(through)))
+        return spread.covariance * measure.n**2, float(spread.freedom.sum(axis=0).min())
+
+    def cells(self, column: Kept, most: int) -> CellSums:
+        """Return rows by cells of a column of about equal size."""
+        low, high = cells_of(self.measure, column, most)
+
+        def question(block: Block, at: RowsAt) -> tuple[Floats, ...]:
+            inside = block.let(_within(block.columns(column), low, high))
+            return block.by_sample(inside), block.gram(at.p, inside), block.products(at.p, inside)
+
+        observed, expected, products = self.measure.total(question, len(high))
+        return CellSums(low, high, observed[self.sampled].T, expected[self.sampled].T, self._information(products))
+
+    def solve(self, a: Floats) -> Floats:
+        """Return M_00^+ a for a of shape (K, m); of shape (K + p, m) that of all that was fitted, parameters too."""
+        at, whole = self.measure.coordinates, self._placed(a)
+        if len(a) == self.K:
+            return self.tangent.hessian.solve(whole[at.u])[self.sampled]
+        solved = self.tangent.jacobian.solve(whole)
+        return np.vstack([solved[self.sampled], solved[at.theta]])
+
+    def _placed(self, a: Floats) -> Floats:
+        """Return rows for the sampled states and the parameters, padded with zeros to all coordinates."""
+        at = self.measure.coordinates
+        whole = np.zeros((len(at), a.shape[1]))
+        whole[self.sampled] = a[: self.K]
+        if len(a) > self.K:
+            whole[at.theta] = a[self.K :]
+        return whole
+
+    @property
+    def _each(self) -> Floats:
+        """The sampled biases among all, of shape (all, K)."""
+        return np.eye(len(self.measure.rows.sizes))[:, self.sampled]
+
+    def _information(self, products: Floats | sparse.sparray) -> Floats:
+        """Return sums of diag(p) - p p' of the sampled biases, (m, K, K), given those of p p' of all biases.
+
+        Their rows sum to zero, so the diagonal is known without cancellation.
+        """
+        whole = products if isinstance(products, np.ndarray) else products.toarray()
+        M = -whole.reshape(-1, whole.shape[1], whole.shape[1])[:, self.sampled[:, None], self.sampled]
+        each = np.arange(self.K)
+        M[:, each, each] = 0.0
+        M[:, each, each] = -M.sum(axis=2)
+        return M
+
+
+def varying_of(measure: Measure, columns: Mapping[str, Kept]) -> dict[str, Varying]:
+    """Return the columns that are not the same on all rows."""
+    if not columns:
+        return {}
+
+    def question(block: Block) -> tuple[Floats, Extremes]:
+        x = np.hstack([block.columns(one) for one in columns.values()])
+        return block.sum(x), block.extremes(x)
+
+    total, ends = measure.rows.total(question, len(columns))
+    spans = zip(columns.values(), (total / measure.n).tolist(), ends.low.tolist(), ends.high.tolist(), strict=True)
+    every = dict(zip(columns, itertools.starmap(Varying, spans), strict=True))
+    return {name: one for name, one in every.items() if one.low < one.high}
+
+
+def polynomials(measure: Measure, columns: Sequence[Varying]) -> RowFeatures:
+    """Return x of each column with mean 0 and deviation 1, which limits rounding, and its square with mean 0."""
+    mean = np.array([one.mean for one in columns])
+    unit = np.array([max(one.mean - one.low, one.high - one.mean) for one in columns])
+
+    def centred(block: Block) -> Floats:
+        return np.hstack([block.columns(one.values) for one in columns]) - mean
+
+    def squares(block: Block) -> Floats:
+        x = block.let(centred(block) / unit)  # its square might overflow otherwise
+        return block.sum(x * x)
+
+    scale = unit * np.sqrt(measure.rows.total(squares, len(columns)) / measure.n)
+
+    def on(block: Block) -> Floats:
+        x = block.let(centred(block) / scale)
+        return np.hstack([x, x * x - 1.0])
+
+    return RowFeatures(on, 2 * len(columns))
+
+
+def indicators(measure: Measure, columns: Sequence[Varying], most: int) -> RowFeatures:
+    """Return the indicators of all cells of each column but the last."""
+    cells = [(one.values, *cells_of(measure, one.values, most)) for one in columns]
+
+    def on(block: Block) -> Floats:
+        return np.hstack([_within(block.columns(values), low[:-1], high[:-1]) for values, low, high in cells])
+
+    return RowFeatures(on, sum(len(high) - 1 for _, _, high in cells))
+
+
+def _within(x: Floats, low: Floats, high: Floats) -> Floats:
+    """Return 1 where one column is in each cell, and 0 elsewhere, of shape (rows, cells)."""
+    return (x >= low) * (x <= high) * np.ones(1)
+
+
+def cells_of(measure: Measure, column: Kept, most: int) -> tuple[Floats, Floats]:
+    """Return the smallest and the largest value of cells with about as many rows each; few values are a cell each."""
+    if isinstance(measure.rows, Queries):
+        return SharesInEngine.of_pool(measure.rows, column).of_equal_mass(most)
+    return shares_of(column, [measure.counts]).of_equal_mass(most)

@@ -22,11 +22,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 import numpy as np
 
-from vardi._estimate.estimates import NORMAL, Estimate, cells_of, headings
-from vardi._estimate.group_bootstrap import GroupRefits
-from vardi._estimate.intervals import FixedValue, Law, Share, quantile_of_normal
-from vardi._estimate.refits import Drawn, Progress, Refits, Statistics, entropy_of, in_threads, in_turn
-from vardi._estimate.resampling import DrawPlan, Kind, group_codes, make_plan
+from vardi._estimate.estimates import Estimate, cells_of, headings, judged
+from vardi._estimate.intervals import NORMAL, Kind, Law, quantile_of_normal
+from vardi._estimate.refits import Drawn, GroupRefits, Progress, Refits, Statistics, entropy_of, in_threads, in_turn
+from vardi._estimate.resampling import DrawKind, DrawPlan, group_codes, make_plan
 from vardi._estimate.solved import SolvedFit
 from vardi._inputs.frames.functions import is_function, name_of
 from vardi._machine.threads import cores
@@ -34,7 +33,7 @@ from vardi._notebook import fragment, paragraph, table
 from vardi._rows.contract import Kept
 from vardi._solve.identify import Name
 from vardi._solve.refit import Refit
-from vardi._types import Floats, Integers
+from vardi._types import Floats
 from vardi.errors import (
     MismatchError,
     NotIdentifiableError,
@@ -73,8 +72,6 @@ class Bootstrap:
         Nominal coverage of ``interval``.
     kind : str
         What was drawn.
-    laws : tuple of Law
-        The law of each interval: shares have their own, everything else is normal.
     is_approximate : bool
         Whether biases were learned, which refits hold fixed.
     """
@@ -86,7 +83,7 @@ class Bootstrap:
     names: tuple[str, ...]
     level: float
     kind: str
-    laws: tuple[Law, ...] = field(default=(), repr=False)
+    _estimates: tuple[Estimate, ...] = field(repr=False)
     is_approximate: bool = False
 
     @property
@@ -99,19 +96,15 @@ class Bootstrap:
         return self._shaped(np.array([estimate.stderr for estimate in self._estimates]))
 
     @property
+    def laws(self) -> tuple[Law, ...]:
+        """The law of each interval: shares have their own, everything else is normal."""
+        return tuple(estimate.law for estimate in self._estimates)
+
+    @property
     def interval(self) -> tuple[float, float] | Floats:
         """Value plus or minus z standard errors; for shares, theirs: (low, high), or an array of shape (..., 2)."""
         low, high = np.array([estimate.interval for estimate in self._estimates]).T
         return self._ends(low, high)
-
-    @property
-    def _estimates(self) -> list[Estimate]:
-        values, errors = np.ravel(self.value).tolist(), self._fitted.std(axis=0, ddof=1).tolist()
-        laws = self.laws or (NORMAL,) * len(values)
-        return [
-            Estimate(value, law.error(error) if isinstance(law, Share) else error, self.level, law=law)
-            for value, error, law in zip(values, errors, laws, strict=True)
-        ]
 
     def percentile(self, level: float | None = None) -> tuple[float, float] | Floats:
         """Return the interval between quantiles of the draws.
@@ -129,11 +122,11 @@ class Bootstrap:
 
     def __str__(self) -> str:
         width = max(len(name) for name in self.names)
-        lines = [f"{name:<{width}}  {own}" for name, own in zip(self.names, self._estimates, strict=True)]
+        lines = [f"{name:<{width}}  {estimate}" for name, estimate in zip(self.names, self._estimates, strict=True)]
         return "\n".join([self._title, *lines])
 
     def _repr_html_(self) -> str:
-        rows = [[name, *cells_of(own)] for name, own in zip(self.names, self._estimates, strict=True)]
+        rows = [[name, *cells_of(estimate)] for name, estimate in zip(self.names, self._estimates, strict=True)]
         return fragment(paragraph(self._title), table(["", *headings(self.level)], rows, of="statistics"))
 
     @property
@@ -162,7 +155,7 @@ def bootstrap(
     n: int = 1000,
     seed: int | np.random.Generator | None = 0,
     *,
-    kind: Kind = "bayesian",
+    kind: DrawKind = "bayesian",
     groups: Labels | None = None,
     level: float = 0.95,
     jobs: int | None = None,
@@ -172,7 +165,7 @@ def bootstrap(
     """Refit the normalisers to resampled rows, and return the spread of a statistic over the refits.
 
     Rows in an engine are put into 1,000 random groups a sample, or into those of a column, and whole groups are drawn,
-    each with one Newton step from the solution: see :mod:`vardi._estimate.group_bootstrap`.
+    each with one Newton step from the solution: see :mod:`vardi._estimate.refits`.
 
     Parameters
     ----------
@@ -254,7 +247,7 @@ def _judged_by(solved: SolvedFit, statistic: Statistic | None, most: int = 10) -
 
 
 def _gathered(
-    draws: Iterable[Drawn], solved: SolvedFit, statistics: Statistics, n: int, level: float, kind: Kind
+    draws: Iterable[Drawn], solved: SolvedFit, statistics: Statistics, n: int, level: float, kind: DrawKind
 ) -> Bootstrap:
     """Return the draws, or report how many have no fit."""
     names, value, functions = statistics.names, statistics.value, statistics.functions
@@ -266,24 +259,21 @@ def _gathered(
         else:
             values[i], log_omegas[i] = refit
     _report_failures(failures, n, kind, solved)
-    errors = values[np.isfinite(log_omegas).any(axis=1)].std(axis=0, ddof=1)
-    laws = () if functions is None else _laws(solved, functions, errors)
-    shown = value if np.ndim(value) else float(value)
-    return Bootstrap(values, shown, log_omegas, len(failures), names, level, kind, laws, solved.tangent.approximate)
+    errors, flat = values[np.isfinite(log_omegas).any(axis=1)].std(axis=0, ddof=1), np.ravel(value)
+    laws, stderr = judged(flat, errors, [NORMAL] * len(flat), _kinds(solved, functions))
+    numbers = zip(flat.tolist(), stderr.tolist(), laws, strict=True)
+    estimates = tuple(Estimate(one, error, level, law=law) for one, error, law in numbers)
+    shown, is_approximate = value if np.ndim(value) else float(value), solved.tangent.approximate
+    return Bootstrap(values, shown, log_omegas, len(failures), names, level, kind, estimates, is_approximate)
 
 
-def _laws(solved: SolvedFit, functions: Kept, errors: Floats) -> tuple[Law, ...]:
-    """Return the laws of the intervals of means; the error of its draws gives the rows that a share is worth."""
-    found = solved.tangent.estimates(functions, 0.95)
-    measure = solved.tangent.measure
-    return tuple(
-        Share.of(float(value), float(error), (law.events, law.others), measure, law.holds)
-        if isinstance(law, Share)
-        else law
-        if isinstance(law, FixedValue)
-        else NORMAL
-        for value, error, law in zip(found.values, errors, found.laws, strict=True)
-    )
+def _kinds(solved: SolvedFit, functions: Kept | None) -> list[Kind]:
+    """Return what kind of number each statistic is, if they are means."""
+    if functions is None:
+        return []
+    tangent = solved.tangent
+    means = tangent.measure.means(functions)
+    return tangent.kinds(functions, means, tangent.influence_on(functions, means.mean).spread())
 
 
 def _statistics(solved: SolvedFit, statistic: Statistic | None) -> Statistics:
@@ -296,18 +286,18 @@ def _statistics(solved: SolvedFit, statistic: Statistic | None) -> Statistics:
 def _means(solved: SolvedFit, statistic: object) -> Statistics:
     """Return the means of columns, expressions or arrays."""
     is_one = is_function(statistic)
-    given: Sequence[Any] = [statistic] if is_one else statistic if isinstance(statistic, list | tuple) else ()
-    if given and all(is_function(one) or np.ndim(one) for one in given):
-        names = [name_of(one) if is_function(one) else f"mean {j}" for j, one in enumerate(given)]
+    every: Sequence[Any] = [statistic] if is_one else statistic if isinstance(statistic, list | tuple) else ()
+    if every and all(is_function(one) or np.ndim(one) for one in every):
+        names = [name_of(one) if is_function(one) else f"mean {j}" for j, one in enumerate(every)]
     else:
         array = np.asarray(statistic)
         is_one = array.ndim != 2
-        given = [statistic] if is_one else list(array.T)
+        every = [statistic] if is_one else list(array.T)
         names = ["mean"] if is_one else [f"mean {j}" for j in range(array.shape[1])]
     if solved.data.in_memory:
-        functions = np.column_stack([solved.memory.values(one) for one in given])
+        functions = np.column_stack([solved.memory.values(one) for one in every])
     else:
-        functions = solved.data.matrix(given)
+        functions = solved.data.matrix(every)
     value = solved.tangent.measure.mean(functions)
     return Statistics(tuple(names), value[0] if is_one else value, functions)
 
@@ -319,10 +309,8 @@ def _function(solved: SolvedFit, function: Callable[..., ArrayLike]) -> Statisti
     name = "statistic" if name == "<lambda>" else name
     names = tuple(f"{name}{list(index)}" for index in np.ndindex(value.shape)) if value.ndim else (name,)
 
-    def of(mass: Floats, order: Integers) -> Floats:
-        weights = np.zeros(len(solved))
-        weights[kept.positions[order]] = mass
-        result = np.asarray(function(weights), np.float64)
+    def of(mass: Floats) -> Floats:
+        result = np.asarray(function(kept.spread(mass)), np.float64)
         if result.shape != value.shape:
             raise MismatchError(
                 f"The statistic has shape {value.shape} for the fit, but {result.shape} for a draw, so it has no "
@@ -333,13 +321,13 @@ def _function(solved: SolvedFit, function: Callable[..., ArrayLike]) -> Statisti
     return Statistics(names, value, of=of)
 
 
-def _check(n: int, kind: Kind, level: float, jobs: int | None) -> None:
+def _check(n: int, kind: DrawKind, level: float, jobs: int | None) -> None:
     quantile_of_normal(level)
     if jobs == 0:
         raise MismatchError("jobs is 0. Give 1 or more, or -1 for all cores.")
     if n < 2:
         raise MismatchError(f"{n} draws have no spread. Give n = 2 or more, such as 1000.")
-    if kind not in get_args(Kind):
+    if kind not in get_args(DrawKind):
         raise MismatchError(
             f"kind is {kind!r}. Give 'bayesian' (every row stays, with a random weight) or 'rows' (rows are drawn with "
             "replacement)."
@@ -353,20 +341,20 @@ def _warn_of_few_units(plan: DrawPlan, names: Sequence[Name], *, grouped: bool, 
     if not grouped:
         alone &= sizes <= 1  # by their counts
     if alone.any():
-        said = show(name for name, single in zip(names, alone, strict=True) if single)
+        which = show(name for name, single in zip(names, alone, strict=True) if single)
         unit = "group" if grouped else "row"
-        fact = f"There is only one {unit} in {said}, so resampling shows none of its spread"
+        fact = f"There is only one {unit} in {which}, so resampling shows none of its spread"
         warn(VardiWarning(f"{fact}: standard errors are too small."))
     few = (units > 1) & (units < enough) & (units < sizes)
     if grouped and few.any():
-        said = show(name for name, short in zip(names, few, strict=True) if short)
-        fact = f"There are fewer than {enough} groups in {said}, so the spread between them is poorly known"
+        which = show(name for name, short in zip(names, few, strict=True) if short)
+        fact = f"There are fewer than {enough} groups in {which}, so the spread between them is poorly known"
         effect = "standard errors may be far off, and intervals cover less than their level"
         remedy = "Use more groups, or smaller ones if rows of different groups are then still independent."
         warn(VardiWarning(f"{fact}: {effect}. {remedy}"))
 
 
-def _report_failures(failures: Sequence[Refit], n: int, kind: Kind, solved: SolvedFit, most: float = 0.1) -> None:
+def _report_failures(failures: Sequence[Refit], n: int, kind: DrawKind, solved: SolvedFit, most: float = 0.1) -> None:
     """Warn how many draws have no fit; raise if that is more than a share of them: others are not representative."""
     if not failures:
         return

@@ -155,10 +155,11 @@ class Bounds:
             "DKW      cdf": self.dkw,
         }
         cells = []
-        for name, said in statements.items():
-            here = "" if said is self.proposition_1 else "vacuous" if said.log10_t >= 0 else _power(said.log10_t)
-            primed = "" if said is self.proposition_1 else _power(said.log10_c_prime)
-            cells.append((name, _power(said.log10_n), here, _power(said.log10_c), primed))
+        for name, one in statements.items():
+            here, primed = "vacuous" if one.log10_t >= 0 else _power(one.log10_t), _power(one.log10_c_prime)
+            if one is self.proposition_1:  # which has no t
+                here = primed = ""
+            cells.append((name, _power(one.log10_n), here, _power(one.log10_c), primed))
         return cells
 
     def _words(self) -> list[str]:

@@ -1,24 +1,34 @@
-"""The debiased distribution function, its quantiles, and a band that covers it everywhere at once."""
+r"""The debiased distribution function, its quantiles, and a band that covers it everywhere at once.
+
+With m points t, :math:`g_i` the first of these that the value of row i does not exceed (m beyond the last), and F the
+function,
+
+.. math:: \phi_i(t) = r_i (1\{g_i \le t\} - F(t)) + q_i'b(t) = M'z_i,\qquad z_i = (r_i e_{g_i}, q_i),
+
+so the covariance of a band follows from sums of products of z, most of which are sums by cell: it takes neither n x m
+numbers nor m x m products for each row.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from vardi._estimate.estimates import Estimate
-from vardi._estimate.intervals import quantile_of_normal
-from vardi._estimate.steps import Steps
+from vardi._estimate.intervals import Law, Student, quantile_of_normal, quantile_of_student
 from vardi._estimate.tangent import Tangent
-from vardi._types import Floats
+from vardi._machine.memory import require_memory
+from vardi._rows.contract import Block
+from vardi._rows.measure import Functions, Measure, as_functions
+from vardi._rows.point import Seen
+from vardi._rows.shares import Shares, SharesUpTo, shares_of
+from vardi._types import Floats, are_once
 from vardi.biases._values import as_array, as_numbers
 from vardi.errors import MismatchError
-
-GRID = 200  # points of a band
-FIXED = 1e-7  # standard error of a probability up to which it is rounding: where F is 1, or known
-TAIL = 0.02  # the band leaves out this much of the distribution at either end, where rows are few
 
 
 @dataclass(frozen=True)
@@ -64,18 +74,64 @@ class Band:
         return self.x, self.low, np.append(self.high[1:], self.high[-1:])
 
 
-def points_of(t: Any) -> Floats:
-    """Return the points at which a distribution function is evaluated; raise if they are not numbers."""
-    array = np.atleast_1d(as_array(t, "What F is evaluated at"))
-    points = as_numbers(array)
-    if points is None or not points.size or np.isnan(points).any():
-        raise MismatchError(f"F cannot be evaluated at {t!r}. Give a number, or several.")
-    return points.astype(np.float64, copy=False)
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """Where the distribution function of a function of the rows steps.
+
+    Attributes
+    ----------
+    function : Functions
+        The function.
+    shares : SharesUpTo
+        The share of the population, or of the domain, up to a value of the function.
+    inside : Functions or None
+        1 on the rows of the domain whose distribution it is, and 0 on others; None for all rows.
+    """
+
+    function: Functions
+    shares: SharesUpTo
+    inside: Functions | None = None
+
+    @classmethod
+    def in_memory(
+        cls, measure: Measure, values: Floats, inside: Floats | None = None, shares: Shares | None = None
+    ) -> Steps:
+        """Return the steps of a function in memory, in a domain if one is given; its shares may be known already."""
+        domain = None if inside is None else as_functions(inside[:, None])
+        if shares is None:
+            mass = measure.weights if are_once(measure.counts) else measure.weights * measure.counts
+            some = measure.inside if inside is None else inside > 0.0
+            kept = slice(None) if some is None else some
+            total = measure.n if inside is None else float(mass[kept].sum())
+            shares = shares_of(values[kept], [mass[kept]], np.array([total]))
+        return cls(as_functions(values[:, None]), shares, domain)
+
+    def below(self, points: Floats) -> Functions:
+        """Return whether each row's value is at most each point; for a domain, with its indicator as last column."""
+        x, inside = self.function, self.inside
+
+        def make(block: Block, at: Seen) -> Floats:
+            below: Floats = np.multiply(x.of(block, at) <= points, 1.0)
+            if inside is None:
+                return below
+            there = inside.of(block, at)
+            return np.hstack([below * there, there])
+
+        return Functions((), len(points) + (inside is not None), make)
+
+    def before_last(self, value: float) -> float:
+        """Return a value, or the last one before the largest, where F is 1 and has no error."""
+        smallest, largest = self.shares.ends
+        return value if value < largest or smallest == largest else self.shares.next_to(largest, -1)
+
+    def inverse(self, q: float, rounding: float = 1e-12) -> float:
+        """Return the smallest x with F(x) >= q."""
+        return float(self.shares.reaching(np.ones(1), np.array([q - rounding]))[0][0])
 
 
 @dataclass(frozen=True, eq=False)
-class Woodruff:
-    """The interval of a quantile: the quantiles at q -+ z times the error of F there.
+class Woodruff(Law):
+    """The interval of a quantile: the quantiles at q -+ t times the error of F there.
 
     Attributes
     ----------
@@ -83,22 +139,26 @@ class Woodruff:
         Where F steps.
     q : float
         The probability whose quantile it is.
-    stderr : float
-        The error of F there.
-    approximate : bool
-        Whether that ignores the error of a learned bias.
+    share : Estimate
+        F there.
     """
 
     steps: Steps = field(repr=False)
     q: float
-    stderr: float
-    approximate: bool = False
+    share: Estimate
 
-    df = math.inf
+    @property
+    def student(self) -> Student | None:
+        return self.share.law.student
+
+    @property
+    def approximate(self) -> bool:
+        """Whether that error ignores that of a learned bias."""
+        return self.share.is_approximate
 
     def ends(self, value: float, stderr: float, level: float) -> tuple[float, float]:
         """Return the ends; infinite where F -+ its margin is beyond 0 or 1."""
-        margin = quantile_of_normal(level) * self.stderr
+        margin = quantile_of_student(level, self.df) * self.share.stderr
         low = self.steps.inverse(self.q - margin) if self.q > margin else -math.inf
         high = self.steps.inverse(self.q + margin) if self.q + margin < 1.0 else math.inf
         return low, high
@@ -124,22 +184,25 @@ class DebiasedCdf:
     @property
     def x(self) -> Floats:
         """The values at which F steps, in order."""
-        return self._steps.x
+        return self._every[0]
 
     @property
     def heights(self) -> Floats:
         """F at these values."""
-        return self._steps.heights
+        return self._every[1][:, 0]
+
+    @cached_property
+    def _every(self) -> tuple[Floats, Floats]:
+        return self._steps.shares.every()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._steps})"
+        return f"{type(self).__name__}({self._steps.shares})"
 
     def __call__(self, t: Any, level: float = 0.95) -> Any:
         """Return F(t): an Estimate for a number, Estimates for several."""
-        points = points_of(t)
-        functions = self._steps.below(points)
-        asked = self._tangent.ratios if self._steps.is_of_domain else self._tangent.estimates
-        estimates = asked(functions, level)
+        functions = self._steps.below(_points(t))
+        of = self._tangent.estimates if self._steps.inside is None else self._tangent.ratios
+        estimates = of(functions, level)
         return estimates[0] if np.ndim(t) == 0 else estimates
 
     def quantile(self, q: float, level: float = 0.95) -> Estimate:
@@ -156,9 +219,9 @@ class DebiasedCdf:
                 f"The quantile {q} is not between 0 and 1. Give a probability, such as 0.5 for the median."
             )
         value = self._steps.inverse(q)
-        law = Woodruff(self._steps, q, self(self._steps.before_last(value), level).stderr, self._tangent.approximate)
+        law = Woodruff(self._steps, q, self(self._steps.before_last(value), level))
         low, high = law.ends(value, math.nan, level)
-        stderr = (high - low) / (2.0 * quantile_of_normal(level)) if math.isfinite(high - low) else math.nan
+        stderr = (high - low) / (2.0 * quantile_of_student(level, law.df)) if math.isfinite(high - low) else math.nan
         return Estimate(value, stderr, level, law=law, among=self._tangent.measure.recorded_by)
 
     def band(self, level: float = 0.95, *, draws: int = 1000, seed: int = 0) -> Band:
@@ -179,10 +242,10 @@ class DebiasedCdf:
             Seed of the draws.
         """
         quantile_of_normal(level)
-        grid, value = self._steps.grid(GRID, TAIL)
-        covariance = self._steps.covariance(grid, value, self._tangent)
+        grid, value = self._grid()
+        covariance = self._covariance(grid, value)
         stderr = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-        free = stderr > FIXED
+        free = stderr > 1e-7  # where F is 1, or known, its error is rounding
         critical = _critical(covariance[np.ix_(free, free)], level, draws, seed)
         angle = np.arcsin(np.sqrt(value))
         margin = np.divide(critical * stderr, np.sin(2.0 * angle), out=np.zeros(len(grid)), where=free)
@@ -190,6 +253,75 @@ class DebiasedCdf:
         low = np.maximum.accumulate(np.minimum(low, value))  # a lower bound of F at a point holds beyond it
         high = np.minimum.accumulate(np.maximum(high, value)[::-1])[::-1]
         return Band(grid, value, low, high, level)
+
+    def _grid(self, most: int = 200, tail: float = 0.02) -> tuple[Floats, Floats]:
+        """Return values evenly spaced among the distinct ones with F from ``tail`` to 1 - ``tail``, and F there."""
+        grid = self._steps.shares.grid(most, tail)  # rows are few in the tails
+        return grid, self._steps.shares.up_to(grid)[:, 0]
+
+    def _covariance(self, grid: Floats, value: Floats) -> Floats:
+        """Return the covariance of F at the points of a grid, where its values are known."""
+        measure = self._tangent.measure
+        is_small = len(measure.coordinates) <= len(grid) and len(measure.sizes) == len(measure.rows.sizes)
+        if is_small and not measure.rows.dependence.in_units:
+            return self._covariance_by_cells(grid, value)
+        if measure.rows.dependence.in_units:
+            one = np.ones((len(measure.rows.sizes), 1))
+            units = len(measure.rows.over_units(lambda block: block.of_sample(one), 1)[0].rows)
+            what = f"A band of {units:,} units at {len(grid)} points"
+            require_memory(24 * units * len(grid), what, "Ask for the distribution function at some points.")
+        eta, influence = self._tangent.influence(self._steps.below(grid))
+        if self._steps.inside is not None:
+            influence = influence @ (np.vstack([np.eye(len(grid)), -value]) / eta[-1])
+        return influence.covariance()
+
+    def _covariance_by_cells(self, grid: Floats, value: Floats) -> Floats:
+        """Return the same from sums by sample and by cell of the grid."""
+        measure, x, inside = self._tangent.measure, self._steps.function, self._steps.inside
+        scale = 1.0 if inside is None else 1.0 / float(measure.mean(inside)[0])
+        K, d, size = len(measure.sizes), len(measure.coordinates), len(grid) + 1
+        every, factors = np.eye(d), measure.factors
+        is_q = measure.through is measure.point and not measure.point.model.families  # x is
+
+        def by_cell(block: Block) -> tuple[Floats, Floats]:
+            at = measure.point.at(block)
+            r = at.weight if inside is None else at.weight * inside.of(block, at) * scale
+            r = block.let(r)
+            others = [] if is_q else [measure.through.at(block).q(every) * r]
+            key = block.interval(x.of(block, at), grid) * K + block.of_sample(np.arange(float(K))[:, None])
+            return key, np.hstack([r, r * r, at.x(every) * r, *others])
+
+        def of_samples(block: Block) -> tuple[Floats, Floats]:
+            q = block.let(measure.through.at(block).q(every))
+            scaled = q * block.of_sample(np.sqrt(factors)[:, None])
+            return block.by_sample(q), block.gram(scaled, scaled)
+
+        keys, of_keys = measure.rows.grouped(by_cell, 3 * d)
+        sums = np.zeros((size, K, of_keys.shape[1]))
+        sums.reshape(size * K, -1)[np.array(keys, np.int64)] = of_keys
+        of_x = sums[:, :, 2 : 2 + d].sum(axis=1)
+        b = self._tangent.jacobian.solve((np.cumsum(of_x, axis=0)[:-1] - value[:, None] * of_x.sum(axis=0)).T)
+        M = np.vstack([(np.arange(size)[:, None] <= np.arange(len(grid))) - value, b])
+        totals, squares = measure.rows.total(of_samples, 2 * d)
+        products = np.zeros((size + d, size + d))
+        products[np.arange(size), np.arange(size)] = sums[:, :, 1] @ factors
+        products[:size, size:] = np.einsum("ckd,k->cd", sums[:, :, -d:], factors)
+        products[size:, :size], products[size:, size:] = products[:size, size:].T, squares
+        T = np.hstack([sums[:, :, 0].T, totals]) @ M
+        n, beyond = measure.sizes[:, None], b[measure.coordinates.epsilon]
+        # a single row deviates from the mean under the fitted law of its sample
+        centre = np.where((n > 0) & (n < 2), b[measure.coordinates.u], T / np.maximum(n, 1.0))
+        mixed = (T * factors[:, None]).T @ centre
+        V = M.T @ products @ M - mixed - mixed.T + (centre * (factors[:, None] * n)).T @ centre
+        return np.asarray(V + beyond.T @ beyond) / measure.n**2
+
+
+def _points(t: Any) -> Floats:
+    """Return the points at which a distribution function is evaluated; raise if they are not numbers."""
+    points = as_numbers(np.atleast_1d(as_array(t, "What F is evaluated at")))
+    if points is None or not points.size or np.isnan(points).any():
+        raise MismatchError(f"F cannot be evaluated at {t!r}. Give a number, or several.")
+    return points.astype(np.float64, copy=False)
 
 
 def _critical(covariance: Floats, level: float, draws: int, seed: int) -> float:

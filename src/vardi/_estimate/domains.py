@@ -10,14 +10,13 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from vardi._estimate.estimates import MUCH, Estimate, Estimates, cells_of, headings, with_digits_of
-from vardi._estimate.intervals import REFUSED, Affine, FixedValue, Law, Share, Student, Transformed
-from vardi._estimate.tangent import Influence, Tangent, estimates_with
+from vardi._estimate.estimates import MUCH, Estimate, Estimates, as_shown, cells_of, headings, judged, with_digits_of
+from vardi._estimate.intervals import Affine, Kind, Law, ShareOf, Student, Transformed, any_number, constant, known
+from vardi._estimate.tangent import Influence, Tangent
 from vardi._inputs.domains import By
 from vardi._notebook import MOST_ROWS, fragment, table
-from vardi._rows.contract import Evenness
-from vardi._rows.domains import AT_ONCE, RowsByDomain
-from vardi._rows.measure import Functions, Measure
+from vardi._rows.domains import RowsByDomain
+from vardi._rows.measure import Measure
 from vardi._rows.variance import Spread
 from vardi._types import Floats, Integers
 from vardi.errors import MismatchError, suggest
@@ -35,14 +34,14 @@ class ByDomain(Mapping[Hashable, T], Generic[T]):
         What defines the domains.
     keys : sequence of tuple
         The value of each domain in each column.
-    found : callable
+    answer : callable
         Returns the answer for the domain at a place.
     """
 
-    def __init__(self, by: By, keys: Sequence[tuple[Hashable, ...]], found: Callable[[int], T]) -> None:
+    def __init__(self, by: By, keys: Sequence[tuple[Hashable, ...]], answer: Callable[[int], T]) -> None:
         self.by = by.columns
         self._places = {by.called(key): j for j, key in enumerate(keys)}
-        self._found = found
+        self._answer = answer
 
     def __len__(self) -> int:
         return len(self._places)
@@ -63,7 +62,7 @@ class ByDomain(Mapping[Hashable, T], Generic[T]):
                 f"No row of the pool is in the domain {domain!r} of {show(self.by)}, so there is no estimate for it. "
                 f"The domains are {show(self._places)}.{suggest(domain, self._places)}"
             )
-        return self._found(self._places[domain])
+        return self._answer(self._places[domain])
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self)} by {show(self.by)})"
@@ -105,7 +104,7 @@ class Domains(ByDomain[Estimate]):
         what: str,
         by: By,
         keys: Sequence[tuple[Hashable, ...]],
-        estimates: Found,
+        estimates: DomainEstimates,
     ) -> None:
         super().__init__(by, keys, estimates.estimate)
         self.what, self._estimates = what, estimates
@@ -141,27 +140,27 @@ class Domains(ByDomain[Estimate]):
 
     def _cells(self, most: int) -> tuple[list[str], list[list[str]]]:
         """Return the cells of the heading and of the first domains."""
-        found, rows = self._estimates, []
+        estimates, rows = self._estimates, []
         for domain, j in list(self._places.items())[:most]:
-            one = found.plain(j)
+            one = estimates.plain(j)
             names = [str(value) for value in (domain if isinstance(domain, tuple) else (domain,))]
             value, stderr, ends = cells_of(one)
-            if found.differs and found.unassisted is not None and one.stderr > 0:
-                stderr += f" ({with_digits_of(one.stderr, found.unassisted.stderr[j])[0]})"
+            if estimates.differs and estimates.unassisted is not None and one.stderr > 0:
+                stderr += f" ({with_digits_of(one.stderr, estimates.unassisted.stderr[j])[0]})"
             rows.append([*names, value, stderr, ends])
-        estimate, error, ends = headings(found.level)
-        return [*self.by, estimate, f"{error} (without the model)" if found.differs else error, ends], rows
+        estimate, error, ends = headings(estimates.level)
+        return [*self.by, estimate, f"{error} (without the model)" if estimates.differs else error, ends], rows
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class DomainEstimates:
     """The numbers of all domains; the influence on one is computed on demand.
 
     Attributes
     ----------
     values, stderr : ndarray of shape (G,)
         The estimates and their errors.
-    laws : list of Law
+    laws : tuple of Law
         The law of each interval.
     level : float
         Nominal coverage of the intervals.
@@ -169,7 +168,7 @@ class Found:
         Returns the influence on the estimates at some places.
     among : tuple of str
         The samples whose rows they are made from, if not all.
-    unassisted : Found or None
+    unassisted : DomainEstimates or None
         The same without the assisting model.
     approximate : bool
         Whether errors ignore that of a learned bias.
@@ -177,11 +176,11 @@ class Found:
 
     values: Floats
     stderr: Floats
-    laws: list[Law]
+    laws: tuple[Law, ...]
     level: float
     influence: Callable[[Integers], Influence]
     among: tuple[str, ...] = ()
-    unassisted: Found | None = None
+    unassisted: DomainEstimates | None = None
     approximate: bool = False
 
     def plain(self, j: int) -> Estimate:
@@ -204,13 +203,13 @@ class Found:
     def joint(self) -> Estimates:
         """Return all of them with their covariance."""
         influence = self.influence(np.arange(len(self.values)))
-        covariance = influence.covariance()
-        return estimates_with(self.values, influence, covariance, self.stderr, self.laws, self.level, self.among)
+        covariance = as_shown(influence.covariance(), self.stderr)
+        return Estimates(self.values, covariance, self.level, influence, self.stderr, self.laws, self.among)
 
 
-def found_in_domains(
+def estimates_in_domains(
     tangent: Tangent, domains: RowsByDomain, level: float, factor: float | Estimate | None = None
-) -> Found:
+) -> DomainEstimates:
     """Return the numbers of all domains, multiplied by a factor if given, with their errors.
 
     Parameters
@@ -229,107 +228,93 @@ def found_in_domains(
 
     def influence(places: Integers) -> Influence:
         b = tangent.jacobian.solve(domains.against(places))
-        own = tangent.moved_by(domains.functions(places), np.zeros(len(places)), b)
+        of_means = tangent.moved_by(domains.functions(places), np.zeros(len(places)), b)
+        of_means = of_means if factor is None else of_means @ (times * np.eye(len(places)))
         if not isinstance(factor, Estimate):
-            return own if factor is None else own @ (times * np.eye(len(places)))
+            return of_means
         assert factor.influence is not None
-        return own @ (times * np.eye(len(places))) + factor.influence @ sums.mean[None, places]
+        return of_means + factor.influence @ sums.mean[None, places]
 
-    laws: list[Law] = []
-    stderr = np.zeros(len(sums))
-    for places, spread, students in _spreads(influence, len(sums), domains.at_once):
-        fixed = np.zeros(len(places), bool)
-        if tangent.measure.coordinates.known and not isinstance(factor, Estimate):
-            fixed = tangent.is_fixed(spread, domains.naive(places) * times**2)
-        for j, student, error, is_fixed in zip(places.tolist(), students, spread.stderr.tolist(), fixed, strict=True):
-            law, stderr[j] = _law(tangent.measure, domains, j, student, error, factor, is_fixed=bool(is_fixed))
-            laws.append(law)
+    def kinds(places: Integers, spread: Spread) -> Sequence[Kind]:
+        if isinstance(factor, Estimate):
+            return ()
+        fixed = tangent.are_fixed(spread, lambda: domains.naive(places) * times**2)
+        pairs = zip(places.tolist(), fixed.tolist(), strict=True)
+        return [_kind(tangent.measure, domains, j, factor, is_fixed=is_fixed) for j, is_fixed in pairs]
+
+    values = sums.mean * times
+    laws, stderr = _judged(values, influence, kinds)
     among = tangent.measure.recorded_by
-    return Found(sums.mean * times, stderr, laws, level, influence, among, approximate=tangent.approximate)
+    return DomainEstimates(values, stderr, laws, level, influence, among, approximate=tangent.approximate)
 
 
-def assisted_in_domains(predicted: Found, missed: Found, places: Integers, plain: Found) -> Found:
+def assisted_in_domains(
+    predicted: DomainEstimates, missed: DomainEstimates, places: Integers, plain: DomainEstimates
+) -> DomainEstimates:
     """Return the sum of a model's mean prediction and its mean error in each domain.
 
     Parameters
     ----------
-    predicted, missed : Found
+    predicted, missed : DomainEstimates
         The mean prediction over all samples, and the mean error over those that recorded the values.
     places : ndarray of int
         The places of the latter's domains among all domains.
-    plain : Found
+    plain : DomainEstimates
         The numbers without the model.
     """
 
     def influence(chosen: Integers) -> Influence:
         return replace(predicted.influence(places[chosen]) + missed.influence(chosen), approximate=False)
 
-    stderr, laws = np.zeros(len(places)), list[Law]()
-    for chosen, spread, students in _spreads(influence, len(places), AT_ONCE):
-        laws += students
-        stderr[chosen] = np.where([law.df < REFUSED for law in students], math.nan, spread.stderr)
     values = predicted.values[places] + missed.values
-    return Found(values, stderr, laws, plain.level, influence, plain.among, plain)
+    laws, stderr = _judged(values, influence, lambda chosen, spread: ())
+    return DomainEstimates(values, stderr, laws, plain.level, influence, plain.among, plain)
 
 
-def _spreads(
-    influence: Callable[[Integers], Influence], size: int, at_once: int
-) -> Iterator[tuple[Integers, Spread, list[Student]]]:
-    """Yield some places at a time, the spread of the estimates there, and the laws of their intervals.
+def _judged(
+    values: Floats,
+    influence: Callable[[Integers], Influence],
+    kinds: Callable[[Integers, Spread], Sequence[Kind]],
+    at_once: int = 50,
+) -> tuple[tuple[Law, ...], Floats]:
+    """Return the laws of the estimates and their standard errors, from a pass over the rows for some domains at once.
 
     The few rows of a domain have the largest influence values, which is not a heavy tail.
     """
-    for start in range(0, size, at_once):
-        places = np.arange(start, min(start + at_once, size))
-        moved = influence(places)
-        spread = moved.spread(joint=False)
-        yield places, spread, moved.laws(spread, tails=False)
+    laws, stderr = list[Law](), np.zeros(len(values))
+    for start in range(0, len(values), at_once):
+        places = np.arange(start, min(start + at_once, len(values)))
+        of_some = influence(places)
+        spread = of_some.spread(joint=False)
+        students = of_some.laws(spread, tails=False)
+        some, stderr[places] = judged(values[places], spread.stderr, students, kinds(places, spread))
+        laws += some
+    return tuple(laws), stderr
 
 
-class _Weighing:
-    """How evenly weights are spread over the rows of a domain: from its sums or, over clusters, by one more query."""
-
-    def __init__(self, measure: Measure, domains: RowsByDomain, j: int) -> None:
-        self.measure, self.domains, self.j = measure, domains, j
-
-    @property
-    def evenness(self) -> Evenness:
-        """Over the base of the domain."""
-        if self.measure.in_clusters:
-            return self.measure.evenness_of(self.domains.inside(self.j))
-        return self.domains.sums.evenness(self.j)
-
-    def evenness_of(self, holds: Functions | None) -> Evenness:
-        """Over those rows of the domain on which a share holds."""
-        if self.measure.in_clusters:
-            return self.measure.evenness_of(self.domains.event(self.j))
-        return self.domains.sums.evenness_of_events(self.j)
-
-
-def _law(
-    measure: Measure,
-    domains: RowsByDomain,
-    j: int,
-    student: Student,
-    error: float,
-    factor: float | Estimate | None,
-    *,
-    is_fixed: bool,
-) -> tuple[Law, float]:
-    """Return the law of an interval and the standard error, as for a ratio of two expectations."""
+def _kind(measure: Measure, domains: RowsByDomain, j: int, factor: float | None, *, is_fixed: bool) -> Kind:
+    """Return what kind of number that of a domain is, as for a ratio of two expectations."""
     sums = domains.sums
-    if isinstance(factor, Estimate):
-        return student, math.nan if student.df < REFUSED else error
-    times = 1.0 if factor is None else factor
-    if sums.is_constant(j) and not sums.is_share(j):
-        return (Student(), 0.0) if sums.rows[j] > 1 else (Student(0.0), math.nan)  # one row shows no spread
-    if is_fixed:
-        return FixedValue(), error
     if not sums.is_share(j):
-        return student, math.nan if student.df < REFUSED else error
-    value, own = float(sums.mean[j]), error / abs(times) if times else 0.0
-    weighing, counts = _Weighing(measure, domains, j), (float(sums.events[j]), sums.others(j))
-    share = Share.of(value, own, counts, weighing, None, lambda: weighing.evenness)
-    own = share.error(own)
-    law = share if factor is None else Transformed(Estimate(value, own, law=share), Affine(times, 0.0))
-    return law, own * abs(times)
+        if sums.is_constant(j):
+            return constant(math.inf if sums.rows[j] > 1 else 0.0)  # one row shows no spread
+        return known if is_fixed else any_number
+    if is_fixed:
+        return known
+    share = ShareOf(
+        float(sums.events[j]),
+        sums.others(j),
+        lambda: measure.evenness_of(domains.inside(j)) if measure.in_clusters else sums.evenness(j),
+        lambda: measure.evenness_of(domains.event(j)) if measure.in_clusters else sums.evenness_of_events(j),
+    )
+    return share if factor is None else _times(share, factor)
+
+
+def _times(share: ShareOf, factor: float) -> Kind:
+    """Return the kind of a share times a positive number."""
+
+    def kind(value: float, stderr: float, student: Student) -> tuple[Law, float]:
+        law, error = share(value / factor, stderr / factor, student)
+        return Transformed(Estimate(value / factor, error, law=law), Affine(factor, 0.0)), error * factor
+
+    return kind

@@ -1,10 +1,14 @@
-"""Positions of rows, drawn by their probability."""
+"""Rows for learners: positions drawn by probability, and batches for PyTorch, which is loaded on demand."""
 
 from __future__ import annotations
 
 import math
+import secrets
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
 from numbers import Integral, Real
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -30,7 +34,7 @@ def draw(
     if method not in get_args(Method):
         raise MismatchError(f"The method is {method!r}. Give 'multinomial' or 'systematic'.")
     most = math.floor(1.0 / probabilities.max() + 1e-9)
-    size = rows_to_draw(size, len(probabilities), len(probabilities) if replace else most)
+    size = _rows_to_draw(size, len(probabilities), len(probabilities) if replace else most)
     if replace and method == "multinomial":
         return rng.choice(len(probabilities), size=size, p=probabilities)
     if replace:
@@ -53,7 +57,7 @@ def _systematic(probabilities: Floats, size: int, rng: Random) -> Integers:
     return np.searchsorted(ends / ends[-1], np.minimum(points, np.nextafter(1.0, 0.0)), side="right")
 
 
-def rows_to_draw(size: object, n: int, default: int) -> int:
+def _rows_to_draw(size: object, n: int, default: int) -> int:
     """Return how many rows to draw for a size: a number, a share of n, or None for the default."""
     if size is None:
         return default
@@ -68,3 +72,126 @@ def rows_to_draw(size: object, n: int, default: int) -> int:
             f"the {n} rows) that amounts to one row or more, or None."
         )
     return rows
+
+
+def torch_sampler(
+    probabilities: Floats, n: float | None = None, seed: int | None = None, *, method: Method = "multinomial"
+) -> Any:
+    r"""Return a ``torch.utils.data.Sampler`` that draws positions of rows by their debiased probability.
+
+    A batch of such rows is an unbiased sample: the loss needs no weights. Each pass over the sampler is a new draw, the
+    same for the same seed and pass; ``sampler.set_epoch(k)`` goes to a pass, as in PyTorch's DistributedSampler. Rows
+    are drawn by NumPy in double precision, so there may be more than the 2^24 that ``torch.multinomial`` takes.
+
+    Parameters
+    ----------
+    probabilities : ndarray
+        Of the rows of the pool. Positions refer to the pool: all rows, sample after sample, as they were given.
+    n : int, float or None
+        Rows in a pass, ``len(sampler)``: an int, a float as a share of the rows of the pool, or None for all of them.
+    seed : int, optional
+        For reproducible draws; by default a new one, kept as ``sampler.seed``.
+    method : {"multinomial", "systematic"}
+        Independent draws, or a low-variance draw in random order: row i comes :math:`\lfloor n\pi_i \rfloor` or
+        :math:`\lceil n\pi_i \rceil` times in each pass.
+
+    Raises
+    ------
+    ImportError
+        If PyTorch is not installed.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        from torch.utils.data import DataLoader, TensorDataset
+
+        data = TensorDataset(torch.as_tensor(X), torch.as_tensor(y))  # rows of the pool, in its order
+        loader = DataLoader(data, batch_size=32, sampler=fit.torch_sampler(seed=0))
+        for features, target in loader:  # no weights: the batches represent the population
+            loss = (target - model(features)).square().mean()
+    """
+    size = _rows_to_draw(n, len(probabilities), len(probabilities))
+    seed = secrets.randbits(64) if seed is None else int(seed)
+    return _restored(probabilities, size, seed, method, 0)
+
+
+def torch_weights(probabilities: Floats, dtype: Any = None) -> Any:
+    """Return the weight of each row of the pool as a tensor with mean 1, for the loss of batches drawn evenly.
+
+    A row that stands for several (``counts``) has its weight times its count. A batch mean of weighted losses is an
+    unbiased estimate of the debiased risk, so it is not divided by the weights of the batch.
+
+    Parameters
+    ----------
+    probabilities : ndarray
+        Of the rows of the pool.
+    dtype : torch.dtype, optional
+        By default that of PyTorch.
+
+    Raises
+    ------
+    ImportError
+        If PyTorch is not installed.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        from torch.utils.data import DataLoader, TensorDataset
+
+        data = TensorDataset(torch.as_tensor(X), torch.as_tensor(y), fit.torch_weights())
+        for features, target, weight in DataLoader(data, batch_size=32, shuffle=True):
+            loss = (weight * (target - model(features)).square()).mean()
+    """
+    torch = _torch()
+    return torch.as_tensor(probabilities * len(probabilities), dtype=dtype or torch.get_default_dtype())
+
+
+def _torch() -> Any:
+    try:
+        import_module("torch.utils.data")
+        return import_module("torch")
+    except ImportError as error:
+        raise ImportError(
+            "Batches by weight need PyTorch, which is not installed. Install it with: pip install 'vardi[torch]'"
+        ) from error
+
+
+def _restored(probabilities: Floats, size: int, seed: int, method: Method, epoch: int) -> Any:
+    """Return a sampler at a given pass; pickled samplers are restored by it."""
+    draw(probabilities, 1, np.random.default_rng(0), method=method)  # an invalid method fails now, not in a pass
+    return _sampler_class()(probabilities, size, seed, method, epoch)
+
+
+@cache
+def _sampler_class() -> type:
+    """Return the class, whose base exists only once PyTorch is loaded."""
+
+    class DebiasedSampler(_torch().utils.data.Sampler):  # type: ignore[misc]
+        """Positions of rows, drawn by their debiased probability."""
+
+        def __init__(self, probabilities: Floats, size: int, seed: int, method: Method, epoch: int) -> None:
+            self.probabilities, self.seed, self.method, self.epoch = probabilities, seed, method, epoch
+            self._size = size
+
+        def __len__(self) -> int:
+            return self._size
+
+        def __iter__(self) -> Iterator[int]:
+            rng = np.random.default_rng([self.seed, self.epoch])
+            self.epoch += 1
+            drawn = draw(self.probabilities, self._size, rng, method=self.method)
+            return iter((rng.permutation(drawn) if self.method == "systematic" else drawn).tolist())
+
+        def set_epoch(self, epoch: int) -> None:
+            """Go to a pass: the next draw is the one with this number."""
+            self.epoch = epoch
+
+        def __reduce__(self) -> tuple[Any, ...]:
+            return _restored, (self.probabilities, self._size, self.seed, self.method, self.epoch)
+
+        def __repr__(self) -> str:
+            return f"DebiasedSampler({self._size} of {len(self.probabilities)} rows, seed={self.seed})"
+
+    return DebiasedSampler

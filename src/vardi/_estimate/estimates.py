@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from vardi._estimate.intervals import REFUSED, Affine, FixedValue, Law, Share, Student, Transformed, quantile_of_normal
+from vardi._estimate.intervals import (
+    NORMAL,
+    REFUSED,
+    Affine,
+    FixedValue,
+    Kind,
+    Law,
+    Share,
+    ShareOf,
+    Student,
+    Transformed,
+    any_number,
+    quantile_of_normal,
+)
 from vardi._notebook import MOST_ROWS, fragment, paragraph, table
 from vardi._types import Floats
 from vardi.errors import MismatchError
@@ -17,10 +30,10 @@ from vardi.errors._texts import show
 
 if TYPE_CHECKING:
     from vardi._estimate.tangent import Influence
+    from vardi._rows.variance import Spread
 
 MUCH = 0.1  # difference that a model makes, relative to the error without it, above which both errors are shown
 ROUNDING = 1e-12  # relative to what is added up: below it an error is only rounding
-NORMAL = Student()
 APPROXIMATE = "; its error is approximate"
 
 #: A function of two numbers that returns its value and its two derivatives.
@@ -76,10 +89,7 @@ class Estimate:
     @classmethod
     def from_influence(cls, value: float, influence: Influence, level: float = 0.95) -> Estimate:
         """Return the estimate whose error is the deviation of its influence values."""
-        spread = influence.spread()
-        law = influence.laws(spread)[0]
-        stderr = math.nan if law.df < REFUSED else float(spread.stderr[0])
-        return cls(float(value), stderr, level, influence=influence, law=law)
+        return estimates_of(np.array([value]), influence, level)[0]
 
     @property
     def df(self) -> float:
@@ -148,8 +158,8 @@ class Estimate:
         if not self.stderr:
             return f"{self.value:.6g} (the same on all rows{self._made_from()})"
         value, stderr, low, high = with_digits_of(self.stderr, self.value, self.stderr, *self.interval)
-        said = self.law if isinstance(self.law, Share) else ""
-        return f"{value} ± {stderr} ({100 * self.level:g}%: {low} to {high}{said}{self._made_from()})"
+        law = self.law if isinstance(self.law, Share) else ""
+        return f"{value} ± {stderr} ({100 * self.level:g}%: {low} to {high}{law}{self._made_from()})"
 
     __repr__ = __str__
 
@@ -159,16 +169,16 @@ class Estimate:
 
     def _made_from(self) -> str:
         """Return which samples it is made from, if not all, and what it would be without the model, if that differs."""
-        said = f"; from {show(self.among)}" if self.among else ""
-        said += APPROXIMATE if self.is_approximate else ""
+        text = f"; from {show(self.among)}" if self.among else ""
+        text += APPROXIMATE if self.is_approximate else ""
         if (
             self.plain is None
             or self.plain.is_approximate
             or abs(self.stderr - self.plain.stderr) <= MUCH * self.plain.stderr
         ):
-            return said
+            return text
         value, stderr = with_digits_of(self.plain.stderr, self.plain.value, self.plain.stderr)
-        return f"{said}; {value} ± {stderr} without the model"
+        return f"{text}; {value} ± {stderr} without the model"
 
     def _without_error(self) -> str:
         """Return the interval or bound of an estimate without a standard error; an empty text if there is none."""
@@ -201,10 +211,10 @@ class Estimate:
         self._require_one_fit_and_level(other)
         assert self.influence is not None
         assert other.influence is not None
-        value, mine, others = rule(self.value, other.value)
-        influence = self.influence @ np.array([[mine]]) + other.influence @ np.array([[others]])
+        value, slope, slope_of_other = rule(self.value, other.value)
+        influence = self.influence @ np.array([[slope]]) + other.influence @ np.array([[slope_of_other]])
         joined = Estimate.from_influence(value, influence, self.level)
-        if joined.stderr <= ROUNDING * (abs(mine) * self.stderr + abs(others) * other.stderr):
+        if joined.stderr <= ROUNDING * (abs(slope) * self.stderr + abs(slope_of_other) * other.stderr):
             return Estimate(value, 0.0, self.level, influence=influence)  # they cancel on every row
         return joined
 
@@ -213,19 +223,17 @@ class Estimate:
         if not isinstance(holds, Share) or not isinstance(base, Share) or holds.holds is None or base.holds is None:
             return self
         assert self.influence is not None
-        measure = self.influence.measure
-        found = measure.events_within(holds.holds, base.holds)
-        if found is None:
+        measure, event = self.influence.measure, holds.holds
+        within = measure.events_within(event, base.holds)
+        if within is None:
             return self
-        spread = self.influence.spread()
-        events, others, weights = found
-        law = Share.of(self.value, float(spread.stderr[0]), (events, others), measure, holds.holds, lambda: weights)
-        stderr = law.error(float(spread.stderr[0]))
-        return Estimate(self.value, stderr, self.level, influence=self.influence, law=law)
+        events, others, weights = within
+        share = ShareOf(events, others, lambda: weights, lambda: measure.evenness_of(event))
+        return estimates_of(np.array([self.value]), self.influence, self.level, [share])[0]
 
     def _require_one_fit_and_level(self, other: Estimate) -> None:
-        mine, others = self.influence, other.influence
-        if mine is None or others is None or mine.measure is not others.measure:
+        influence, of_other = self.influence, other.influence
+        if influence is None or of_other is None or influence.measure is not of_other.measure:
             raise MismatchError(
                 "The estimates come from different fits, so their correlation is unknown. Combine estimates of one fit."
             )
@@ -303,6 +311,55 @@ class Estimates:
         heading = ["", *headings(self.level)]
         said = [paragraph(f"From {show(self.among)}.")] if self.among else []
         return fragment(table(heading, rows, of="estimates", total=len(self)), *said)
+
+
+def judged(
+    values: Floats, errors: Floats, students: Sequence[Student], kinds: Sequence[Kind]
+) -> tuple[tuple[Law, ...], Floats]:
+    """Return the laws of estimates of some kinds, and their standard errors; NaN where these rest on too few rows."""
+    numbers = zip(values.tolist(), errors.tolist(), students, kinds or [any_number] * len(values), strict=True)
+    laws, stderr = zip(*(kind(value, error, student) for value, error, student, kind in numbers), strict=True)
+    return laws, np.array(stderr)
+
+
+def estimates_of(
+    values: Floats,
+    influence: Influence,
+    level: float = 0.95,
+    kinds: Sequence[Kind] = (),
+    *,
+    spread: Spread | None = None,
+    among: tuple[str, ...] = (),
+) -> Estimates:
+    """Return values as estimates: their errors are those of their influence values, as far as their kinds have them.
+
+    Parameters
+    ----------
+    values : ndarray of shape (m,)
+        The values.
+    influence : Influence
+        How much each row moves them.
+    level : float
+        Coverage of the intervals.
+    kinds : sequence of Kind
+        What kind of number each is; none for numbers that are of no particular kind.
+    spread : Spread, optional
+        The variances of the influence values, if they are known already.
+    among : tuple of str
+        The samples whose rows they are made from, if not all.
+    """
+    spread = influence.spread() if spread is None else spread
+    laws, stderr = judged(values, spread.stderr, influence.laws(spread), kinds)
+    return Estimates(values, as_shown(spread.covariance, stderr), level, influence, stderr, laws, among)
+
+
+def as_shown(covariance: Floats, stderr: Floats) -> Floats:
+    """Return a covariance with the variances of the standard errors that are shown; NaN where these are withheld."""
+    withheld = np.isnan(stderr)
+    shown = np.where(withheld | withheld[:, None], math.nan, covariance)
+    with np.errstate(over="ignore"):
+        np.fill_diagonal(shown, stderr**2)
+    return shown
 
 
 def headings(level: float) -> list[str]:

@@ -1,11 +1,16 @@
-"""The law of an estimate's error, which gives the ends of its interval at any level."""
+"""The law of an estimate's error, which gives the ends of its interval at any level.
+
+What kind of number an estimate is (a mean, a share, a known or a constant one) decides which law that is, which
+standard error is shown, and whether one is shown at all.
+"""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import scipy
@@ -20,9 +25,7 @@ if TYPE_CHECKING:
 REFUSED = 3.0  # degrees of freedom below which no standard error is given
 DOUBTED = 10.0  # degrees of freedom below which it comes with a warning
 HEAVY = 0.4  # tail index from which the variance may be infinite (Hill's estimate is biased low)
-FEW = 10.0  # rows with, and rows without, an event from which a share's own error gives the rows it is worth
-COUNTED = 20.0  # such rows below which the interval is that of a count
-RARE = 5.0  # such rows below which their number is shown; also bridging rows below which chi-square tests are doubtful
+RARE = 5.0  # rows with (or without) an event below which they are counted out; bridging rows that chi-square needs
 
 
 def quantile_of_normal(level: float) -> float:
@@ -40,27 +43,26 @@ def quantile_of_student(level: float, df: float) -> float:
     return float(scipy.special.ndtri(below) if math.isinf(df) else scipy.special.stdtrit(df, below))
 
 
-class Weighing(Protocol):
-    """How evenly weights are spread over all rows, and over those for which something holds."""
+class Law(ABC):
+    """Gives the ends of an interval at any level, and says what its error rests on."""
 
     @property
-    def evenness(self) -> Evenness: ...
-    def evenness_of(self, holds: Functions | None) -> Evenness: ...
-
-
-class Law(Protocol):
-    """Gives the ends of an interval at any level."""
+    def student(self) -> Student | None:
+        """Student's t with the degrees of freedom of the error; None where its own error is not taken into account."""
+        return None
 
     @property
     def df(self) -> float:
         """Degrees of freedom of the standard error."""
+        return math.inf if self.student is None else self.student.df
 
+    @abstractmethod
     def ends(self, value: float, stderr: float, level: float) -> tuple[float, float]:
         """Return the lower and the upper end."""
 
 
 @dataclass(frozen=True)
-class Student:
+class Student(Law):
     """Value plus and minus t standard errors, with Student's t.
 
     Attributes
@@ -81,23 +83,28 @@ class Student:
     most: int = -1
     effective: tuple[float, ...] = ()
 
+    @property
+    def student(self) -> Student:
+        return self
+
     def ends(self, value: float, stderr: float, level: float) -> tuple[float, float]:
         half = quantile_of_student(level, self.df) * stderr
         return value - half, value + half
 
 
-@dataclass(frozen=True)
-class FixedValue:
-    """An interval of zero width: what was declared fixes the value."""
+NORMAL = Student()
 
-    df: float = math.inf
+
+@dataclass(frozen=True)
+class FixedValue(Law):
+    """An interval of zero width: what was declared fixes the value."""
 
     def ends(self, value: float, stderr: float, level: float) -> tuple[float, float]:
         return value, value
 
 
 @dataclass(frozen=True, eq=False)
-class Share:
+class Share(Law):
     r"""The interval of a share that is worth m rows: Wilson's, if many rows have it and many lack it.
 
     .. math::
@@ -123,47 +130,13 @@ class Share:
     others: float
     holds: Functions | None = field(default=None, repr=False)
 
-    df = math.inf
-
-    @classmethod
-    def of(
-        cls,
-        p: float,
-        stderr: float,
-        counts: tuple[float, float],
-        measure: Weighing,
-        holds: Functions | None,
-        base: Callable[[], Evenness] | None = None,
-    ) -> Share:
-        """Return the law of a share with (events, others); weights are looked at only if one of these is small.
-
-        ``base`` gives the evenness of the rows that it is a share of, if these are not all. If no row has the property,
-        or all do, nothing shows how heavy an exception would be: it is assumed to weigh no more than the heaviest row.
-        """
-        events, others = counts
-        rows = p * (1.0 - p) / stderr**2 if stderr > 0 else math.inf
-        if min(counts) < FEW:
-            weights = measure.evenness if base is None else base()
-            if not min(counts):
-                rows = min(weights.effective, 1.0 / weights.heaviest)
-            else:
-                mine = measure.evenness_of(holds)
-                few = mine if events <= others else weights.without(mine)
-                rows = _rows_of_few(rows, weights, events + others, few, min(counts))
-        return cls(rows, events, others, holds if base is None else None)
-
-    @property
-    def is_one_sided(self) -> bool:
-        """Whether all rows have it, or none."""
-        return not self.events or not self.others
-
     def error(self, stderr: float) -> float:
         """Return the standard error; half the width of the interval of one deviation, if all rows have it or none."""
-        return 0.5 / (self.rows + 1.0) if self.is_one_sided else stderr
+        return stderr if self.events and self.others else 0.5 / (self.rows + 1.0)
 
     def ends(self, value: float, stderr: float, level: float) -> tuple[float, float]:
         p, m = min(max(value, 0.0), 1.0), self.rows
-        is_few = 0.0 < min(self.events, self.others) < COUNTED and math.isfinite(m)
+        is_few = 0.0 < min(self.events, self.others) < 20.0 and math.isfinite(m)  # then it is that of a count
         low, high = (_ends_of_count if is_few else _ends_of_share)(p, m, level)
         return (low if self.events else 0.0), (high if self.others else 1.0)
 
@@ -179,7 +152,63 @@ class Share:
         )
 
 
-def _rows_of_few(own: float, everywhere: Evenness, n: float, few: Evenness, k: float) -> float:
+#: What kind of number an estimate is: given its value, its error and Student's t with the latter's degrees of freedom,
+#: it returns the law of the interval and the standard error, NaN where it rests on too few rows to give one.
+Kind: TypeAlias = Callable[[float, float, Student], tuple[Law, float]]
+
+
+def any_number(value: float, stderr: float, student: Student) -> tuple[Law, float]:
+    """Of numbers that are of no other kind."""
+    return student, math.nan if student.df < REFUSED else stderr
+
+
+def known(value: float, stderr: float, student: Student) -> tuple[Law, float]:
+    """Of values that what was declared fixes."""
+    return FixedValue(), 0.0
+
+
+def constant(df: float) -> Kind:
+    """Return the kind of the mean of a function that is the same on all rows, with the degrees of freedom of these."""
+    return lambda value, stderr, student: any_number(value, 0.0, Student(df))
+
+
+@dataclass(frozen=True, eq=False)
+class ShareOf:
+    """The kind of a share of rows; their weights are looked at only if few rows have the property, or few lack it.
+
+    If no row has it, or all do, nothing shows how heavy an exception would be: it is assumed to weigh no more than the
+    heaviest row.
+
+    Attributes
+    ----------
+    events, others : float
+        How many rows, counted, have the property and lack it.
+    base, having : callable
+        Return how evenly the weights are spread over the rows that it is a share of, and over those that have it.
+    holds : Functions or None
+        Which rows have it, if it is a share of all rows.
+    """
+
+    events: float
+    others: float
+    base: Callable[[], Evenness]
+    having: Callable[[], Evenness]
+    holds: Functions | None = None
+
+    def __call__(self, value: float, stderr: float, student: Student, few_rows: float = 10.0) -> tuple[Share, float]:
+        rows, fewest = value * (1.0 - value) / stderr**2 if stderr > 0 else math.inf, min(self.events, self.others)
+        if fewest < few_rows:  # else its own error gives the rows it is worth
+            weights = self.base()
+            if not fewest:
+                rows = min(weights.effective, 1.0 / weights.heaviest)
+            else:
+                few = self.having() if self.events <= self.others else weights.without(self.having())
+                rows = _rows_of_few(rows, weights, self.events + self.others, few, fewest)
+        law = Share(rows, self.events, self.others, self.holds)
+        return law, law.error(stderr)
+
+
+def _rows_of_few(rows: float, everywhere: Evenness, n: float, few: Evenness, k: float) -> float:
     r"""Return how many rows a share is worth if only few rows, k of n, have it or lack it.
 
     The error of so few reflects how heavy these events are. That is right if all events have about the same weight, as
@@ -191,9 +220,9 @@ def _rows_of_few(own: float, everywhere: Evenness, n: float, few: Evenness, k: f
     """
     spread, own_spread = everywhere.unevenness(n), few.unevenness(k) * k / (k - 1.0) if k > 1.0 else 0.0
     if not spread > 0.0:
-        return own
+        return rows
     shared = min(1.0, 1.0 / k**2 + own_spread / spread)
-    return 1.0 / ((1.0 - shared) / own + shared / min(own, everywhere.effective))
+    return 1.0 / ((1.0 - shared) / rows + shared / min(rows, everywhere.effective))
 
 
 def _ends_of_share(p: float, m: float, level: float) -> tuple[float, float]:
@@ -215,7 +244,7 @@ def _ends_of_count(p: float, m: float, level: float) -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
-class Transformed:
+class Transformed(Law):
     """The ends of another estimate's interval, transformed by a monotone function.
 
     Attributes
@@ -230,9 +259,8 @@ class Transformed:
     by: Callable[[float], float] | np.ufunc
 
     @property
-    def df(self) -> float:
-        """Degrees of freedom of the other one."""
-        return self.of.df
+    def student(self) -> Student | None:
+        return self.of.law.student
 
     def ends(self, value: float, stderr: float, level: float) -> tuple[float, float]:
         with np.errstate(over="ignore"):  # beyond e^709 only the log is finite

@@ -97,9 +97,9 @@ def _moved(joint: JointRows, v: Floats, theta: Floats) -> Floats:
 def _require_names(values: Mapping[str, float], names: tuple[str, ...], sample: str) -> None:
     stranger = next((name for name in values if name not in names), None)
     if stranger is not None or not values:
-        said = f"The bias of {sample!r} has no parameter {stranger!r}." if values else "There is nothing to test."
+        fact = f"The bias of {sample!r} has no parameter {stranger!r}." if values else "There is nothing to test."
         raise MismatchError(
-            f"{said} Its parameters are {', '.join(map(repr, names))}.{suggest(stranger, names)} Give declared values "
+            f"{fact} Its parameters are {', '.join(map(repr, names))}.{suggest(stranger, names)} Give declared values "
             "by name."
         )
     if not all(np.isfinite(float(value)) for value in values.values()):

@@ -31,7 +31,6 @@ from vardi._types import Floats
 
 METHOD = "quasi-independence"
 MOST_ROWS = 20_000  # up to which all pairs are compared; beyond, those of a random part
-BLOCK = 2**20  # pairs at once
 
 
 def quasi_independence(
@@ -81,16 +80,21 @@ def quasi_independence(
     return BiasCheck(pvalue, statistic, df or None, METHOD, tuple(columns), {name: pvalue}, None, untested, reason)
 
 
-def _sums(windows: Windows, ends: list[Floats], columns: list[Floats], c: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return sum_j c_j h_ij for every row i, sum_ij c_i c_j h_ij h_ij', and how many rows each is compared with."""
+def _sums(
+    windows: Windows, ends: list[Floats], columns: list[Floats], c: Floats, *, pairs: int = 2**20
+) -> tuple[Floats, Floats, Floats]:
+    """Return sum_j c_j h_ij for every row i, sum_ij c_i c_j h_ij h_ij', and how many rows each is compared with.
+
+    So many pairs are compared at once.
+    """
     n, m = len(windows.x), len(ends) * len(columns)
     first, second, partners = np.zeros((n, m)), np.zeros((m, m)), np.zeros(n)
     x, low, high = windows.x, windows.low, windows.high
-    step = max(BLOCK // n, 1)
+    step = max(pairs // n, 1)
     for start in range(0, n, step):
         i = slice(start, min(start + step, n))
-        own = x[i, None]
-        comparable = (low <= own) & (own <= high) & (low[i, None] <= x) & (x <= high[i, None])
+        values = x[i, None]
+        comparable = (low <= values) & (values <= high) & (low[i, None] <= x) & (x <= high[i, None])
         partners[i] = _summed(comparable.view(np.int8), c) - c[i]
         signs = [_signs(end, i) * comparable for end in ends]
         concordant = [_signs(column, i) * sign for column in columns for sign in signs]

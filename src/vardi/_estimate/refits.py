@@ -1,4 +1,13 @@
-"""Refits of a bootstrap: draws in batches that share passes over the rows, the same for any number of threads."""
+r"""Refits of a bootstrap: in memory in batches that share passes over the rows, in an engine from sums of groups.
+
+Rows in an engine are put into groups, by a column or at random (random groups, Wolter 2007), with a single query. All
+sums of a refit are linear in how often each group counts, so those of a draw are sums over groups. One step from the
+solution v, with J taken there, leads to the solution of the draw, :math:`\delta = -J^{-1} g_b`, and a mean there is
+
+.. math:: \eta_b = \frac{\sum_i b_i f_i (1 - x_i'\delta) / S_i}{\sum_i b_i (1 - x_i'\delta) / S_i},
+
+up to terms of second order in the draw.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +18,17 @@ from typing import TypeAlias, cast
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from vardi._estimate.resampling import DrawPlan, Kind
+from vardi._estimate.resampling import DrawKind, DrawnUnits, DrawPlan
 from vardi._estimate.solved import SolvedFit
 from vardi._estimate.tangent import Tangent
-from vardi._machine.threads import THREADED, can_start, cores, executor
+from vardi._machine.threads import THREADED, cores, executor
 from vardi._rows import Rows
 from vardi._rows.blocks import Blocks
-from vardi._rows.contract import Kept, Result
+from vardi._rows.contract import JointSums, Kept, Result
+from vardi._rows.hashed import GroupSums
+from vardi._solve.parameters import held_of
 from vardi._solve.refit import Refit, refit_draws
-from vardi._types import Floats, Integers
+from vardi._types import Floats, once
 
 TOLERANCE = 1e-6  # of a refit: far below the spread of any draw
 LONG = 0.5  # root mean square change of log weights along a step above which one step is not enough for a refit
@@ -41,28 +52,26 @@ class Statistics:
     functions : Kept or None
         The functions of the rows whose means they are; None if they are no means.
     of : callable, optional
-        Returns them from the weights of rows in a draw, times how often they count, and from the order of these rows.
+        Returns them from the weights of rows in a draw, times how often they count.
     """
 
     names: tuple[str, ...]
     value: Floats
     functions: Kept | None = None
-    of: Callable[[Floats, Integers], Floats] | None = None
+    of: Callable[[Floats], Floats] | None = None
 
 
 class Refits:
     """The refit of each draw, as a function of its number."""
 
     def __init__(
-        self, solved: SolvedFit, plan: DrawPlan, statistics: Statistics, kind: Kind, entropy: int, jobs: int
+        self, solved: SolvedFit, plan: DrawPlan, statistics: Statistics, kind: DrawKind, entropy: int, jobs: int
     ) -> None:
         self.solved, self.plan, self.statistics, self.kind, self.entropy = solved, plan, statistics, kind, entropy
         rows, self.jobs = plan.rows, jobs
         self.may_part = kind == "rows" and not _allow_all(rows)
         self.functions = statistics.functions
-        if self.functions is not None and plan.runs is not None:
-            self.functions = self.functions[plan.order]
-        self.takes_weights = statistics.of is not None or (self.functions is not None and plan.runs is not None)
+        self.takes_weights = statistics.of is not None or (self.functions is not None and plan.inverse is not None)
         of_rows = np.empty((len(rows), 0)) if self.functions is None or self.takes_weights else self.functions
         self.passes = None if self.may_part else solved.shared_passes(of_rows)
         self.is_read = isinstance(rows, Blocks)
@@ -75,13 +84,13 @@ class Refits:
         """Return statistics and log normalisers of draws, or the refits that failed."""
         rngs = [generator_of(self.entropy, i) for i in draws]
         counts = self._memory if self.in_turn else np.empty((self.size, len(self.plan.rows)))
-        drawn = self._each(self._draw, self.in_turn, rngs, counts)
+        drawn = list(self.each(self._draw, self.in_turn, rngs, counts))
         refits: Sequence[Refit | None] = [None] * len(draws)
         if self.passes is not None and len(draws) > 1:
             laplacian = self.solved.tangent.hessian.laplacian
             refits = refit_draws(self.passes, laplacian, counts, tol=TOLERANCE, weights=self.takes_weights)
         in_threads = self.in_turn and not self.is_read  # a draw that is solved on its own reads its rows
-        return self._each(self._measured, in_threads, rngs, drawn, counts, refits)
+        return list(self.each(self._measured, in_threads, rngs, drawn, counts, refits))
 
     def _draw(self, rng: np.random.Generator, counts: Floats) -> tuple[Floats, Floats] | None:
         """Write the counts of the rows; return how often those that are drawn count, and factors, if needed."""
@@ -100,20 +109,75 @@ class Refits:
         if self.functions is None and self.statistics.of is None:
             return refit.log_omegas, refit.log_omegas
         assert refit.weights is not None
-        if self.takes_weights:
-            mass = self.plan.mass(counts, drawn, refit.weights)
-        else:
-            mass = counts * refit.weights
+        mass = counts * refit.weights if drawn is None else self.plan.mass(*drawn, refit.weights)
         if self.statistics.of is None:
             return mass @ np.asarray(self.functions) / mass.sum(), refit.log_omegas
-        return self.statistics.of(mass, self.plan.order), refit.log_omegas
+        return self.statistics.of(mass), refit.log_omegas
 
-    def _each(self, function: Callable[..., Result], in_threads: bool, *values: Iterable[object]) -> list[Result]:
-        """Apply a function to each draw of a batch."""
+    def each(self, function: Callable[..., Result], in_threads: bool, *values: Iterable[object]) -> Iterator[Result]:
+        """Apply a function to each draw of a batch, or to each batch; yield the results in order."""
         if not in_threads or self.jobs == 1:
-            return list(map(function, *values))
+            yield from map(function, *values)
+            return
         with executor(self.jobs if self.jobs > 0 else cores()) as pool:
-            return list(pool.map(function, *values))
+            yield from pool.map(function, *values)
+
+
+class GroupRefits:
+    """The refit of each draw of groups.
+
+    Parameters
+    ----------
+    solved : SolvedFit
+        The fit.
+    sums : GroupSums
+        Sums within groups; the functions are those of the statistics, then 1, then biases without rows.
+    kind : {"bayesian", "rows"}
+        Exponential multiplicities, or groups drawn with replacement.
+    """
+
+    def __init__(self, solved: SolvedFit, sums: GroupSums, kind: DrawKind) -> None:
+        self.tangent, self.measure, self.sums, self.kind = solved.tangent, solved.tangent.measure, sums, kind
+        self.sizes, self.cut, self.point = self.measure.sizes, solved.solution.cut, self.measure.whole_point.v
+        self.model = self.measure.whole_point.model
+        self.idle, self.fixed = np.flatnonzero(self.sizes == 0), held_of(self.model)
+
+    def __call__(self, rng: np.random.Generator) -> Drawn:
+        """Return statistics and log normalisers of a draw, or an unsolved refit if it has no fit."""
+        at, drawn = self.measure.coordinates, self.sums.answers.drawn(self._times(rng))
+        likelihood = drawn.likelihood
+        delta = one_step(self.tangent, likelihood.x - likelihood.own, self.sizes, rng.standard_normal(at.uncertain))
+        delta[at.u] -= delta[self.fixed]  # only differences of u matter
+        if not delta @ likelihood.gram @ delta <= LONG**2 * self.measure.n:
+            return Refit(None, labels=(self.cut[self.sizes > 0] > 0).astype(np.int64))
+        total = drawn.total - delta @ drawn.against
+        one = len(total) - 1 - len(self.idle)
+        log_omegas = self._log_omegas(likelihood, delta, total, one)
+        return (total[:one] / total[one] if one else log_omegas), log_omegas
+
+    def _log_omegas(self, sums: JointSums, delta: Floats, total: Floats, one: int) -> Floats:
+        """Return the log means of the biases; for one with parameters, from the rows of its sample."""
+        at = self.measure.coordinates
+        theta = self.point[at.theta] + delta[at.theta]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = np.log(sums.x[at.u] - sums.gram[at.u] @ delta) - self.point[at.u]
+            for k in self.model.families:
+                logs[k] = np.log(self.sizes[k]) - self.point[k] - delta[k] + self.model.shift(theta)[k]
+            logs[self.idle] = np.log(total[one + 1 :])
+        return logs - float(np.log(total[one]))
+
+    def _times(self, rng: np.random.Generator) -> Floats:
+        """Return how often each group counts, rescaled so that each sample keeps its size."""
+        # groups are numbered sample by sample
+        source, counts, unit = self.sums.answers.source, self.sums.answers.counts, self.sums.unit
+        units, runs = int(unit.max()) + 1, np.bincount(source, minlength=len(self.sizes))
+        if units < len(unit):  # some span samples, so all are drawn together
+            runs = np.array([units])
+        times = DrawnUnits(once(units), runs).draw(rng, self.kind, np.empty(units))[unit]
+        rows = np.bincount(source, times * counts, minlength=len(self.sizes))
+        times *= (self.sizes / np.where(rows > 0, rows, 1.0))[source]
+        spread = np.sqrt(self.measure.rows.dependence.remaining)[source]
+        return times * spread + (1.0 - spread)
 
 
 def _batch_size(n: int, K: int, *, has_threads: bool, most: int = 32) -> int:
@@ -152,13 +216,9 @@ def in_threads(refits: Refits, n: int, progress: Progress | None) -> Iterator[Dr
     run in turn where a pass uses threads itself, which takes the memory of one batch only, and where rows are read from
     disk, which only this thread does.
     """
-    import joblib  # slow to load
-
     batches = [range(low, low + refits.size) for low in range(0, n, refits.size)]
-    jobs = refits.jobs if can_start() and not refits.in_turn else 1
     with threadpool_limits(1, user_api="blas"):  # more threads in each would only compete for the cores
-        parallel = joblib.Parallel(n_jobs=jobs, backend="threading", return_as="generator")
-        for draws, results in zip(batches, parallel(map(joblib.delayed(refits.batch), batches)), strict=True):
+        for draws, results in zip(batches, refits.each(refits.batch, not refits.in_turn, batches), strict=True):
             yield from results[: n - draws.start]
             if progress is not None:
                 progress(min(draws.stop, n), n)

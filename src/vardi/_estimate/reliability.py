@@ -1,17 +1,73 @@
-"""When not to trust the asymptotics: where an error rests on few rows, or on the few largest of many."""
+"""When not to trust the asymptotics: where an error rests on few rows, on the few largest of many, or on a thin bridge.
+
+The weakest link between the samples is the smallest cut of their overlap.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from vardi._estimate.bridge import Bridge
-from vardi._estimate.intervals import DOUBTED, HEAVY, RARE, REFUSED, Law, Student, Transformed
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from vardi._estimate.intervals import DOUBTED, HEAVY, NORMAL, RARE, REFUSED, Law, Student
 from vardi._inputs.pool import Name
+from vardi._rows.gram import Gram
+from vardi._solve.identify import Verdict
+from vardi._types import Floats, Integers
 from vardi.errors import WeakOverlapWarning
-from vardi.errors._texts import show
+from vardi.errors._texts import count, show
 from vardi.errors._warn import warn
+
+
+@dataclass(frozen=True)
+class Bridge:
+    """The smallest cut between samples.
+
+    Attributes
+    ----------
+    rows : float
+        B = sum_i p_iA (1 - p_iA) over the cut A: rows that could equally well have come from the other side. For two
+        samples Var(log Omega_1 / Omega_2) = 1/B - 1/n_1 - 1/n_2. Infinite for one sample.
+    cut : tuple of two tuples
+        The samples on either side of it, in their order.
+    link : tuple of two names, or None
+        The two samples across it that share most of these rows; None if unknown.
+    approximate : bool
+        Whether the signs of an eigenvector gave it, because there are too many samples to compute the smallest.
+    """
+
+    rows: float
+    cut: tuple[tuple[Name, ...], tuple[Name, ...]]
+    link: tuple[Name, Name] | None = None
+    approximate: bool = False
+
+    def __str__(self) -> str:
+        about = "about " if self.approximate else ""
+        rows = round(self.rows, 1)
+        bridging = "1 row bridges" if rows == 1 else f"{count(rows)} rows bridge"
+        return f"{about}{bridging} {self._sides}"
+
+    @property
+    def _sides(self) -> str:
+        """The samples on either side by name or, if there are many, their number."""
+        smaller, larger = sorted(self.cut, key=len)
+        if len(larger) == 1:
+            return f"{show(self.cut[0])} and {show(self.cut[1])}"
+        named = 3
+        first = show(smaller) if len(smaller) <= named else f"{len(smaller)} samples ({show(smaller, named)})"
+        return f"{first} and {len(larger)} other samples"
+
+    def within(self, verdict: Verdict) -> Verdict:
+        """Return the verdict with the link across the cut as the weakest, and the cut in its message."""
+        if not all(self.cut) or not verdict.identified or len(verdict.groups) > 1 or len(verdict.names) < 3:
+            return verdict
+        weakest = None if self.link is None else verdict.link(*sorted(self.link, key=verdict.names.index))
+        message = f"All {len(verdict.names)} samples can be compared; the weakest cut: {self}."
+        return replace(verdict, weakest=weakest, message=message)
 
 
 @dataclass(frozen=True)
@@ -44,16 +100,14 @@ class Trust:
     @classmethod
     def of(cls, laws: Mapping[str, Law], bridge: Bridge, names: Sequence[Name]) -> Trust:
         """Judge estimates by their laws, given by the name of each."""
-        found = {what: own for what, law in laws.items() if (own := _student(law)) is not None}
-        df = min((law.df for law in found.values()), default=math.inf)
-        tail = max((law.tail for law in found.values() if not math.isnan(law.tail)), default=math.nan)
-        said = doubts(names, list(found), list(found.values()))
-        if said and df < DOUBTED and all(bridge.cut):
-            said = (*said, f"The weakest link between the samples: {bridge}.")
-        in_time = tuple(
-            min(worth) for worth in zip(*(law.effective for law in found.values() if law.effective), strict=True)
-        )
-        return cls(df, tail, bridge.rows, bridge.cut, said, in_time)
+        students = [law.student for law in laws.values() if law.student is not None]
+        df = min((student.df for student in students), default=math.inf)
+        tail = max((student.tail for student in students if not math.isnan(student.tail)), default=math.nan)
+        messages = doubts(names, list(laws), list(laws.values()))
+        if messages and df < DOUBTED and all(bridge.cut):
+            messages = (*messages, f"The weakest link between the samples: {bridge}.")
+        worth = zip(*(student.effective for student in students if student.effective), strict=True)
+        return cls(df, tail, bridge.rows, bridge.cut, messages, tuple(map(min, worth)))
 
     @property
     def errors_hold(self) -> bool:
@@ -77,40 +131,32 @@ def doubts(
     few_in_time : int
         Independent rows that a series is worth, below which its errors are rough.
     """
-    found = [(one, own) for one, law in zip(what, laws, strict=True) if (own := _student(law)) is not None]
-    few = min(found, key=lambda pair: float(f"{pair[1].df:.6g}"), default=None)  # the first, up to rounding
-    heavy = max((pair for pair in found if pair[1].tail > HEAVY), key=lambda pair: pair[1].tail, default=None)
-    said = []
-    if few is not None and few[1].df < DOUBTED:
-        df = f"{few[1].df:.1f} degrees of freedom"
-        said.append(
-            f"No standard error is given for {few[0]}: it rests on too few rows ({df}). {_remedy(few[1], names)}"
-            if few[1].df < REFUSED
-            else f"The standard error of {few[0]} rests on few rows ({df}), so it is rough. {_remedy(few[1], names)}"
+    students = [(name, law.student) for name, law in zip(what, laws, strict=True) if law.student is not None]
+    messages = []
+    few, student = min(students, key=lambda pair: float(f"{pair[1].df:.6g}"), default=("", NORMAL))  # up to rounding
+    if student.df < DOUBTED:
+        df, remedy = f"{student.df:.1f} degrees of freedom", _remedy(student, names)
+        messages.append(
+            f"No standard error is given for {few}: it rests on too few rows ({df}). {remedy}"
+            if student.df < REFUSED
+            else f"The standard error of {few} rests on few rows ({df}), so it is rough. {remedy}"
         )
-    brief = min(
-        (
-            (own.effective[k], one, names[k])
-            for one, own in found
-            for k in range(len(own.effective))
-            if own.effective[k]
-        ),
-        key=lambda few: few[0],
-        default=None,
-    )
-    if brief is not None and brief[0] < few_in_time:
-        said.append(
-            f"The rows of {str(brief[2])!r} are so strongly correlated in time that for {brief[1]} they are "
-            f"worth {brief[0]:.0f} independent ones, and fewer than {few_in_time} show only roughly how much "
-            "they vary. Extend the series: rows in between would not help."
+    in_time = ((worth, name, k) for name, student in students for k, worth in enumerate(student.effective) if worth)
+    worth, brief, k = min(in_time, key=lambda series: series[0], default=(math.inf, "", 0))
+    if worth < few_in_time:
+        messages.append(
+            f"The rows of {str(names[k])!r} are so strongly correlated in time that for {brief} they are worth "
+            f"{worth:.0f} independent ones, and fewer than {few_in_time} show only roughly how much they vary. Extend "
+            "the series: rows in between would not help."
         )
-    if heavy is not None:
-        said.append(
-            f"A few rows dominate {heavy[0]}: the contributions of rows to it have tail index {heavy[1].tail:.2f}, and "
-            "if that stays above 0.5 with more rows, the variance is infinite and the standard error too small. "
-            f"{_remedy(heavy[1], names)}"
+    heavy, student = max(students, key=lambda pair: np.nan_to_num(pair[1].tail), default=("", NORMAL))
+    if student.tail > HEAVY:
+        messages.append(
+            f"A few rows dominate {heavy}: the contributions of rows to it have tail index {student.tail:.2f}, and if "
+            "that stays above 0.5 with more rows, the variance is infinite and the standard error too small. "
+            f"{_remedy(student, names)}"
         )
-    return tuple(said)
+    return tuple(messages)
 
 
 def warn_of_doubt(names: Sequence[Name], what: Sequence[str], laws: Sequence[Law]) -> None:
@@ -125,13 +171,88 @@ def warn_of_few_bridging(bridge: Bridge, what: str) -> None:
         warn(WeakOverlapWarning(f"{what} on few rows: {bridge}. Add rows that both sides could draw."))
 
 
-def _student(law: Law) -> Student | None:
-    """Return the law of an estimate, or of the one it is computed from, if that is Student's or would have been."""
-    while isinstance(law, Transformed):
-        law = law.of.law
-    return law if isinstance(law, Student) else None
-
-
 def _remedy(law: Student, names: Sequence[Name]) -> str:
     of = f" of {show([names[law.most]])}" if law.most >= 0 else ""
     return f"Add rows like those{of} that carry it, or a sample that draws such rows more often."
+
+
+def bridge_of(
+    gram: Gram, sampled: NDArray[np.bool_], groups: Integers | None, eigenvector: Floats, names: Sequence[Name]
+) -> Bridge:
+    """Return the smallest cut of samples that have rows.
+
+    Parameters
+    ----------
+    gram : Gram
+        sum_i c_i p_i p_i' of all biases.
+    sampled : ndarray of bool
+        Which biases have rows.
+    groups : ndarray of int or None
+        The group of each sample, where overlap does not join all of them; cuts are within groups.
+    eigenvector : ndarray of shape (K,)
+        Its signs give a cut if there are too many samples.
+    names : sequence
+        The names of all biases.
+    """
+    labels = np.zeros(len(sampled), np.int64) if groups is None else groups
+    bridges = [
+        _smallest(gram, np.flatnonzero(sampled & (labels == label)), eigenvector, names)
+        for label in np.unique(labels[sampled]).tolist()
+        if (sampled & (labels == label)).sum() > 1
+    ]
+    return min(bridges, key=lambda bridge: bridge.rows, default=Bridge(np.inf, ((), ())))
+
+
+def _smallest(gram: Gram, members: Integers, eigenvector: Floats, names: Sequence[Name], most: int = 500) -> Bridge:
+    """Return the smallest cut; among more than ``most`` samples, one by the signs of an eigenvector."""
+    approximate = not gram.is_formed or len(members) > most
+    if approximate:
+        side = eigenvector[members] > 0
+        inside = np.zeros(len(eigenvector))
+        inside[members[side]] = 1.0
+        rows = float((gram @ inside)[members[~side]].sum())
+    else:
+        rows, side = smallest_cut(gram.among(np.isin(np.arange(len(eigenvector)), members)).array())
+    first, second = sorted((members[side], members[~side]), key=lambda one: one.tolist())
+    pair = gram.strongest(first, second)
+    link = None if pair is None else (names[pair[0]], names[pair[1]])
+    return Bridge(rows, (tuple(names[k] for k in first), tuple(names[k] for k in second)), link, approximate)
+
+
+def smallest_cut(links: Floats) -> tuple[float, NDArray[np.bool_]]:
+    """Return the smallest cut of a graph with symmetric links, and which of its nodes are on one side.
+
+    Nodes that no cut better than the best so far separates are merged until one is left: those whose link and common
+    neighbours, each on one side or the other, tie them at least as strongly (Padberg and Rinaldi 1990); failing these,
+    the last two in an order in which each node is the one most strongly tied to those before it (Stoer and Wagner
+    1997).
+    """
+    links = links.copy()
+    np.fill_diagonal(links, 0.0)
+    merged = np.arange(len(links))  # the merged node that each original node is part of
+    best, side = np.inf, np.zeros(len(links), bool)
+    while len(links) > 1:
+        ties = links.sum(axis=1)
+        least = int(ties.argmin())
+        if ties[least] < best:
+            best, side = float(ties[least]), merged == least
+        nearest = links.argmax(axis=1)
+        tied = np.flatnonzero(links.max(axis=1) + np.minimum(links, links[nearest]).sum(axis=1) >= best)
+        pairs = (tied, nearest[tied]) if len(tied) else _last_two(links)
+        graph = sparse.coo_array((np.ones(len(pairs[0])), pairs), shape=links.shape)
+        labels = sparse.csgraph.connected_components(graph, directed=False)[1]
+        members = sparse.csr_array((np.ones(len(labels)), (labels, np.arange(len(labels)))))
+        links = np.asarray(members @ (members @ links).T)
+        np.fill_diagonal(links, 0.0)
+        merged = labels[merged]
+    return best, side
+
+
+def _last_two(links: Floats) -> tuple[list[int], list[int]]:
+    """Return the last two nodes of an order in which each is the one most strongly tied to those before it."""
+    tied, before, last = np.zeros(len(links)), -1, -1
+    for _ in range(len(links)):
+        before, last = last, int(tied.argmax())
+        tied[last] = -np.inf
+        tied += links[last]
+    return [before], [last]

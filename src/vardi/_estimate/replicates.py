@@ -11,21 +11,42 @@ taken there, leads to the solution of the replicate, and the weights move with i
 since x is the gradient of log S. So each replicate needs only a sum of q over the rows, linear in m: in an engine, one
 query computes many. The error is of second order in the draw. That of :math:`m_i / S_i(v + \delta)` is no smaller, but
 its weights could fall below zero where known values move S, or explode where parameters move a curve.
+
+Multipliers are functions of a hash, so no query of an engine stores them, and its rows are read a few times for many
+replicates. Samples are scaled to their sizes: rows in memory before they are summed, also within strata; those of an
+engine afterwards, since sums by sample come with the same query.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
+import narwhals as nw
 import numpy as np
 
 from vardi._estimate.refits import LONG, Progress, entropy_of, one_step
-from vardi._estimate.replicate_rows import ReplicatesInEngine, ReplicatesInMemory, SomeReplicates
+from vardi._estimate.resampling import Strata, effective_rows
 from vardi._estimate.solved import SolvedFit
-from vardi._rows.multipliers import Multipliers, ReplicateKind
-from vardi._types import Floats
+from vardi._inputs.engines import Aggregate, LazyFrame, answering
+from vardi._inputs.frames import Frame
+from vardi._inputs.lazy_dependence import SERIES_APART, UNIT, EngineDependence
+from vardi._inputs.lazy_part import Part, sums_by_sample
+from vardi._machine.memory import require_memory
+from vardi._rows.contract import Block, Question
+from vardi._rows.hashed import LEFT, RIGHT, hashed
+from vardi._rows.measure import Measure
+from vardi._rows.multipliers import Multipliers, ReplicateKind, hashed_numbers, names_of
+from vardi._rows.point import Point
+from vardi._rows.queries import Queries
+from vardi._rows.units import batch_lengths, in_series
+from vardi._types import Floats, Integers, are_once
 from vardi.errors import MismatchError, WeakOverlapWarning
+from vardi.errors._refusals import needs_rows
 from vardi.errors._warn import warn
+
+WHAT = "Making replicate weights"
 
 
 def replicate_weights(
@@ -54,7 +75,8 @@ def replicate_weights(
     rows = holder(solved, kind, n, entropy_of(seed), identity)
     _require_units(rows.law)
     far, uncertain = 0, solved.tangent.measure.coordinates.uncertain
-    for chunk in rows.chunks():
+    size = rows.at_once()
+    for chunk in (range(low, min(low + size, n)) for low in range(0, n, size)):
         times, counted, q = rows.drawn(chunk)
         steps = one_step(solved.tangent, q, counted, drawn_errors(rows.law, uncertain, chunk))
         spread = rows.keep(SomeReplicates(chunk, rows.point, times, steps))
@@ -99,3 +121,290 @@ def _require_units(law: Multipliers) -> None:
             f"{law.n} groups cannot be made of {units} units (rows, or clusters of them), so most replicates would "
             f"leave nothing out. Give {units} or fewer, or kind='bayesian'."
         )
+
+
+@dataclass(frozen=True, eq=False)
+class SomeReplicates:
+    """Some replicates.
+
+    Attributes
+    ----------
+    numbers : range
+        Their numbers.
+    point : Point
+        The solution.
+    times : callable
+        Returns how often the rows of a block count in each: m, of shape (rows, R).
+    steps : ndarray of shape (d, R)
+        The step of each from the solution.
+    """
+
+    numbers: range
+    point: Point
+    times: Question[Floats]
+    steps: Floats
+
+    def change(self, block: Block) -> Floats:
+        """Return x'delta, by which the logs of weights fall."""
+        return self.point.at(block).x(self.steps)
+
+    def weights(self, block: Block, change: Floats) -> Floats:
+        """Return m e^(-x'delta) / S."""
+        return self.times(block) * self.point.at(block).weight * np.exp(-change)
+
+
+class ReplicatesInMemory:
+    """Rows in memory, each with a hash of what identifies it or its cluster.
+
+    Parameters
+    ----------
+    solved : SolvedFit
+        The fit.
+    kind, n, seed
+        Options of the multipliers.
+    identity : str or None
+        Column that identifies a row; without it, its position.
+    """
+
+    def __init__(self, solved: SolvedFit, kind: ReplicateKind, n: int, seed: int, identity: str | None) -> None:
+        require_memory(
+            16 * len(solved) * n,
+            f"{n} replicate weights of {len(solved):,} rows",
+            "Take fewer, or give lazy frames, whose replicates are columns that their engine computes.",
+        )
+        self.solved, measure, clusters = solved, solved.tangent.measure, _clusters(solved)
+        self.rows, self.point, self.counts = measure.arrays, measure.whole_point, measure.counts
+        self.strata = _strata(measure, clusters)
+        self.is_counted = clusters is None and not are_once(self.counts)  # a row has a multiplier for each count
+        halves = _halves(solved, seed, identity) if clusters is None else hashed_numbers(clusters, seed, 0)
+        self.left, self.right = (half.astype(np.float64)[:, None] for half in halves)
+        self.law = Multipliers(kind, n, seed, self.strata.sizes if clusters is None else self._units(clusters))
+        powers = self.law.powers
+        self.power = 1.0 if (powers == 1.0).all() else powers[self.strata.codes][:, None]
+        self.weights = np.zeros((len(solved), n), order="F")
+
+    def at_once(self, numbers: int = 2**22) -> int:
+        """Return how many replicates are computed at once; their multipliers are so many numbers."""
+        return max(numbers // max(len(self.counts), 1), 1)
+
+    def times(self, replicates: range) -> Floats:
+        """Return how often each row counts; a sample that a replicate would leave empty keeps all its rows."""
+        if self.is_counted:
+            times = self.law.of_counts(self.left, self.right, replicates, self.counts[:, None])
+        else:
+            times = self.law.of(self.left, self.right, replicates, self.power)
+        self.strata.settle(times)
+        return times
+
+    def drawn(self, replicates: range) -> tuple[Question[Floats], Floats, Floats]:
+        """Return how often rows count, m, and counted sums of m by sample, (K, R), and of m q, (d, R)."""
+        times = self.times(replicates)
+
+        def question(block: Block) -> tuple[Floats, Floats]:
+            m = block.columns(times)
+            return block.by_sample(m), self.point.at(block).against_q(m)
+
+        return lambda block: block.columns(times), *self.rows.total(question, len(replicates))
+
+    def keep(self, replicates: SomeReplicates) -> Floats:
+        """Compute weights of mean 1; return the standard deviation of x'delta in each replicate."""
+
+        def question(block: Block) -> Floats:
+            change = replicates.change(block)
+            return np.hstack([replicates.weights(block, change), change])
+
+        weights, change = np.hsplit(self.rows.column(question, 2 * len(replicates.numbers)), 2)
+        share = self.counts / self.counts.sum()
+        place = slice(replicates.numbers.start, replicates.numbers.stop)
+        self.weights[:, place] = self.solved.memory.kept.spread(weights / (share @ weights))
+        return _deviation(share @ change, share @ change**2)
+
+    def result(self) -> Any:
+        """Return the weights, a column for each replicate, in the user's library."""
+        return self.solved.memory.pool.wrap(self.weights, *names_of(self.law.n))
+
+    def _units(self, clusters: Integers) -> Floats:
+        """Return how many clusters each stratum has."""
+        pairs = np.unique(np.column_stack([self.strata.codes, clusters]), axis=0)
+        return np.bincount(pairs[:, 0], minlength=len(self.strata.sizes)).astype(np.float64)
+
+
+class ReplicatesInEngine:
+    """Frames of an engine whose rows have a hash; all rows of a cluster, or of a batch of a series, have the same.
+
+    Parameters
+    ----------
+    solved : SolvedFit
+        The fit.
+    kind, n, seed
+        Options of the multipliers.
+    identity : str or None
+        Column that identifies a row; without it the engine's own row number, if it has one.
+    """
+
+    def __init__(self, solved: SolvedFit, kind: ReplicateKind, n: int, seed: int, identity: str | None) -> None:
+        rows, self.solved = solved.tangent.measure.rows, solved
+        assert isinstance(rows, Queries)
+        dependence, parts = rows.dependence, rows.parts
+        if dependence.strata or (dependence.remaining < 1.0).any():
+            raise needs_rows("Making replicate weights within strata, or of finite populations,")
+        clusters = dependence.clusters
+        if dependence.order:
+            lengths = batch_lengths(rows.sizes, effective_rows(solved, None))
+            clusters, parts = UNIT, tuple(_in_batches(dependence, part, lengths) for part in parts)
+        elif clusters is None and any(part.counted for part in parts):
+            raise needs_rows(f"{WHAT}, where rows have counts,")
+        elif clusters and len(parts) > 1 and not all(part.schema[clusters].is_integer() for part in parts):
+            raise needs_rows(f"{WHAT} of clusters in several frames that are not whole numbers")
+        parts = tuple(_with_hash(part, place, seed, identity, clusters) for place, part in enumerate(parts))
+        self.rows = Queries(parts, rows.sizes, dependence)
+        self.point = solved.tangent.measure.whole_point
+        self.law = Multipliers(kind, n, seed, self.rows.sizes if clusters is None else self._units(clusters))
+        self._kept: list[tuple[SomeReplicates, Floats]] = []
+
+    def at_once(self, numbers: int = 125 * 10**6, most: int = 25) -> int:
+        """Return how many replicates a query covers: so few sums, and multipliers that any engine can hold."""
+        return int(np.clip(numbers // max(len(self.rows), 1), 1, most))
+
+    def drawn(self, replicates: range) -> tuple[Question[Floats], Floats, Floats]:
+        """Return how often rows count, and the same sums: a query for each frame.
+
+        In a sample that a replicate would leave empty all rows count once.
+        """
+        R, sizes = len(replicates), self.rows.sizes[:, None]
+
+        def times(block: Block) -> Floats:
+            left, right = (block.solved((name,)) for name in (LEFT, RIGHT))
+            return self.law.of(left, right, replicates, block.of_sample(self.law.powers[:, None]))
+
+        def question(block: Block) -> tuple[Floats, Floats]:
+            q = block.let(self.point.at(block).q(np.eye(len(self.point.v))))
+            m = np.hstack([block.let(times(block)), q[:, [0]] * 0.0 + 1.0])  # and once for every row
+            products = [m * q[:, [j]] for j in range(len(self.point.v))]
+            return block.by_sample(m), block.by_sample(np.hstack(products))
+
+        rows, products = self.rows.total(question)
+        rows, products = rows[:, :R], products.reshape(len(rows), -1, R + 1)
+        factors, lost = sizes / np.where(rows > 0, rows, np.inf), (rows <= 0).astype(np.float64)
+        sums = np.einsum("kr,kjr->jr", factors, products[:, :, :R]) + products[:, :, R].T @ lost
+
+        def scaled(block: Block) -> Floats:
+            return times(block) * block.of_sample(factors) + block.of_sample(lost)
+
+        return scaled, np.tile(sizes, R), sums
+
+    def keep(self, replicates: SomeReplicates) -> Floats:
+        """Note weights of mean 1; return the standard deviation of x'delta in each, by a query for each frame."""
+
+        def question(block: Block) -> tuple[Floats, Floats, Floats]:
+            change = block.let(replicates.change(block))
+            return block.sum(replicates.weights(block, change)), block.sum(change), block.sum(change * change)
+
+        n = self.rows.sizes.sum()
+        weight, change, squares = self.rows.total(question)
+        self._kept.append((replicates, n / weight))
+        return _deviation(change / n, squares / n)
+
+    def result(self) -> Any:
+        """Return the user's frames, lazy as they are, with a column of weights and one for each replicate."""
+        names = ("weight", *names_of(self.law.n))
+        engine = self.solved.engine
+        return engine.by_name(self.rows.frames_with(names, self._columns, engine.pool.dropped))
+
+    def _columns(self, block: Block) -> Floats:
+        """Return the weights of the rows of a frame in the fit, and in each replicate."""
+        every = [one.weights(block, one.change(block)) * scale for one, scale in self._kept]
+        return np.hstack([self.point.at(block).weight, *every])
+
+    def _units(self, clusters: str) -> Floats:
+        """Return how many clusters each sample has, with a query for each frame."""
+        units = {"units": Aggregate(clusters, "n_unique")}
+        return sums_by_sample(self.rows.parts, len(self.rows.sizes), lambda part: units)["units"]
+
+
+def _deviation(mean: Floats, squares: Floats) -> Floats:
+    return np.sqrt(np.maximum(squares - mean**2, 0.0))
+
+
+def _clusters(solved: SolvedFit) -> Integers | None:
+    """Return the number of the unit that each row is drawn with: its cluster, or its batch of a series."""
+    measure = solved.tangent.measure
+    dependence, source, sizes = measure.arrays.dependence, measure.source, measure.sizes
+    if dependence.order is None:
+        return dependence.clusters
+    lengths = batch_lengths(sizes, effective_rows(solved, None))
+    batches = np.ceil(sizes / lengths).astype(np.int64)
+    first = np.arange(len(sizes)) * SERIES_APART - (np.cumsum(batches) - batches)  # as in engines
+    return in_series(source, dependence.order, lengths) + first[source]
+
+
+def _strata(measure: Measure, clusters: Integers | None) -> Strata:
+    """Return the strata of rows in memory, each of which keeps its number of rows, or of clusters: or else samples."""
+    dependence, source, units = measure.arrays.dependence, measure.source, measure.counts
+    codes, spread = source, np.sqrt(dependence.remaining)[source]
+    if dependence.strata is not None:
+        codes = np.unique(dependence.strata, return_inverse=True)[1]
+        if clusters is not None:  # a stratum keeps its number of clusters, however many rows they have
+            place = np.unique(clusters, return_inverse=True)[1]
+            units = (1.0 / np.bincount(place))[place]
+    elif clusters is None and len(source) > 1 and (measure.sizes <= 1).all():
+        codes = np.zeros_like(source)  # every sample is one row: rows are drawn from the pool, with their biases
+    return Strata(codes, units, spread)
+
+
+def _halves(solved: SolvedFit, seed: int, identity: str | None) -> tuple[Integers, Integers]:
+    """Return a hash of each row in the fit: of its place in its frame, or of a column."""
+    frames, mask = solved.memory.pool.frames, solved.memory.kept.mask
+    if identity is not None and not frames:
+        raise _no_identity(identity, ())
+    numbers = [np.arange(len(frame)) if identity is None else _identity(frame, identity) for frame in frames]
+    numbers = numbers or [np.arange(len(solved))]
+    ends = np.cumsum([len(one) for one in numbers])
+    in_fit = [one[mask[end - len(one) : end]] for one, end in zip(numbers, ends, strict=True)]
+    with_rows = [one for one in in_fit if len(one)]  # frames that were left out are not numbered
+    halves = [hashed_numbers(one, seed, place) for place, one in enumerate(with_rows)]
+    left, right = (np.concatenate(half) for half in zip(*halves, strict=True))
+    return left, right
+
+
+def _identity(frame: Frame, column: str) -> Integers:
+    """Return integers that identify the rows; texts and dates are numbered in sorted order."""
+    if column not in frame.columns:
+        raise _no_identity(column, frame.columns)
+    values = np.asarray(frame.column(column))
+    if values.dtype.kind in "iu":
+        return values.astype(np.int64)
+    return np.unique(values, return_inverse=True)[1].astype(np.int64)
+
+
+def _no_identity(column: str, known: Sequence[str]) -> MismatchError:
+    remedy = (
+        f"Name one of {', '.join(map(repr, known))}."
+        if known
+        else "Leave it out: rows are identified by their position."
+    )
+    return MismatchError(f"There is no column {column!r} that identifies rows. {remedy}")
+
+
+def _in_batches(dependence: EngineDependence, part: Part, lengths: list[int]) -> Part:
+    """Return a part with the batch of each row, numbered separately for each sample."""
+    units = dependence.units(part, lengths)
+    batch = nw.col(UNIT) + part.of_sample([k * SERIES_APART for k in range(len(lengths))]).cast(nw.Int64)
+    return part.map(lambda frame: units(frame).with_columns(**{UNIT: batch}))
+
+
+def _with_hash(part: Part, place: int, seed: int, identity: str | None, clusters: str | None) -> Part:
+    """Return a part with the hash of each row; rows outside the fit are numbered, too."""
+    if clusters is None:
+        halves = hashed(part, place, seed, identity, WHAT)
+    else:
+        halves = hashed(part, 0, seed, clusters, WHAT, clusters=True)
+
+    def change(frame: LazyFrame) -> LazyFrame:
+        return halves(frame).with_columns(nw.col(LEFT, RIGHT).cast(nw.Float64))
+
+    if part.whole is None or part.belongs is None:
+        return part.map(change)
+    with answering(part.name):
+        whole = change(part.whole)
+        return replace(part, frame=whole.filter(part.belongs), whole=whole)

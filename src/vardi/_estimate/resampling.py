@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias
 
@@ -21,9 +21,7 @@ from vardi.biases._values import as_array, coded, is_missing
 from vardi.errors import MismatchError
 from vardi.errors._refusals import missing_groups, needs_rows, no_groups, no_labels, spanning_group
 
-LEAST_SHAPE = 0.1  # of the gamma law of a multiplicity: below it, a draw may lose all units but one
-
-Kind: TypeAlias = Literal["bayesian", "rows"]
+DrawKind: TypeAlias = Literal["bayesian", "rows"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,35 +34,16 @@ class DrawnUnits:
 
     Attributes
     ----------
-    of_rows : ndarray of int or None
-        The unit of each row, in the order in which rows are drawn; None if rows are units.
     counts : ndarray
         How many units each one stands for.
     runs : ndarray of int
         How many of them are drawn together, and so on: one run for each sample, or for each of its parts.
     """
 
-    of_rows: Integers | None
     counts: Floats
     runs: Integers
 
-    @classmethod
-    def of(
-        cls, source: Integers, counts: Floats, K: int, groups: Integers | None, parts: Integers | None
-    ) -> DrawnUnits:
-        """Return the units of rows in the order in which they are drawn, given the sample, count and group of each."""
-        if groups is None:
-            return cls(None, counts, np.bincount(source, minlength=K))
-        if parts is None:
-            groups, labels = coded(groups)
-            parts = np.bincount(source[_firsts(groups, len(labels))], minlength=K)
-        return cls(groups, once(int(parts.sum())), parts)
-
-    def together(self) -> DrawnUnits:
-        """Return the same units in one run."""
-        return replace(self, runs=np.array([self.runs.sum()]))
-
-    def draw(self, rng: np.random.Generator, kind: Kind, out: Floats) -> Floats:
+    def draw(self, rng: np.random.Generator, kind: DrawKind, out: Floats) -> Floats:
         """Write how often each unit is drawn, by its count."""
         if kind == "rows":
             self._multinomial(rng, out)
@@ -81,7 +60,8 @@ class DrawnUnits:
         before = np.concatenate([[0.0], np.cumsum(self.counts)])
         sizes = before[ends] - before[ends - self.runs]
         few = (sizes > 1) & (sizes <= SMALL)
-        shape = np.where(few, np.maximum((sizes - 2.0) / np.maximum(sizes, 1.0), LEAST_SHAPE), 1.0)
+        # below a shape of 0.1 a draw may lose all units but one
+        shape = np.where(few, np.maximum((sizes - 2.0) / np.maximum(sizes, 1.0), 0.1), 1.0)
         shapes: Floats = np.repeat(shape, self.runs) * self.counts
         return None if (shapes == 1.0).all() else shapes
 
@@ -115,10 +95,6 @@ class Strata:
     codes: Integers
     units: Floats
     spread: Floats
-
-    def in_order(self, order: Integers) -> Strata:
-        """Return the strata of the same rows in another order."""
-        return Strata(self.codes[order], self.units[order], self.spread[order])
 
     @cached_property
     def sizes(self) -> Floats:
@@ -165,8 +141,6 @@ class DrawPlan:
     ----------
     order : ndarray of int
         The order in which rows are drawn: sample by sample, and those that count as the same row side by side.
-    kinds, runs : ndarray of int, ndarray of int or None
-        The rows of ``rows`` in that order, and how many rows count as each; None where they are the same.
     """
 
     def __init__(
@@ -179,64 +153,55 @@ class DrawPlan:
         parts: Integers | None = None,
         strata: Strata | None = None,
     ) -> None:
-        self.rows, self.kinds = rows, np.argsort(rows.source, kind="stable")
-        self.order, self.runs, self._is_sorted = self.kinds, None, is_sorted(rows.source)
-        if inverse is not None:
-            rank = np.empty(len(rows), np.int64)
-            rank[self.kinds] = np.arange(len(rows))
-            place = rank[inverse]
-            self.order = np.argsort(place.astype(np.uint16) if len(rows) < 2**16 else place, kind="stable")
-            self.runs = np.bincount(place, minlength=len(rows))
-        source, self._counts = source[self.order], counts[self.order]
-        own = None if groups is None else groups[self.order]
-        units = DrawnUnits.of(source, self._counts, len(rows.sizes), own, parts)
-        is_single = bool((rows.sizes <= 1).all() and (parts is not None or (units.runs <= 1).all()))
-        self.whole = is_single and len(source) > 1
-        self.units = units.together() if self.whole else units
-        self._strata = None if self.whole or strata is None else strata.in_order(self.order)
-        lengths = np.bincount(rows.source, minlength=len(rows.sizes))
-        there = lengths > 0  # samples that have rows
-        self._lengths, self._sizes = lengths[there], rows.sizes[there]
-        if self.whole:
-            self._lengths, self._sizes = np.array([len(rows)]), np.array([rows.sizes.sum()])
+        self.rows, self.inverse, self._counts, self._grouped = rows, inverse, counts, groups is not None
+        self.order = np.argsort(source, kind="stable") if inverse is None else np.lexsort((inverse, source))
+        has_parts, drawn = parts is not None, counts[self.order]
+        self._unit = groups  # of each row that is drawn; None where they are the units, in order
+        if parts is None:
+            codes = np.arange(len(source)) if groups is None else coded(groups[self.order])[0]
+            parts = np.bincount(source[self.order][_firsts(codes)], minlength=len(rows.sizes))
+            if groups is not None or inverse is not None or not is_sorted(source):
+                self._unit = np.empty(len(source), np.int64)
+                self._unit[self.order] = codes
+        self.whole = bool((rows.sizes <= 1).all() and (has_parts or (parts <= 1).all())) and len(source) > 1
+        runs = np.array([parts.sum()]) if self.whole else parts
+        self.units = DrawnUnits(drawn if groups is None else once(int(parts.sum())), runs)
+        self._strata = None if self.whole else strata
+        self._sample = np.zeros_like(rows.source) if self.whole else rows.source
+        self._sizes = np.array([rows.sizes.sum()]) if self.whole else rows.sizes
 
-    def draw(self, rng: np.random.Generator, kind: Kind, out: Floats) -> tuple[Floats, Floats] | None:
+    def draw(self, rng: np.random.Generator, kind: DrawKind, out: Floats) -> tuple[Floats, Floats] | None:
         """Write the counts of ``rows``, so that each sample keeps its size.
 
-        Where several rows that are drawn count as one of these, return how often each does, in their order, and the
-        factor of each of ``kinds``.
+        Where several rows that are drawn count as one of these, return how often each does, before samples are scaled
+        to their sizes, and the factor of each of ``rows``.
         """
         times = self._times(rng, kind, out)
-        gathered = times if self.runs is None else np.add.reduceat(times, np.cumsum(self.runs) - self.runs)
-        totals = np.add.reduceat(gathered, np.cumsum(self._lengths) - self._lengths)
-        factors = np.repeat(self._sizes / totals, self._lengths)
-        if self._is_sorted:
-            np.multiply(gathered, factors, out=out)
-        else:
-            out[self.kinds] = gathered * factors
-        return None if self.runs is None else (times, factors)
+        together = times if self.inverse is None else np.bincount(self.inverse, times, minlength=len(self.rows))
+        totals = np.bincount(self._sample, together, minlength=len(self._sizes))
+        factors = (self._sizes / np.where(totals > 0, totals, 1.0))[self._sample]
+        np.multiply(together, factors, out=out)
+        return None if self.inverse is None else (times, factors)
 
-    def _times(self, rng: np.random.Generator, kind: Kind, out: Floats) -> Floats:
-        """Return how often each row counts, in their order and before samples are scaled to their sizes.
+    def _times(self, rng: np.random.Generator, kind: DrawKind, out: Floats) -> Floats:
+        """Return how often each row counts, before samples are scaled to their sizes.
 
         Rows that are units are written to ``out``: fresh memory for each draw costs as much as drawing.
         """
-        is_each = self.runs is None and self.units.of_rows is None
-        times = self.units.draw(rng, kind, out if is_each else np.empty(len(self.units.counts)))
-        if self.units.of_rows is not None:
-            times = times[self.units.of_rows] * self._counts
+        in_place = self.inverse is None and self._unit is None
+        times = self.units.draw(rng, kind, out if in_place else np.empty(len(self.units.counts)))
+        times = times if self._unit is None else times[self._unit]
+        if self._grouped:
+            times *= self._counts
         if self._strata is not None:
             times /= self._counts
             self._strata.settle(times[:, None])
             times *= self._counts
         return times
 
-    def mass(self, counts: Floats, drawn: tuple[Floats, Floats] | None, weights: Floats) -> Floats:
-        """Return how often each row counts times its weight, in their order, given counts and weights of ``rows``."""
-        if drawn is None or self.runs is None:
-            return (counts * weights)[self.kinds]
-        times, factors = drawn
-        return times * np.repeat(weights[self.kinds] * factors, self.runs)
+    def mass(self, times: Floats, factors: Floats, weights: Floats) -> Floats:
+        """Return how often each row that is drawn counts times its weight, given the weights of ``rows``."""
+        return times * (weights * factors)[self.inverse]
 
 
 def _drawn_with_replacement(rng: np.random.Generator, out: Floats, block: int = 2**15) -> None:
@@ -251,20 +216,20 @@ def _drawn_with_replacement(rng: np.random.Generator, out: Floats, block: int = 
 def make_plan(solved: SolvedFit, groups: Integers | None, *, of_rows: bool, functions: Kept | None = None) -> DrawPlan:
     """Return the plan of a bootstrap: draws of distinct rows' counts where these are enough, of rows otherwise."""
     rows, measure, parts, strata = solved.rows_in_memory, solved.tangent.measure, None, None
-    given = measure.rows.dependence
-    if not of_rows and groups is None and not given.in_units:  # counts of distinct rows are drawn
+    dependence = measure.rows.dependence
+    if not of_rows and groups is None and not dependence.in_units:  # counts of distinct rows are drawn
         source, counts, inverse = rows.source, rows.counts, None
     else:
         source, counts, inverse = measure.source, measure.counts, rows.inverse
-    if groups is None and given.in_units:
+    if groups is None and dependence.in_units:
         order = measure.arrays.dependence.order
         effective = None if order is None else effective_rows(solved, functions)
         entry, units = measure.arrays.entries
         groups, parts = drawn(entry, units, source, measure.sizes, order, effective)
-    if given.strata is not None or (given.remaining < 1.0).any():
-        own = counts if groups is None else (1.0 / np.bincount(groups))[groups]
-        codes = None if given.strata is None else measure.arrays.dependence.strata
-        strata = Strata(source if codes is None else codes, own, np.sqrt(given.remaining)[source])
+    if dependence.strata is not None or (dependence.remaining < 1.0).any():
+        units_of_rows = counts if groups is None else (1.0 / np.bincount(groups))[groups]
+        codes = None if dependence.strata is None else measure.arrays.dependence.strata
+        strata = Strata(source if codes is None else codes, units_of_rows, np.sqrt(dependence.remaining)[source])
     return DrawPlan(rows, source, counts, inverse, groups, parts, strata)
 
 
@@ -272,9 +237,10 @@ def effective_rows(solved: SolvedFit, functions: Kept | None, rounding: float = 
     """Return how many independent rows each series is worth: the minimum over log normalisers and functions' means."""
     measure = solved.tangent.measure
     of_functions = [] if functions is None else [solved.tangent.influence(functions)[1]]
-    found = [measure.spread(one.values) for one in (solved.bias_influence(), *of_functions)]
-    moved = [one.effective[:, one.stderr > rounding * one.stderr.max()] for one in found if one.stderr.max() > rounding]
-    return np.asarray(np.hstack(moved).min(axis=1)) if moved else measure.sizes
+    spreads = [measure.spread(influence.values) for influence in (solved.bias_influence(), *of_functions)]
+    vary = [(one.effective, one.stderr / one.stderr.max()) for one in spreads if one.stderr.max() > rounding]
+    effective = [rows[:, share > rounding] for rows, share in vary]
+    return np.asarray(np.hstack(effective).min(axis=1)) if effective else measure.sizes
 
 
 def group_codes(solved: SolvedFit, groups: Labels) -> Integers:
@@ -297,7 +263,7 @@ def group_codes(solved: SolvedFit, groups: Labels) -> Integers:
         raise no_labels(repr(groups) if isinstance(groups, str) else "groups") from error
     if missing := [j for j, value in enumerate(values) if is_missing(value)]:
         raise missing_groups(int(np.isin(codes, missing).sum()))
-    source, firsts = solved.tangent.measure.source, _firsts(codes, len(values))
+    source, firsts = solved.tangent.measure.source, _firsts(codes)
     astray = np.flatnonzero(source[firsts][codes] != source)
     if len(astray):
         row = astray[0]
@@ -305,11 +271,9 @@ def group_codes(solved: SolvedFit, groups: Labels) -> Integers:
     return codes
 
 
-def _firsts(codes: Integers, groups: int) -> Integers:
+def _firsts(codes: Integers) -> Integers:
     """Return the position of each code's first row."""
-    firsts = np.empty(groups, np.int64)
-    firsts[codes[::-1]] = np.arange(len(codes))[::-1]  # the last one written wins
-    return firsts
+    return np.unique(codes, return_index=True)[1]
 
 
 def require_rows(solved: SolvedFit, what: str) -> None:

@@ -12,15 +12,15 @@ from vardi._types import Floats
 if TYPE_CHECKING:
     import numpy as np
 
-    from vardi._estimate.sensitivity.errors_of_biases import Errors
+    from vardi._estimate.sensitivity.worst import Errors
     from vardi._inputs.by_row import KeptRows
-    from vardi._inputs.engine.pool import LazyPool
     from vardi._inputs.given import Function, Functions
+    from vardi._inputs.lazy_pool import LazyPool
     from vardi._inputs.pool import Pool
     from vardi._rows import Rows
     from vardi._rows.contract import Kept
     from vardi._rows.draws import SharedPasses
-    from vardi._rows.engine.groups import GroupSums
+    from vardi._rows.hashed import GroupSums
     from vardi._solve.newton import Solution
     from vardi._solve.refit import Refit
 

@@ -15,21 +15,22 @@ vectors longer. A known value with an error moves the estimate too, by its part 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol, Self
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._estimate.estimates import ROUNDING, Estimate, Estimates
-from vardi._estimate.intervals import REFUSED, FixedValue, Law, Share, Student
-from vardi._rows.contract import Evenness, Kept, Sums
+from vardi._estimate.estimates import ROUNDING, Estimate, Estimates, estimates_of
+from vardi._estimate.intervals import Kind, ShareOf, Student, any_number, constant, known
+from vardi._rows.contract import Evenness, Kept, Means, Sums
 from vardi._rows.gram import Gram
 from vardi._rows.measure import Functions, Measure, Values, nothing
 from vardi._rows.variance import Spread
 from vardi._solve.laplacian import Laplacian
+from vardi._solve.newton import SolvableRows
 from vardi._types import Floats, Integers
 
 
@@ -39,24 +40,12 @@ class Solver(Protocol):
     def solve(self, a: Floats) -> Floats: ...
 
 
-class SolvedRows(Protocol):
-    """Rows of known biases, wherever they are."""
-
-    sizes: Floats
-
-    def settled(self, u: Floats) -> Self:
-        """Return the rows in the form that suits a solution."""
-
-    def sums(self, u: Floats, *, objective: bool = True) -> Sums:
-        """Return the sums at u, with or without the objective."""
-
-
 class Hessian:
     """J of a fit with known biases only: the Laplacian of the overlaps.
 
     Parameters
     ----------
-    rows : SolvedRows
+    rows : SolvableRows
         The rows.
     u : ndarray
         The dual point.
@@ -64,7 +53,7 @@ class Hessian:
         The group of each sample, where overlap does not join all of them; one group by default.
     """
 
-    def __init__(self, rows: SolvedRows, u: Floats, groups: Integers | None = None) -> None:
+    def __init__(self, rows: SolvableRows, u: Floats, groups: Integers | None = None) -> None:
         self.rows, self.u, self.groups = rows, u, groups
 
     def __getstate__(self) -> dict[str, object]:
@@ -148,13 +137,12 @@ class Influence:
 
     def column(self, j: int) -> Influence:
         """Return that of one estimate."""
-        own = slice(j % self.b.shape[1], j % self.b.shape[1] + 1)
-        outside = {name: moved[own] for name, moved in self.outside.items()}
-        return Influence(self.measure, self.values[:, own], self.b[:, own], outside, self.approximate)
+        m = self.b.shape[1]
+        return self if m == 1 else self @ np.eye(m)[:, [j]]
 
     def __matmul__(self, coefficients: Floats) -> Influence:
         """Return the influence on linear combinations of the estimates, with coefficients of shape (m, k)."""
-        outside = {name: moved @ coefficients for name, moved in self.outside.items()}
+        outside = {name: slopes @ coefficients for name, slopes in self.outside.items()}
         return Influence(self.measure, self.values @ coefficients, self.b @ coefficients, outside, self.approximate)
 
     def __add__(self, other: Influence) -> Influence:
@@ -189,7 +177,7 @@ class Influence:
         places = np.flatnonzero(suspect).tolist()
         heavy = dict(zip(places, self.measure.tails(self.values, places) if places else (), strict=True))
         effective = spread.effective_in_time
-        return [Student(float(own), heavy.get(j, math.nan), int(most[j]), effective[j]) for j, own in enumerate(df)]
+        return [Student(float(one), heavy.get(j, math.nan), int(most[j]), effective[j]) for j, one in enumerate(df)]
 
 
 class Tangent:
@@ -220,18 +208,18 @@ class Tangent:
         """Whether there are neither parameters nor known values, so that J is a Hessian."""
         return isinstance(self.jacobian, Hessian)
 
-    def influence(self, functions: Functions | Kept, moved: Floats | None = None) -> tuple[Floats, Influence]:
+    def influence(self, functions: Functions | Kept, derivatives: Floats | None = None) -> tuple[Floats, Influence]:
         """Return eta (m,) and the influence on it.
 
-        For functions that depend on the point, ``moved`` holds the sums of their derivatives, (d, m).
+        For functions that depend on the point, ``derivatives`` holds the sums of their derivatives, (d, m).
         """
         eta = self.measure.mean(functions)
-        return eta, self.influence_on(functions, eta, moved)
+        return eta, self.influence_on(functions, eta, derivatives)
 
-    def influence_on(self, functions: Functions | Kept, eta: Floats, moved: Floats | None = None) -> Influence:
+    def influence_on(self, functions: Functions | Kept, eta: Floats, derivatives: Floats | None = None) -> Influence:
         """Return the influence on means that are known already."""
         a = self.measure.against(functions, eta)
-        b = self.jacobian.solve(a if moved is None else a - moved)
+        b = self.jacobian.solve(a if derivatives is None else a - derivatives)
         return self.moved_by(functions, eta, b)
 
     def moved_by(self, functions: Functions | Kept, eta: Floats, b: Floats) -> Influence:
@@ -251,35 +239,50 @@ class Tangent:
     def measured(
         self, functions: Functions | Kept, level: float, declared: Sequence[bool] = ()
     ) -> tuple[Estimates, Spread]:
-        """Return expectations, each with the interval of its kind (share, known value or mean), and their spread."""
-        measure, found = self.measure, self.measure.means(functions)
-        influence = self.influence_on(functions, found.mean)
-        spread = influence.spread()
-        stderr, laws = spread.stderr, list[Law](influence.laws(spread))
-        fixed: Sequence[bool] = ()
-        if measure.coordinates.known:
-            with np.errstate(over="ignore"):
-                naive = np.diag(measure.squares(functions, found.mean))
-            fixed = [
-                is_small and len(set(measure.range(functions, j))) > 1
-                for j, is_small in enumerate(self.is_fixed(spread, naive))
-            ]
-        for j, value in enumerate(found.mean.tolist()):
-            if (len(declared) and declared[j]) or (fixed and fixed[j]):
-                laws[j] = FixedValue()
-            elif not found.strays[j]:
-                events, holds = float(found.events[j]), measure.holds(functions, j)
-                base = (lambda: measure.evenness) if measure.recorded_by else None
-                share = Share.of(value, stderr[j], (events, found.rows - events), measure, holds, base)
-                laws[j], stderr[j] = share, share.error(stderr[j])
-            elif stderr[j] <= ROUNDING * abs(value) and len(set(measure.range(functions, j))) == 1:
-                laws[j], stderr[j] = Student(found.rows - 1.0), 0.0
-        made = estimates_with(found.mean, influence, spread.covariance, stderr, laws, level, measure.recorded_by)
-        return made, spread
+        """Return expectations, each with the interval of its kind, and their spread."""
+        means = self.measure.means(functions)
+        influence = self.influence_on(functions, means.mean)
+        spread, among = influence.spread(), self.measure.recorded_by
+        kinds = self.kinds(functions, means, spread, declared)
+        return estimates_of(means.mean, influence, level, kinds, spread=spread, among=among), spread
 
-    def is_fixed(self, spread: Spread, naive: Floats, least: float = 1e-10) -> NDArray[np.bool_]:
+    def kinds(
+        self, functions: Functions | Kept, means: Means, spread: Spread, declared: Sequence[bool] = ()
+    ) -> list[Kind]:
+        """Return what kind of number each mean is: known, a share, the same on all rows, or none of these."""
+        measure = self.measure
+        fixed = self.are_fixed(spread, lambda: np.diag(measure.squares(functions, means.mean)))
+
+        def is_single(j: int) -> bool:
+            return len(set(measure.range(functions, j))) == 1
+
+        def kind(j: int) -> Kind:
+            if (len(declared) and declared[j]) or (fixed[j] and not is_single(j)):
+                return known
+            if not means.strays[j]:
+                return self._share(functions, means, j)
+            exact = spread.stderr[j] <= ROUNDING * abs(means.mean[j])
+            return constant(means.rows - 1.0) if exact and is_single(j) else any_number
+
+        return [kind(j) for j in range(len(means.mean))]
+
+    def _share(self, functions: Functions | Kept, means: Means, j: int, base: int | None = None) -> Kind:
+        """Return the kind of a share of all rows, or of those on which the function at another place is 1."""
+        measure, holds = self.measure, self.measure.holds(functions, j)
+        events, rows = float(means.events[j]), means.rows if base is None else float(means.events[base])
+
+        def evenness() -> Evenness:
+            return measure.evenness if base is None else measure.evenness_of(measure.holds(functions, base))
+
+        of_all = holds if base is None and not measure.recorded_by else None
+        return ShareOf(events, rows - events, evenness, lambda: measure.evenness_of(holds), of_all)
+
+    def are_fixed(self, spread: Spread, naive: Callable[[], Floats], least: float = 1e-10) -> NDArray[np.bool_]:
         """Return where known values remove all error, given the variance if weights were known, times n²."""
-        error = np.sqrt(naive) / self.n
+        if not self.measure.coordinates.known:
+            return np.zeros(len(spread.scale), bool)
+        with np.errstate(over="ignore"):
+            error = np.sqrt(naive()) / self.n
         return np.asarray((error > 0) & np.isfinite(error) & (spread.stderr <= least * error))
 
     def apart(self, name: Hashable, value: float, stderr: float, level: float) -> Estimate:
@@ -292,51 +295,9 @@ class Tangent:
 
     def ratios(self, functions: Functions | Kept, level: float) -> Estimates:
         """Return the expectations of all functions but the last over that of the last, the indicator of their rows."""
-        found = self.measure.means(functions)
-        base = found.mean[-1]
-        values = found.mean[:-1] / base
-        influence = self.influence_on(functions, found.mean)
-        influence = influence @ (np.vstack([np.eye(len(values)), -values]) / base)
-        spread = influence.spread()
-        stderr, laws = spread.stderr, list[Law](influence.laws(spread))
-        for j, value in enumerate(values.tolist()):
-            if not found.strays[j]:
-                events, others = float(found.events[j]), float(found.events[-1] - found.events[j])
-                holds = self.measure.holds(functions, j)
-                share = Share.of(
-                    value, stderr[j], (events, others), self.measure, holds, lambda: self._evenness(functions)
-                )
-                laws[j], stderr[j] = share, share.error(stderr[j])
-        return estimates_with(values, influence, spread.covariance, stderr, laws, level, self.measure.recorded_by)
-
-    def _evenness(self, functions: Functions | Kept) -> Evenness:
-        """Return how evenly the weights are spread over the rows on which the last function is 1."""
-        holds = self.measure.holds(functions, -1)
-        found = self.measure.events_within(holds, holds)
-        assert found is not None
-        return found[2]
-
-
-def estimates_of(values: Floats, influence: Influence, level: float = 0.95) -> Estimates:
-    """Return values as estimates whose errors are the deviations of their influence values."""
-    spread = influence.spread()
-    return estimates_with(values, influence, spread.covariance, spread.stderr, influence.laws(spread), level)
-
-
-def estimates_with(
-    values: Floats,
-    influence: Influence,
-    covariance: Floats,
-    stderr: Floats,
-    laws: Sequence[Law],
-    level: float,
-    among: tuple[str, ...] = (),
-) -> Estimates:
-    """Return values as estimates; errors that rest on too few rows are withheld."""
-    withheld = np.array([law.df < REFUSED for law in laws])
-    stderr = np.where(withheld, math.nan, stderr)
-    covariance = np.where(withheld | withheld[:, None], math.nan, covariance)
-    for j, law in enumerate(laws):
-        if isinstance(law, Share) and law.is_one_sided:
-            covariance[j, j] = stderr[j] ** 2
-    return Estimates(values, covariance, level, influence, stderr, tuple(laws), among)
+        means = self.measure.means(functions)
+        m, base = len(means.mean) - 1, means.mean[-1]
+        values = means.mean[:-1] / base
+        influence = self.influence_on(functions, means.mean) @ (np.vstack([np.eye(m), -values]) / base)
+        kinds = [any_number if means.strays[j] else self._share(functions, means, j, base=m) for j in range(m)]
+        return estimates_of(values, influence, level, kinds, among=self.measure.recorded_by)

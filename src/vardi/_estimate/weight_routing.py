@@ -114,12 +114,12 @@ def require_weight_use(estimator: Estimator) -> None:
         )
     blind = blind_steps(estimator)
     if blind:
-        said = (
+        message = (
             f"These take no sample_weight in fit, so they learn from the biased pool: {', '.join(blind)}. The other "
             "steps learn from the population. Use resample=True, which draws rows by weight for all steps, or steps "
             "that take sample_weight."
         )
-        warn(WeightBlindWarning(said))
+        warn(WeightBlindWarning(message))
 
 
 def fit_weighted(
@@ -222,11 +222,11 @@ def _fit_keys(estimator: Estimator) -> tuple[str, ...] | None:
         keys = {name: _fit_keys(step) for name, step in steps}
         if None in keys.values():
             return None
-        return tuple(f"{name}__{key}" for name, found in keys.items() for key in found or ())
+        return tuple(f"{name}__{key}" for name, inner in keys.items() for key in inner or ())
     if steps:
         return None if any(_fit_keys(step) != () for _, step in steps) else ()
-    found = {_fit_keys(part) for part in _wrapped(estimator)}
+    inner = {_fit_keys(part) for part in _wrapped(estimator)}
     forwards = isinstance(estimator, FORWARD_ANY) and not isinstance(estimator, RFECV)
-    if forwards or (isinstance(estimator, FORWARD_WEIGHTS) and found == {("sample_weight",)}):
-        return found.pop() if found else ()
-    return None if found else ()
+    if forwards or (isinstance(estimator, FORWARD_WEIGHTS) and inner == {("sample_weight",)}):
+        return inner.pop() if inner else ()
+    return None if inner else ()

@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from vardi._estimate.bias_check import BiasCheck
-from vardi._estimate.bridge import Bridge
 from vardi._estimate.cdf import Band
 from vardi._estimate.estimates import Estimate
 from vardi._estimate.known_check import KnownCheck
-from vardi._estimate.reliability import Trust
+from vardi._estimate.reliability import Bridge, Trust
 from vardi._facts.columns import ColumnFacts, Variable
 from vardi._facts.fingerprint import Fingerprint
 from vardi._inputs.given import Function

@@ -37,7 +37,7 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils import get_tags
 from threadpoolctl import threadpool_limits
 
-from vardi._estimate.domains import Found, assisted_in_domains, found_in_domains
+from vardi._estimate.domains import DomainEstimates, assisted_in_domains, estimates_in_domains
 from vardi._estimate.estimates import Estimate
 from vardi._estimate.tangent import Influence
 from vardi._estimate.weight_routing import fit_weighted, takes_weights
@@ -178,20 +178,20 @@ class Assisted:
         asked: Solved,
         values: Any,
         told: tuple[By, Sequence[Any], int],
-        plain: Found,
+        plain: DomainEstimates,
         factor: float | Estimate | None,
-    ) -> Found:
+    ) -> DomainEstimates:
         """Return the numbers of domains, given those without the model."""
         by, keys, base = told
         predicted = self._predictions(asked, values)
         everywhere, domains = self.over.data.domains(
             self.over.tangent.measure, self.whole.memory.kept.spread(predicted), by, base
         )
-        of_all = found_in_domains(self.over.tangent, domains, plain.level, factor)
+        of_all = estimates_in_domains(self.over.tangent, domains, plain.level, factor)
         _, domains = asked.data.domains(
             asked.tangent.measure, self.whole.memory.kept.spread(asked.memory.values(values) - predicted), by, base
         )
-        missed = found_in_domains(asked.tangent, domains, plain.level, factor)
+        missed = estimates_in_domains(asked.tangent, domains, plain.level, factor)
         place = {key: j for j, key in enumerate(everywhere)}
         absent = [key for key in keys if key not in place]
         if absent:

@@ -74,7 +74,7 @@ ANSWERS = {
     "totals": Answer(
         "total, by a size or relative to a known total, exact or with an error", "_fit.weighted:WeightedSample.total"
     ),
-    "domains": Answer("expectation, total and cdf with by=; proportions", "_estimate.domains:found_in_domains"),
+    "domains": Answer("expectation, total and cdf with by=; proportions", "_estimate.domains:estimates_in_domains"),
     "arithmetic": Answer(
         "differences, products and ratios of estimates, of one call or of several",
         "_estimate.tangent:Influence.__add__",

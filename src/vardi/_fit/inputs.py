@@ -75,7 +75,7 @@ class FrameInputs:
         given = {"source": self.source, "counts": self.counts}
         if any_lazy(self.samples):
             from vardi._fit.rows_in_engine import RowsInEngine  # what asks engines is loaded only for them
-            from vardi._inputs.engine.pool import open_frames
+            from vardi._inputs.lazy_pool import open_frames
 
             return RowsInEngine.of_frames(open_frames(self.samples, self.biases, **given), self.known, self.depends)
         pool = as_pool(self.samples, self.biases, **given)

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vardi._estimate.estimates import Estimate
+from vardi._estimate.estimates import Estimate, estimates_of
 from vardi._estimate.likelihood_ratio import LikelihoodRatio, declared, no_bias
-from vardi._estimate.tangent import estimates_of
 from vardi._fit.capabilities import refusal
 from vardi._inputs.pool import Name
 from vardi._rows.joint import JointRows

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vardi._estimate.cdf import Band, DebiasedCdf
-from vardi._estimate.sensitivity.errors_of_biases import as_errors
-from vardi._estimate.steps import Steps
+from vardi._estimate.cdf import Band, DebiasedCdf, Steps
+from vardi._estimate.sensitivity.worst import Errors
 from vardi._facts.choice import IDENTIFIER, MISSING, MOST_TEXT, by_reason, choose, most_frequent, note_on
 from vardi._facts.columns import ColumnFacts, Variable, by_samples, exponent_of, facts_of
 from vardi._facts.fingerprint import Fingerprint, fingerprint
@@ -109,7 +108,7 @@ class MemoryParts:
             for own, functions, exponents in self._functions_of(solved, [columns[j] for j in places]):
                 moved = None
                 if most > 0 and not own[0].category_of:  # every bias may be wrong, independently of the others
-                    moved = partial(solved.slopes, errors=as_errors(self._solved, None, "free"))
+                    moved = partial(solved.slopes, errors=Errors.of(self._solved, None, "free"))
                 most -= len(own)
                 facts = facts_of(own, self._fit.sizes, solved.tangent, functions, exponents, laws, moved)
                 found |= dict(zip([places.pop(0) for _ in own], facts, strict=True))

@@ -11,38 +11,34 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 import narwhals as nw
 import numpy as np
 
+from vardi._estimate.cdf import Steps
 from vardi._estimate.refits import entropy_of
 from vardi._estimate.resampling import effective_rows
-from vardi._estimate.steps import Steps
 from vardi._facts.bias_notes import bias_notes
 from vardi._fit.capabilities import Holder, refusal
 from vardi._fit.parts import EngineParts
 from vardi._fit.prepare import independent, require_told
 from vardi._fit.user_rows import Keys, Prepared, UserRows
 from vardi._inputs.domains import By, bases, in_domains
-from vardi._inputs.engine.dependence import EngineDependence, as_engine_dependence
-from vardi._inputs.engine.distinct import rows_by_value
-from vardi._inputs.engine.part import COUNTS, LABEL, ROW, Part
-from vardi._inputs.engine.pool import LazyPool, OpenFrames
 from vardi._inputs.frames.functions import bias_of, is_function, name_of
 from vardi._inputs.given import Function
 from vardi._inputs.given import Functions as UserFunctions
 from vardi._inputs.known import Known, as_known
+from vardi._inputs.lazy_dependence import EngineDependence, as_engine_dependence
+from vardi._inputs.lazy_part import COUNTS, LABEL, ROW, Part, rows_by_value
+from vardi._inputs.lazy_pool import LazyPool, OpenFrames
 from vardi._inputs.pool import Name, kinds_in_words
 from vardi._rows.contract import Block, Kept, Question
 from vardi._rows.dense import Dense
 from vardi._rows.domains import RowsByDomain
-from vardi._rows.engine.choose import few_rows, functions_on, in_memory, joint_rows
-from vardi._rows.engine.domains import DomainColumns, domains_of, is_in, missing_by_domain
-from vardi._rows.engine.draw import drawn_rows
-from vardi._rows.engine.functions import EngineFunction, all_missing, compiled_functions, condition
-from vardi._rows.engine.groups import GroupSums, sums_in_groups
-from vardi._rows.engine.lazy_rows import LazyRows
-from vardi._rows.engine.levels import with_levels
-from vardi._rows.engine.model import model_of
-from vardi._rows.engine.shares import Counted, SharesInEngine
 from vardi._rows.expressions import Expressions
+from vardi._rows.hashed import GroupSums, drawn_rows, sums_in_groups
 from vardi._rows.joint import Joint, JointRows
+from vardi._rows.lazy_functions import EngineFunction, all_missing, compiled_functions, condition
+from vardi._rows.lazy_model import few_rows, functions_on, in_memory, joint_rows, model_of
+from vardi._rows.lazy_rows import LazyRows
+from vardi._rows.lazy_shares import Counted, SharesInEngine
+from vardi._rows.lazy_values import DomainColumns, domains_of, is_in, missing_by_domain, with_levels
 from vardi._rows.measure import Functions, Measure, as_functions
 from vardi._rows.point import KnownMoments, Model, Point, RowsAt
 from vardi._rows.queries import Queries
@@ -428,11 +424,12 @@ def _steps(measure: Measure, function: EngineFunction, domain: EngineFunction | 
 
     def counted(block: Block) -> Counted:
         at = measure.point.at(block)
-        there = measure.inside_of(block) if measure.states else None
+        there = block.of_sample(np.ones((block.K, 1)))
+        if measure.states:
+            there = there * measure.inside_of(block)
         if inside is not None:
-            own = inside.of(block, at)
-            there = own if there is None else own * there
-        return Counted(x.of(block, at), at.weight if there is None else at.weight * there, there)
+            there = there * inside.of(block, at)
+        return Counted(x.of(block, at), at.weight * there, there)
 
     assert isinstance(measure.rows, Queries)
-    return Steps(measure, x, SharesInEngine(measure.rows, counted), inside)
+    return Steps(x, SharesInEngine(measure.rows, counted), inside)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._estimate.steps import Steps
+from vardi._estimate.cdf import Steps
 from vardi._fit.capabilities import Holder
 from vardi._fit.user_rows import Keys, Prepared, UserRows
 from vardi._inputs.by_row import KeptRows, in_order

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vardi._estimate.bridge import Bridge, bridge_of
 from vardi._estimate.estimates import Estimate
-from vardi._estimate.reliability import Trust, warn_of_doubt, warn_of_few_bridging
-from vardi._estimate.sensitivity.factors import GAMMAS
+from vardi._estimate.reliability import Bridge, Trust, bridge_of, warn_of_doubt, warn_of_few_bridging
+from vardi._estimate.sensitivity.result import GAMMAS
 from vardi._fit.known import check_known, joined
 from vardi._fit.solved import Solved
 from vardi._fit.weighted import AUTO, WeightedSample
@@ -37,7 +36,7 @@ if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked 
     from vardi._estimate.known_check import KnownCheck
     from vardi._estimate.likelihood_ratio import LikelihoodRatio
     from vardi._estimate.refits import Progress
-    from vardi._estimate.resampling import Kind
+    from vardi._estimate.resampling import DrawKind
     from vardi._estimate.sensitivity.result import Kind as ErrorKind
     from vardi._estimate.sensitivity.result import Sensitivity
     from vardi._facts.account import Account
@@ -200,7 +199,7 @@ class DebiasedSample(WeightedSample):
         n: int = 1000,
         seed: int | np.random.Generator | None = 0,
         *,
-        kind: Kind = "bayesian",
+        kind: DrawKind = "bayesian",
         groups: Labels | None = None,
         level: float = 0.95,
         jobs: int | None = None,
@@ -405,7 +404,7 @@ class DebiasedSample(WeightedSample):
         20 is reached at 1.453.
         """
         from vardi._estimate.sensitivity.question import Question
-        from vardi._estimate.sensitivity.targets import Mean
+        from vardi._estimate.sensitivity.worst import Mean
 
         what = f"mean of {name_of(values) if is_function(values) else 'values'}"
         fit: WeightedSample = self

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
-from vardi._estimate.estimates import ROUNDING, Estimate
-from vardi._estimate.intervals import FixedValue, Law, Student
-from vardi._estimate.own_states import OwnStates
-from vardi._estimate.tangent import Hessian, Influence, Tangent, estimates_with
+from vardi._estimate.estimates import ROUNDING, Estimate, estimates_of
+from vardi._estimate.intervals import Kind, any_number, constant, known
+from vardi._estimate.tangent import Hessian, Influence, Tangent
 from vardi._fit.capabilities import Part, refused
 from vardi._fit.user_rows import Prepared, UserRows
 from vardi._inputs.given import Function
@@ -38,10 +37,10 @@ from vardi.errors._texts import show
 
 if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked for
     from vardi._estimate.bias_check import BiasCheck, Features
-    from vardi._estimate.sensitivity.errors_of_biases import Errors
+    from vardi._estimate.sensitivity.worst import Errors
     from vardi._fit.rows_in_engine import RowsInEngine
     from vardi._fit.rows_in_memory import RowsInMemory
-    from vardi._rows.engine.lazy_rows import LazyRows
+    from vardi._rows.lazy_rows import LazyRows
 
 ONLY_KNOWN = (
     "only the known values determine the parameters of a bias, so the samples alone fit any column that they describe. "
@@ -267,34 +266,30 @@ class Solved:
 
     # Normalisers
 
-    @cached_property
-    def _own_states(self) -> OwnStates | None:
-        """The weights of rows under each state, if every state has a sample: its share of the row, already solved."""
-        alone = self.data.in_memory and self.is_plain and self.data.is_whole and bool(self.rows.sizes.all())
-        return OwnStates(self.tangent) if alone and self.tangent.hessian.gram.is_formed else None
-
     def bias_functions(self) -> Functions:
-        r"""Return the functions :math:`\omega_k / \Omega_k` at the estimated parameters: all have the mean 1."""
+        r"""Return the functions :math:`\omega_k / \Omega_k` at the estimated parameters: all have the mean 1.
+
+        If every state has a sample, they are :math:`(n / n_k)\,p_{ik}` over the weights, which takes no logs.
+        """
+        is_solved = self.data.in_memory and self.is_plain and self.data.is_whole and bool(self.rows.sizes.all())
+        if is_solved and self.tangent.hessian.gram.is_formed:
+            factors = np.diag(self.tangent.n / self.rows.sizes)
+            return Functions((), len(factors), lambda block, at: at.p @ factors, weighed=True)
         logs = np.where(np.isfinite(self.log_omegas), self.log_omegas, 0.0)  # a bias that covers no row has no tilt
         return Functions((), len(logs), lambda block, at: block.tilts(at, logs), weighed=True)
 
     def bias_influence(self) -> Influence:
         r"""Return the influence on each :math:`\log\Omega_k`, through weights and through the bias's parameters."""
-        if (own := self._own_states) is not None:
-            return own.influence()
         moved = self.tangent.n * self.joint.mean_gradients(self.point) if self.joint.families else None
         return self.tangent.influence_on(self.bias_functions(), np.ones(len(self.names)), moved)
 
     def log_omega_covariance(self) -> Floats:
         r"""Return :math:`\sum_i \pi_i^2 g_i g_i' + a'H^+a / n` (MBAR's form), which works for samples of a single row.
 
-        With parameters, known values, or rows that depend on one another, return that of the influence values; if every
-        state has a sample, that of the gram.
+        With parameters, known values, or rows that depend on one another, return that of the influence values.
         """
         if not self.is_plain or not self.data.dependence.independent:
             return self.bias_influence().covariance()
-        if (own := self._own_states) is not None:
-            return own.covariance()
         tangent, functions, ones = self.tangent, self.bias_functions(), np.ones(len(self.names))
 
         def question(block: Block, at: RowsAt) -> tuple[Floats, Floats]:
@@ -308,13 +303,13 @@ class Solved:
         """Return the log of each normaliser; of a bias that reads no column, or whose mean is known, it is declared."""
         influence = self.bias_influence()
         spread = influence.spread(joint=False)
-        stderr, laws = spread.stderr, list[Law](influence.laws(spread))
-        for k in np.flatnonzero(stderr <= ROUNDING).tolist():
+        kinds: list[Kind] = [any_number] * len(self.names)
+        for k in np.flatnonzero(spread.stderr <= ROUNDING).tolist():
             bias = self.pool.biases[k] if self.pool.biases else None
             is_constant = isinstance(bias, ExpressionBias) and not bias.columns
             is_declared = is_constant or self.joint.coordinates.known
-            laws[k], stderr[k] = FixedValue() if is_declared else Student(self.tangent.n - 1.0), 0.0
-        return list(estimates_with(self.log_omegas, influence, spread.covariance, stderr, laws, level))
+            kinds[k] = known if is_declared else constant(self.tangent.n - 1.0)
+        return list(estimates_of(self.log_omegas, influence, level, kinds, spread=spread))
 
     def log_ratio(self, k: int, l: int, level: float) -> Estimate:
         """Return log(Omega_k / Omega_l): of two samples through u alone, whatever the scale of the normalisers."""

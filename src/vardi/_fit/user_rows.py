@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from vardi._estimate.steps import Steps
+from vardi._estimate.cdf import Steps
 from vardi._fit.capabilities import Holder
 from vardi._inputs.dependence import Dependence
 from vardi._inputs.domains import By
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from vardi._facts.parts import Parts
     from vardi._fit.solved import Solved
     from vardi._fit.weighted import WeightedSample
-    from vardi._inputs.engine.dependence import EngineDependence
+    from vardi._inputs.lazy_dependence import EngineDependence
     from vardi._rows.domains import RowsByDomain
-    from vardi._rows.engine.lazy_rows import LazyRows
+    from vardi._rows.lazy_rows import LazyRows
 
 Keys = tuple[tuple[Any, ...], ...]  # of domains: the values of the columns that define each
 

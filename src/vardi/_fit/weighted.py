@@ -174,13 +174,13 @@ class WeightedSample:
         method : {"multinomial", "systematic"}
             Independent draws, or a low-variance draw in random order.
         """
-        from vardi._estimate.torch_batches import torch_sampler
+        from vardi._estimate.draws import torch_sampler
 
         return torch_sampler(self.data.chances(self._measure), n, seed, method=method)
 
     def torch_weights(self, dtype: Any = None) -> Any:
         """Return the weights as a tensor with mean 1, in pool order."""
-        from vardi._estimate.torch_batches import torch_weights
+        from vardi._estimate.draws import torch_weights
 
         return torch_weights(self.data.chances(self._measure), dtype)
 
@@ -590,11 +590,11 @@ class WeightedSample:
         model: Assisted | None = None,
     ) -> Domains:
         """Return the numbers of all domains; the first ``base`` columns define the rows that each is relative to."""
-        from vardi._estimate.domains import Domains, found_in_domains
+        from vardi._estimate.domains import Domains, estimates_in_domains
 
         base = len(by.columns) if base is None else base
         keys, domains = self.data.domains(self._measure, values, by, base, whole=whole)
-        found = found_in_domains(self.solved.tangent, domains, level, factor)
+        found = estimates_in_domains(self.solved.tangent, domains, level, factor)
         if model is not None:
             found = model.in_domains(self.solved, values, (by, keys, base), found, factor)
         warn_of_doubt(self.names, [f"the {what} where {by.said(key)}" for key in keys], found.laws)

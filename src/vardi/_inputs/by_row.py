@@ -35,9 +35,9 @@ def in_order(values: Given, frames: Sequence[Frame], what: str) -> Given:
     index, indices = index_of(values), [part for frame in frames if (part := index_of(frame.native)) is not None]
     if index is None or not indices or len(indices) < len(frames):
         return values
-    own = indices[0] if len(indices) == 1 else indices[0].append(indices[1:])
-    other = not index.equals(own) if len(indices) == 1 else belongs_elsewhere(index, own)
-    if len(index) == len(own) and other:
+    rows_index = indices[0] if len(indices) == 1 else indices[0].append(indices[1:])
+    other = not index.equals(rows_index) if len(indices) == 1 else belongs_elsewhere(index, rows_index)
+    if len(index) == len(rows_index) and other:
         raise MismatchError(
             f"{what} is a series whose index is not that of the rows, so its values may belong to other rows. Bring it "
             "into the order of the rows, or give an array."
@@ -58,13 +58,13 @@ def counts_by_name(counts: Mapping[Hashable, object], frames: Mapping[Hashable, 
                 f"There are counts for {str(name)!r}, which is not a sample. The samples are {show(frames)}."
                 f"{suggest(name, frames)}"
             )
-    said = {name: f"The counts of {str(name)!r}" for name in frames}
-    return [of_sample(counts[name], frame, said[name], f"{said[name]} have") for name, frame in frames.items()]
+    subjects = {name: f"The counts of {str(name)!r}" for name in frames}
+    return [of_sample(counts[name], frame, subjects[name], f"{subjects[name]} have") for name, frame in frames.items()]
 
 
-def of_sample(given: object, frame: Frame, what: str, has: str) -> np.ndarray:
+def of_sample(values: object, frame: Frame, what: str, has: str) -> np.ndarray:
     """Return what was given for the rows of a sample: a column, or an array; raise if it is not one for each."""
-    piece = frame.column(given) if isinstance(given, str) else as_array(in_order(given, (frame,), what), what)
+    piece = frame.column(values) if isinstance(values, str) else as_array(in_order(values, (frame,), what), what)
     if piece.shape != (len(frame),):
         raise MismatchError(
             f"{has} shape {piece.shape}, but the sample has {number_of_rows(len(frame))}. Give one for each."

@@ -91,22 +91,22 @@ def in_words(named: Mapping[str, str], clusters: int | None, strata: int | None)
     >>> in_words({"clusters": "district", "population": ""}, 60, None)
     "in 60 clusters of 'district'; drawn from finite populations"
     """
-    said = []
-    for what, found in (("clusters", clusters), ("strata", strata)):
+    parts = []
+    for what, count in (("clusters", clusters), ("strata", strata)):
         if what in named:
-            number = f"{found:,} {what}" if found is not None else what
-            said.append(f"in {number}" + (f" of {named[what]!r}" if named[what] else ""))
+            number = f"{count:,} {what}" if count is not None else what
+            parts.append(f"in {number}" + (f" of {named[what]!r}" if named[what] else ""))
     if "series" in named:
-        said.append("one after the other in time" + (f" by {named['series']!r}" if named["series"] else ""))
+        parts.append("one after the other in time" + (f" by {named['series']!r}" if named["series"] else ""))
     if "population" in named:
-        said.append("drawn from finite populations")
-    return "; ".join(said)
+        parts.append("drawn from finite populations")
+    return "; ".join(parts)
 
 
 def as_dependence(pool: Pool, clusters: object, series: object, strata: object, population: object) -> Dependence:
     """Return how rows in memory depend on one another; raise if it is declared wrongly."""
-    given, named = declared(clusters, series, strata, population)
-    series = given["series"]
+    arguments, named = declared(clusters, series, strata, population)
+    series = arguments["series"]
     if not named:
         return Dependence.none(len(pool.names))
     refuse_together(named, counted=pool.is_counted)
@@ -116,16 +116,16 @@ def as_dependence(pool: Pool, clusters: object, series: object, strata: object, 
         codes = labels.astype(np.int64) if labels.dtype.kind in "iu" else numbered(labels, "clusters")
     order = None if series is None else _order(pool, series)
     if strata is not None:
-        own = numbered(labels_of(pool, strata, "strata"), "strata")
-        cells = np.unique(pool.source * (int(own.max()) + 1) + own, return_inverse=True)[1]
+        numbers = numbered(labels_of(pool, strata, "strata"), "strata")
+        cells = np.unique(pool.source * (int(numbers.max()) + 1) + numbers, return_inverse=True)[1]
         if codes is not None:
             _require_within_strata(codes, cells, labels)
     sizes = np.bincount(pool.source, pool.counts, minlength=len(pool.names)).astype(np.float64)
-    found = Dependence(codes, order, cells, remaining_of(pool.names, sizes, population), named)
+    dependence = Dependence(codes, order, cells, remaining_of(pool.names, sizes, population), named)
     if codes is not None:
         pairs = np.unique(np.column_stack([pool.source, codes]), axis=0)[:, 0]
         warn_of_few_clusters(pool.names, np.bincount(pairs, minlength=len(pool.names)), sizes, named["clusters"])
-    return found
+    return dependence
 
 
 def declared(
@@ -133,8 +133,10 @@ def declared(
 ) -> tuple[dict[str, object], dict[str, str]]:
     """Return what was given as each argument, and of those that were given the names of columns."""
     series = None if series is False else series
-    given = {"clusters": clusters, "series": series, "strata": strata, "population": population}
-    return given, {what: value if isinstance(value, str) else "" for what, value in given.items() if value is not None}
+    arguments = {"clusters": clusters, "series": series, "strata": strata, "population": population}
+    return arguments, {
+        what: value if isinstance(value, str) else "" for what, value in arguments.items() if value is not None
+    }
 
 
 def refuse_together(named: Mapping[str, str], *, counted: bool) -> None:
@@ -159,38 +161,38 @@ def refuse_together(named: Mapping[str, str], *, counted: bool) -> None:
         )
 
 
-def labels_of(pool: Pool, given: object, what: str) -> np.ndarray:
+def labels_of(pool: Pool, values: object, what: str) -> np.ndarray:
     """Return a label for each row of the pool, from a column, an array, or either of these by sample."""
-    if isinstance(given, Mapping):
-        return np.concatenate([*_by_sample(pool, given, what)])
-    if isinstance(given, str):
+    if isinstance(values, Mapping):
+        return np.concatenate([*_by_sample(pool, values, what)])
+    if isinstance(values, str):
         known = list(dict.fromkeys(name for frame in pool.frames for name in frame.columns))
-        if not pool.frames or not all(given in frame.columns for frame in pool.frames):
-            raise no_column(given, known, what)
-        return np.concatenate([np.asarray(frame.column(given)) for frame in pool.frames])
-    labels = as_array(in_order(given, pool.frames, f"The series of {what}"), what)
+        if not pool.frames or not all(values in frame.columns for frame in pool.frames):
+            raise no_column(values, known, what)
+        return np.concatenate([np.asarray(frame.column(values)) for frame in pool.frames])
+    labels = as_array(in_order(values, pool.frames, f"The series of {what}"), what)
     require_length(what, labels, len(pool))
     return labels
 
 
-def _by_sample(pool: Pool, given: Mapping[Name, object], what: str) -> list[np.ndarray]:
+def _by_sample(pool: Pool, by_name: Mapping[Name, object], what: str) -> list[np.ndarray]:
     """Return the labels of each sample, if samples are one after the other."""
     sizes = np.bincount(pool.source, minlength=len(pool.names))
     names = [name for name, size in zip(pool.names, sizes, strict=True) if size]
-    strangers = [name for name in given if name not in names] + [name for name in names if name not in given]
+    strangers = [name for name in by_name if name not in names] + [name for name in names if name not in by_name]
     if strangers or (np.diff(pool.source) < 0).any():
         raise MismatchError(
-            f"{what} is for {show(given)}, but the samples are {show(names)}.{suggest(strangers[0], names)}"
+            f"{what} is for {show(by_name)}, but the samples are {show(names)}.{suggest(strangers[0], names)}"
             if strangers
             else f"{what} was given by sample, but the rows of samples are mixed in one frame. Name a column, or give "
             "an array for all rows."
         )
     pieces = []
     for frame, name in zip(pool.frames, names, strict=False):
-        mine = given[name]
-        if isinstance(mine, str) and mine not in frame.columns:
-            raise no_column(mine, list(frame.columns), what)
-        pieces.append(of_sample(mine, frame, what, f"{what} of {str(name)!r} has"))
+        labels = by_name[name]
+        if isinstance(labels, str) and labels not in frame.columns:
+            raise no_column(labels, list(frame.columns), what)
+        pieces.append(of_sample(labels, frame, what, f"{what} of {str(name)!r} has"))
     one_kind = len({piece.dtype.kind for piece in pieces}) == 1
     return pieces if one_kind else [piece.astype(object) for piece in pieces]
 
@@ -207,13 +209,13 @@ def no_column(column: str, known: Sequence[str], what: str) -> MismatchError:
 def missing_labels(missing: int, what: str) -> MissingValuesError:
     """Return the error for rows without a label."""
     depend = "so it is unknown which rows they depend on. Fill it in:"
-    said = {
+    reasons = {
         "clusters": f"no cluster, {depend} a row that depends on no other is a cluster of its own.",
         "strata": f"no stratum, {depend} every row was drawn in one.",
         "series": "no time, so their place in the series is unknown. Fill it in, or leave these rows out.",
     }
     verb = "has" if missing == 1 else "have"
-    return MissingValuesError(f"{number_of_rows(missing)} {verb} {said[what]}", columns={what: missing})
+    return MissingValuesError(f"{number_of_rows(missing)} {verb} {reasons[what]}", columns={what: missing})
 
 
 def numbered(labels: np.ndarray, what: str) -> Integers:
@@ -299,17 +301,17 @@ def _warn_of_gaps(
 ) -> None:
     """Warn of gaps in a series, a multiple of the usual step: rows on both sides are treated as neighbours."""
     for k in np.unique(source).tolist():
-        own = np.flatnonzero(same & (source[1:] == k))
-        if len(own) < 2:
+        places = np.flatnonzero(same & (source[1:] == k))
+        if len(places) < 2:
             continue
-        usual = float(np.median(step[own]))
-        gaps = own[step[own] > jump * usual]
+        usual = float(np.median(step[places]))
+        gaps = places[step[places] > jump * usual]
         if len(gaps):
             before, after = times[gaps[0]], times[gaps[0] + 1]
-            said = "one gap" if len(gaps) == 1 else f"{len(gaps):,} gaps, the first"
+            counted = "one gap" if len(gaps) == 1 else f"{len(gaps):,} gaps, the first"
             warn(
                 VardiWarning(
-                    f"The series of {str(pool.names[k])!r} has {said} from {before:g} to {after:g}, where the usual "
+                    f"The series of {str(pool.names[k])!r} has {counted} from {before:g} to {after:g}, where the usual "
                     f"step is {usual:g}. Rows on either side are treated as neighbours, which does no harm in a long "
                     "series with few gaps; if there are many, make each stretch a sample of its own with the same bias."
                 )
@@ -348,8 +350,8 @@ def warn_of_few_clusters(
 ) -> None:
     """Warn of samples with few clusters, or with a single one."""
     by = f" of {column!r}" if column else ""
-    alone = [name for name, found, size in zip(names, clusters, sizes, strict=True) if found == 1 and size >= 2]
-    few = {name: int(found) for name, found in zip(names, clusters, strict=True) if 1 < found < enough}
+    alone = [name for name, count, size in zip(names, clusters, sizes, strict=True) if count == 1 and size >= 2]
+    few = {name: int(count) for name, count in zip(names, clusters, strict=True) if 1 < count < enough}
     if alone:
         warn(
             VardiWarning(
@@ -359,10 +361,10 @@ def warn_of_few_clusters(
             )
         )
     elif few:
-        name, found = min(few.items(), key=lambda item: item[1])
+        name, count = min(few.items(), key=lambda item: item[1])
         warn(
             VardiWarning(
-                f"{str(name)!r} has {found} clusters{by}, and fewer than {enough} show only roughly how much they vary."
+                f"{str(name)!r} has {count} clusters{by}, and fewer than {enough} show only roughly how much they vary."
                 " Intervals use Student's t with as many degrees of freedom; more clusters would help, not more rows."
             )
         )

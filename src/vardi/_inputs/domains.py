@@ -109,17 +109,17 @@ def grouping(
     codes, values = kept.of(np.zeros(len(pool), np.int64)), []
     for name in by.columns:
         labels, categories = _labels(pool, by, name, states)
-        own, found = _coded(kept.of(labels), categories, counts, name)
-        codes = np.where((codes < 0) | (own < 0), -1, codes * len(found) + own)
-        values.append(found)
+        own, distinct = _coded(kept.of(labels), categories, counts, name)
+        codes = np.where((codes < 0) | (own < 0), -1, codes * len(distinct) + own)
+        values.append(distinct)
     if whole:
-        there = np.arange(math.prod(len(found) for found in values))
+        there = np.arange(math.prod(len(distinct) for distinct in values))
     else:
         there = np.unique(codes[codes >= 0])
         codes = np.where(codes < 0, -1, np.searchsorted(there, codes))
     require_few(by, len(there))
-    places = [np.unravel_index(code, [len(found) for found in values]) for code in there.tolist()]
-    return Grouping(tuple(tuple(found[j] for found, j in zip(values, own, strict=True)) for own in places), codes)
+    places = [np.unravel_index(code, [len(distinct) for distinct in values]) for code in there.tolist()]
+    return Grouping(tuple(tuple(distinct[j] for distinct, j in zip(values, own, strict=True)) for own in places), codes)
 
 
 def bases(keys: Sequence[tuple[Hashable, ...]], columns: int) -> Integers:
@@ -138,15 +138,15 @@ def _labels(pool: Pool, by: By, name: str, states: Collection[int]) -> tuple[np.
         labels = as_array(in_order(by.labels, pool.frames, "by"), "by")
         require_length("by", labels, len(pool), "Give a column, a list of columns, or a label for each row.")
         return labels, None
-    asked = pool.frames_of(states)
-    require_column(name, [frame.columns for frame in asked], pool.mixed if len(pool.frames) > 1 else {})
-    return pool.column(name, states), asked[0].categories(name)
+    frames = pool.frames_of(states)
+    require_column(name, [frame.columns for frame in frames], pool.mixed if len(pool.frames) > 1 else {})
+    return pool.column(name, states), frames[0].categories(name)
 
 
 def require_column(name: str, columns: Sequence[Iterable[str]], mixed: Mapping[str, str]) -> None:
     """Refuse domains by a column that not all samples have, or whose type differs between them."""
-    known = list(dict.fromkeys(one for own in columns for one in own))
-    if not columns or not all(name in own for own in columns):
+    known = list(dict.fromkeys(one for names in columns for one in names))
+    if not columns or not all(name in names for names in columns):
         there = (
             f"The columns are {show(known)}."
             if known
@@ -214,8 +214,8 @@ def _coded(
     numbers, different, missing = coded_labels(labels, repr(name))
     require_labelled(name, missing)
     require_few(By((name,)), len(different))
-    found = ordered(different, categories)
-    place = {value: j for j, value in enumerate(found)}
+    levels = ordered(different, categories)
+    place = {value: j for j, value in enumerate(levels)}
     codes = np.array([place[value] for value in different], np.int64)[numbers]
-    counted = np.bincount(codes, counts, len(found)) > 0
-    return np.where(counted, np.cumsum(counted) - 1, -1)[codes], [found[j] for j in np.flatnonzero(counted)]
+    counted = np.bincount(codes, counts, len(levels)) > 0
+    return np.where(counted, np.cumsum(counted) - 1, -1)[codes], [levels[j] for j in np.flatnonzero(counted)]

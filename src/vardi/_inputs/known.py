@@ -103,12 +103,6 @@ class Known:
         return tuple(h for h in self.functions if isinstance(h, int))
 
 
-class Items(Protocol):
-    """A mapping, or a pandas Series, which is not one: of keys to what is known, or of values to their shares."""
-
-    def items(self) -> Iterable[tuple[Hashable, object]]: ...
-
-
 class Table(Protocol):
     """What known values need of the rows."""
 
@@ -167,7 +161,7 @@ def as_known(known: object, names: tuple[Name, ...], table: Table) -> Known:
             f"known was given as {type(known).__name__}. Give a mapping: from the name of a sample, a column or a "
             "condition to its mean over the population, or from a column to the shares of its values."
         )
-    pieces = [_piece(key, given, names, table) for key, given in known.items()]
+    pieces = [_piece(key, value, names, table) for key, value in known.items()]
     if not pieces:
         raise MismatchError("There are no known values. Give at least one, or leave known out.")
     ends = np.cumsum([len(piece) for piece in pieces]).tolist()
@@ -187,41 +181,37 @@ def as_known(known: object, names: tuple[Name, ...], table: Table) -> Known:
 
 def known_biases(known: Mapping[Any, Any], names: Iterable[Name]) -> dict[str, Bias]:
     """Return the biases that known values evaluate on rows, by label; names of samples read nothing."""
-    taken, found = set(names), {}
-    for key, given in known.items():
-        if _is_margin(given):
-            found[str(key)] = where(f"`{str(key).replace('`', '``')}`")
+    taken, biases = set(names), {}
+    for key, value in known.items():
+        if _is_margin(value):
+            biases[str(key)] = where(f"`{str(key).replace('`', '``')}`")
             continue
         for part in key if isinstance(key, tuple) and key not in taken else (key,):
             if isinstance(part, Bias):
-                found[str(part)] = part
+                biases[str(part)] = part
             elif isinstance(part, str) and part not in taken:
                 with suppress(ExpressionError):  # the name of a column need not be an expression
-                    found[part] = where(part)
-    return found
+                    biases[part] = where(part)
+    return biases
 
 
-def _piece(key: Hashable, given: object, names: tuple[Name, ...], table: Table) -> Known:
-    """Return the known values of one key."""
-    if _is_margin(given):
-        return _margin(key, given, names, table)
-    if isinstance(key, tuple) and not _is_name(key, names):
-        return _joint(key, given, names, table)
-    label = str(key)
-    function, scale = _function(key, names, table)
-    value, stderr = value_of(given, label)
-    require_range(value, label, scale)
-    return Known((label,), (function,), np.array([value]), np.array([[stderr**2]]))
+def _piece(key: Hashable, value: object, names: tuple[Name, ...], table: Table) -> Known:
+    """Return what is known by one key: a margin, a value, or for a tuple several that were estimated together."""
+    if _is_margin(value):
+        return _margin(key, value, names, table)
+    several = isinstance(key, tuple) and not _is_name(key, names)
+    keys = key if isinstance(key, tuple) and several else (key,)
+    labels = tuple(map(str, keys))
+    functions = [_function(one, names, table) for one in keys]
+    values, covariance = estimates_of(value, labels) if several else _one(value, labels[0])
+    for number, label, (_, scale) in zip(values.tolist(), labels, functions, strict=True):
+        require_range(number, label, scale)
+    return Known(labels, tuple(function for function, _ in functions), values, covariance)
 
 
-def _joint(keys: tuple[Hashable, ...], given: object, names: tuple[Name, ...], table: Table) -> Known:
-    """Return the known values of a tuple of keys, estimated together."""
-    labels = tuple(str(key) for key in keys)
-    found = [_function(key, names, table) for key in keys]
-    values, covariance = estimates_of(given, labels)
-    for value, label, (_, scale) in zip(values.tolist(), labels, found, strict=True):
-        require_range(value, label, scale)
-    return Known(labels, tuple(function for function, _ in found), values, covariance)
+def _one(value: object, label: str) -> tuple[Floats, Floats]:
+    number, stderr = value_of(value, label)
+    return np.array([number]), np.array([[stderr**2]])
 
 
 def _function(key: Hashable, names: tuple[Name, ...], table: Table) -> tuple[Function, Scale]:
@@ -282,14 +272,14 @@ def _scale_of(bias: Bias, label: str, table: Table) -> Scale:
     return "share" if is_condition(bias.node) else "number"
 
 
-def _margin(column: Hashable, given: Items, names: tuple[Name, ...], table: Table) -> Known:
+def _margin(column: Hashable, margin: Mapping[Hashable, object], names: tuple[Name, ...], table: Table) -> Known:
     if column not in table.columns:
         sample = " It is a sample, whose known value is one number." if _is_name(column, names) else ""
         raise MismatchError(
             f"known has shares by value for {str(column)!r}, which is not a column of every sample. The columns are "
             f"{show(table.columns)}.{suggest(column, table.columns)}{sample}"
         )
-    places, shares, covariance = _shares(str(column), given)
+    places, shares, covariance = _shares(str(column), margin)
     labels = tuple(f"{column} = {place}" for place in places)
     for label, share in zip(labels, shares.tolist(), strict=True):
         require_range(share, label, "share")
@@ -310,16 +300,16 @@ def _margin(column: Hashable, given: Items, names: tuple[Name, ...], table: Tabl
     return Known(labels, functions, shares, covariance, ((str(column), slice(0, len(labels))),))
 
 
-def _shares(column: str, given: Items) -> tuple[list[Hashable], Floats, Floats]:
+def _shares(column: str, margin: Mapping[Hashable, object]) -> tuple[list[Hashable], Floats, Floats]:
     """Return the values of a margin, their shares, and the standard errors or the covariance of these."""
-    items = [(_plain(place), share) for place, share in given.items()]
+    items = [(_plain(place), share) for place, share in margin.items()]
     if len(items) == 1 and isinstance(items[0][0], tuple):
         places = [_plain(place) for place in items[0][0]]
         shares, covariance = estimates_of(items[0][1], [f"{column} = {place}" for place in places])
     else:
         places = [place for place, _ in items]
-        found = [value_of(share, f"{column} = {place}") for place, share in items]
-        shares, covariance = np.array([share for share, _ in found]), np.array([stderr for _, stderr in found])
+        numbers = np.array([value_of(share, f"{column} = {place}") for place, share in items]).reshape(-1, 2)
+        shares, covariance = numbers.T
     twice = [place for place, count in Counter(places).items() if count > 1]
     if twice:
         raise InvalidKnownError(
@@ -350,8 +340,8 @@ def _require_every_value(column: str, places: Sequence[Hashable], counts: Mappin
         )
 
 
-def _is_margin(given: object) -> TypeGuard[Items]:
-    return hasattr(given, "keys") and hasattr(given, "items")  # a pandas Series is not a Mapping
+def _is_margin(value: object) -> TypeGuard[Mapping[Hashable, object]]:
+    return hasattr(value, "keys") and hasattr(value, "items")  # a pandas Series is not a Mapping
 
 
 def _is_name(key: object, names: tuple[Name, ...]) -> bool:

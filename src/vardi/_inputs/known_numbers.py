@@ -52,15 +52,15 @@ def without_sum(covariance: Floats, shares: Floats) -> Floats:
     return np.asarray(project @ covariance @ project.T)
 
 
-def estimates_of(given: object, labels: Sequence[str]) -> tuple[Floats, Floats]:
+def estimates_of(estimates: object, labels: Sequence[str]) -> tuple[Floats, Floats]:
     """Return the values and the covariance of an Estimates, one for each label."""
-    if not is_estimates(given):
+    if not is_estimates(estimates):
         raise InvalidKnownError(
-            f"known has a tuple of keys, {show(labels)}, with {shortened(repr(given), 60)}. A tuple stands for values "
-            "that were estimated together: give the Estimates that holds them all, or each key its own value.",
+            f"known has a tuple of keys, {show(labels)}, with {shortened(repr(estimates), 60)}. A tuple stands for "
+            "values that were estimated together: give the Estimates that holds them all, or each key its own value.",
             labels=labels,
         )
-    values, covariance = np.asarray(given.values, np.float64), np.asarray(given.covariance, np.float64)
+    values, covariance = np.asarray(estimates.values, np.float64), np.asarray(estimates.covariance, np.float64)
     if len(values) != len(labels):
         raise MismatchError(
             f"known has {len(labels)} keys in a tuple, {show(labels)}, and {len(values)} estimates for them. Give one "
@@ -71,35 +71,35 @@ def estimates_of(given: object, labels: Sequence[str]) -> tuple[Floats, Floats]:
     return values, (covariance + covariance.T) / 2.0
 
 
-def value_of(given: object, label: str) -> tuple[float, float]:
+def value_of(known: object, label: str) -> tuple[float, float]:
     """Return a known value and its standard error, zero if it is exact."""
-    if is_estimates(given):
+    if is_estimates(known):
         raise InvalidKnownError(
-            f"The known value of {label!r} was given as {len(given.values)} estimates. Use a tuple of what they "
+            f"The known value of {label!r} was given as {len(known.values)} estimates. Use a tuple of what they "
             f"estimate as the key, ({label!r}, ...), or one of them as the value.",
             labels=[label],
         )
-    pair: Sequence[object] = (given, 0)
-    if hasattr(given, "value") and hasattr(given, "stderr"):
-        pair = (given.value, given.stderr)
-        if math.isnan(given.stderr):
+    pair: Sequence[object] = (known, 0)
+    if hasattr(known, "value") and hasattr(known, "stderr"):
+        pair = (known.value, known.stderr)
+        if math.isnan(known.stderr):
             raise _no_error(repr(label))
-    elif isinstance(given, tuple | list | np.ndarray) and len(given) == 2:
-        pair = tuple(given)
-    found = [_number(part) for part in pair]
-    if found[0] is None or found[1] is None:
+    elif isinstance(known, tuple | list | np.ndarray) and len(known) == 2:
+        pair = tuple(known)
+    value, stderr = (_number(part) for part in pair)
+    if value is None or stderr is None:
         raise InvalidKnownError(
-            f"The known value of {label!r} is {shortened(repr(given), 60)}. Give a finite number, (value, standard "
+            f"The known value of {label!r} is {shortened(repr(known), 60)}. Give a finite number, (value, standard "
             "error), or an Estimate; for a column whose values have shares, a mapping from value to share.",
             labels=[label],
         )
-    if found[1] < 0 or not math.isfinite(found[1] * found[1]):
+    if stderr < 0 or not math.isfinite(stderr * stderr):
         raise InvalidKnownError(
-            f"The standard error of {label!r} is {found[1]:g}. Give a finite number, zero or more; zero means that the "
+            f"The standard error of {label!r} is {stderr:g}. Give a finite number, zero or more; zero means that the "
             "value is exact.",
             labels=[label],
         )
-    return found[0], found[1]
+    return value, stderr
 
 
 def require_range(value: float, label: str, scale: Scale) -> None:
@@ -129,17 +129,17 @@ def _no_error(labels: str) -> InvalidKnownError:
     )
 
 
-def _number(given: object) -> float | None:
+def _number(number: object) -> float | None:
     """Return a finite number, or None for anything else."""
-    if isinstance(given, bool | np.bool) or not isinstance(given, numbers.Real):
+    if isinstance(number, bool | np.bool) or not isinstance(number, numbers.Real):
         return None
     try:
-        value = float(given)
+        value = float(number)
     except OverflowError:
         return None
     return value if math.isfinite(value) else None
 
 
-def is_estimates(given: object) -> TypeGuard[HasCovariance]:
+def is_estimates(value: object) -> TypeGuard[HasCovariance]:
     """Return whether several values were estimated together."""
-    return hasattr(given, "covariance") and hasattr(given, "values") and not hasattr(given, "keys")
+    return hasattr(value, "covariance") and hasattr(value, "values") and not hasattr(value, "keys")

@@ -42,33 +42,20 @@ def values_on(known: Known, pool: Pool, omega: Omega, *, log: bool) -> Floats:
     omega : list of arrays, array or SciPy sparse array
         The biases of all states, or with ``log`` their logs.
     """
-    H = np.empty((len(pool), len(known)))
-    places = [j for j, h in enumerate(known.functions) if isinstance(h, Bias)]
-    functions = [h for h in known.functions if isinstance(h, Bias)]
-    try:
-        evaluated = pool.evaluate(functions, [known.labels[j] for j in places], "expression") if places else []
-    except MissingValuesError as error:
-        raise _missing(known, error) from error
-    for j, values in zip(places, evaluated, strict=True):
-        H[:, j] = values
-    for j, h in enumerate(known.functions):
-        if isinstance(h, int):
-            H[:, j] = np.exp(_column(omega, h, log=log)) if log else _column(omega, h, log=log)
-    _require_finite(known, H)
-    return H
+    functions = {j: h for j, h in enumerate(known.functions) if isinstance(h, Bias)}
+
+    def evaluate() -> list[np.ndarray]:
+        labels = [known.labels[j] for j in functions]
+        values = iter(pool.evaluate(list(functions.values()), labels, "expression"))
+        return [_column(omega, h, log=log) if isinstance(h, int) else next(values) for h in known.functions]
+
+    return _values(known, evaluate, len(pool))
 
 
 def values_on_frame(known: Known, frame: Frame, biases: Sequence[Bias]) -> Floats:
     """Return h of rows that need not be in the pool, of shape (n, m); ``biases`` are those of all states."""
     functions = [biases[h] if isinstance(h, int) else h for h in known.functions]
-    try:
-        H = np.column_stack(
-            [np.asarray(values, np.float64) for values in frame.evaluate(functions, called="expression")]
-        )
-    except MissingValuesError as error:
-        raise _missing(known, error) from error
-    _require_finite(known, H)
-    return H
+    return _values(known, lambda: frame.evaluate(functions, called="expression"), len(frame))
 
 
 def reduced(known: Known, H: Floats, *, unlikely: float = 1e-6, block: int = 65_536) -> Floats:
@@ -205,7 +192,7 @@ def _separating(G: Floats, free: Floats) -> Floats | None:
     mean = G.mean(axis=0)
 
     def solved(rows: Floats) -> tuple[Floats, Floats]:
-        found = linprog(
+        optimum = linprog(
             -mean,
             A_ub=-rows,
             b_ub=np.zeros(len(rows)),
@@ -213,7 +200,7 @@ def _separating(G: Floats, free: Floats) -> Floats | None:
             b_eq=np.zeros(free.shape[1]) if free.size else None,
             bounds=(-1.0, 1.0),
         )
-        y = np.asarray(found.x, np.float64)
+        y = np.asarray(optimum.x, np.float64)
         return y, G @ y if float(mean @ y) > ROUNDING else np.zeros(len(G))  # with more rows it is no larger
 
     y = _by_few_rows(G, solved)
@@ -228,14 +215,14 @@ def _shortfall(G: Floats, free: Floats) -> Floats:
 
     def solved(rows: Floats) -> tuple[Floats, Floats]:
         a = len(rows)
-        found = linprog(
+        optimum = linprog(
             np.concatenate([np.zeros(a), np.ones(2 * m), np.zeros(r)]),
             A_eq=np.block([[rows.T, np.eye(m), -np.eye(m), free], [np.ones((1, a)), np.zeros((1, 2 * m + r))]]),
             b_eq=np.append(np.zeros(m), 1.0),
             bounds=[(0.0, None)] * (a + 2 * m) + [(None, None)] * r,
         )
-        prices = found.eqlin.marginals
-        return found.x[a : a + m] - found.x[a + m : a + 2 * m], -(G @ prices[:m] + prices[m])
+        prices = optimum.eqlin.marginals
+        return optimum.x[a : a + m] - optimum.x[a + m : a + 2 * m], -(G @ prices[:m] + prices[m])
 
     return _by_few_rows(G, solved)
 
@@ -285,16 +272,16 @@ def _contradiction(known: Known, seen: _OnRows, combination: Floats) -> InvalidK
 def _constant(known: Known, j: int, constant: float) -> InvalidKnownError:
     label, value, h = known.labels[j], float(known.values[j]), known.functions[j]
     if isinstance(h, ExpressionBias) and is_condition(h.node) and constant == 0.0:
-        said = (
+        message = (
             f"No row of the pool is in {label!r}, so no row can carry its share of {value:g}. Add such rows; or leave "
             "it out, and give what is known of the rest of the population, which the result then represents."
         )
     else:
-        said = (
+        message = (
             f"{label!r} is {constant:g} on every row of the pool, so that is its mean whatever the weights, but "
             f"{value:g} is given as known. Correct the value, or add rows where it differs."
         )
-    return InvalidKnownError(said, labels=[label], allowed={label: (constant, constant)})
+    return InvalidKnownError(message, labels=[label], allowed={label: (constant, constant)})
 
 
 def beyond(known: Known, low: Floats, high: Floats) -> InvalidKnownError | None:
@@ -333,27 +320,28 @@ def _nothing_left(known: Known, H: Floats, along: Floats, places: NDArray[np.int
     """Return the error for values that can be met, but not by weights that are positive on all rows."""
     row = int(np.argmax(along))
     where = " and ".join(f"{known.labels[j]!r} = {H[row, j]:.4g}" for j in places[:4])
-    said = " and ".join(f"{known.values[j]:.4g} for {known.labels[j]!r}" for j in places[:4])
+    targets = " and ".join(f"{known.values[j]:.4g} for {known.labels[j]!r}" for j in places[:4])
     return InvalidKnownError(
         f"The known values leave nothing for rows with {where}, but the pool has such rows, so no positive weights "
-        f"meet {said}. Correct the values; or remove these rows, if the population has no such units.",
+        f"meet {targets}. Correct the values; or remove these rows, if the population has no such units.",
         labels=[known.labels[j] for j in places],
     )
 
 
-def _missing(known: Known, error: MissingValuesError) -> MissingValuesError:
-    reading = [
-        label
-        for label, h in zip(known.labels, known.functions, strict=True)
-        if isinstance(h, Bias) and not set(h.columns).isdisjoint(error.columns)
-    ]
-    return MissingValuesError(
-        f"The known value of {reading[0] if reading else known.labels[0]!r} needs a value in every row. {error}",
-        columns=error.columns,
-    )
-
-
-def _require_finite(known: Known, H: Floats) -> None:
+def _values(known: Known, evaluate: Callable[[], Sequence[np.ndarray]], n: int) -> Floats:
+    """Return the functions on n rows as columns; raise if one has no value on some row."""
+    try:
+        H = np.column_stack([np.empty((n, 0)), *evaluate()])
+    except MissingValuesError as error:
+        reading = [
+            label
+            for label, h in zip(known.labels, known.functions, strict=True)
+            if isinstance(h, Bias) and not set(h.columns).isdisjoint(error.columns)
+        ]
+        raise MissingValuesError(
+            f"The known value of {(*reading, *known.labels)[0]!r} needs a value in every row. {error}",
+            columns=error.columns,
+        ) from error
     bad = np.argwhere(~np.isfinite(H))
     if len(bad):
         i, j = bad[0].tolist()
@@ -362,14 +350,15 @@ def _require_finite(known: Known, H: Floats) -> None:
             "it has no mean over them. Fill in what is missing, or give the known mean of a function that is finite.",
             labels=[known.labels[j]],
         )
+    return H
 
 
 def _column(omega: Omega, k: int, *, log: bool) -> np.ndarray:
-    if isinstance(omega, list):
-        return np.asarray(omega[k])
-    if not sparse.issparse(omega):
-        return np.asarray(omega[:, k])
-    stored = sparse.csc_array(omega)[:, [k]].tocoo()
-    column = np.full(omega.shape[0], -np.inf if log else 0.0)
-    column[stored.row] = stored.data
-    return column
+    """Return the values of a bias."""
+    if sparse.issparse(omega):
+        stored = sparse.csc_array(omega)[:, [k]].tocoo()
+        column = np.full(stored.shape[0], -np.inf if log else 0.0)
+        column[stored.row] = stored.data
+    else:
+        column = np.asarray(omega[k] if isinstance(omega, list) else omega[:, k])
+    return np.exp(column) if log else column

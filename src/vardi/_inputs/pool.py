@@ -14,7 +14,6 @@ from vardi._inputs.dependence import Dependence
 from vardi._inputs.frames import Frame, JoinedColumns, as_frame, concat, mixed_columns, shared_names
 from vardi._inputs.frames.frame import Native, joined, product
 from vardi._machine.memory import require_memory
-from vardi._machine.threads import map_blocks
 from vardi._types import Floats, Integers, are_once
 from vardi.biases import Bias, ExpressionBias, LearnedBias, ValuesBias, as_bias
 from vardi.biases._expressions import is_condition
@@ -103,14 +102,14 @@ class Pool:
 
     def frames_of(self, states: Collection[int]) -> list[Frame]:
         """Return the frames with rows of some samples; of all if none are given."""
-        asked = set(states if states and len(self.frames) > 1 else range(len(self.frames)))
-        return [frame for k, frame in enumerate(self.frames) if k in asked]
+        places = set(states if states and len(self.frames) > 1 else range(len(self.frames)))
+        return [frame for k, frame in enumerate(self.frames) if k in places]
 
     def column(self, name: str, states: Collection[int] = ()) -> np.ndarray:
         """Return a column on all rows; given some samples, values on rows of other frames are arbitrary."""
-        asked = self.frames_of(states)
-        kind = asked[0].column(name).dtype
-        pieces = [frame.column(name) if frame in asked else np.zeros(len(frame), kind) for frame in self.frames]
+        frames = self.frames_of(states)
+        kind = frames[0].column(name).dtype
+        pieces = [frame.column(name) if frame in frames else np.zeros(len(frame), kind) for frame in self.frames]
         return joined(pieces)
 
     def whole(self) -> Frame | None:
@@ -120,9 +119,8 @@ class Pool:
         """
         if len(self.frames) <= 1:
             return self.frames[0] if self.frames else None
-        mixed = mixed_columns(self.frames)
         try:
-            return concat([frame.drop(*mixed.keys() & set(frame.columns)) if mixed else frame for frame in self.frames])
+            return concat(self.frames, without=mixed_columns(self.frames))
         except MismatchError:
             return None
 
@@ -137,17 +135,17 @@ class Pool:
 
     def place(self, row: int, k: int | None = None) -> str:
         """Return in words which row is at a position of the pool, and what the bias k, if any, reads there."""
-        own = int(self.source[row])
+        number = int(self.source[row])
+        sample = repr(str(self.names[number]))
         if not self.frames:
-            return f"row {row} of the pool" if k is not None else f"row {row} of the pool, of {str(self.names[own])!r}"
+            return f"row {row} of the pool" if k is not None else f"row {row} of the pool, of {sample}"
         labelled = len(self.frames) == 1 and np.ptp(self.source) > 0
-        within = row if labelled else row - int(np.searchsorted(self.source, own))  # samples one after the other
-        frame = self.frames[0] if len(self.frames) == 1 else self.frames[own]
+        within = row if labelled else row - int(np.searchsorted(self.source, number))  # samples one after the other
+        frame = self.frames[0] if len(self.frames) == 1 else self.frames[number]
         there = [name for name in (() if k is None else self.biases[k].columns) if name in frame.columns]
         read = ", ".join(f"{name} is {_plain(frame.column(name)[within])}" for name in there[:LISTED])
-        sample = repr(str(self.names[own]))
-        said = f"row {row} of the pool, of {sample}" if labelled else f"row {within} of {sample}"
-        return f"{said}, where {read}" if read else said
+        words = f"row {row} of the pool, of {sample}" if labelled else f"row {within} of {sample}"
+        return f"{words}, where {read}" if read else words
 
     def nearest(self, groups: Sequence[Sequence[Name]]) -> str:
         """Return which two samples of different groups are nearest in the numeric columns that the biases read."""
@@ -158,10 +156,10 @@ class Pool:
         group_of = {position[name]: number for number, group in enumerate(groups) for name in group}
         if len(group_of) > 300:  # which have too many pairs to compare
             return ""
-        members = {k: np.flatnonzero(self.source == k) for k in group_of}
-        low = {k: np.array([values[rows].min() for values in columns.values()]) for k, rows in members.items()}
-        high = {k: np.array([values[rows].max() for values in columns.values()]) for k, rows in members.items()}
-        scale = np.array([values.std() or 1.0 for values in columns.values()])
+        X = np.column_stack(list(columns.values()))
+        low, high = ({k: end(X[self.source == k], axis=0) for k in group_of} for end in (np.min, np.max))
+        spread = X.std(axis=0)
+        scale = np.where(spread > 0.0, spread, 1.0)
         pairs = [(a, b) for a in group_of for b in group_of if a < b and group_of[a] != group_of[b]]
         gaps = [np.maximum(0.0, np.maximum(low[b] - high[a], low[a] - high[b])) for a, b in pairs]
         best = int(np.argmin([np.linalg.norm(gap / scale) for gap in gaps]))
@@ -169,25 +167,24 @@ class Pool:
         widest = int(np.argmax(gap / scale))
         if not gap[widest]:
             return ""
-        column = list(columns)[widest]
         nearest = f"'{self.names[a]}' and '{self.names[b]}'"
-        return f"The nearest are {nearest}: their rows are {gap[widest]:.4g} apart in {column}."
+        return f"The nearest are {nearest}: their rows are {gap[widest]:.4g} apart in {list(columns)[widest]}."
 
     def values_of(self, column: str) -> Collection[Hashable] | None:
         """Return the distinct values of a column; None if some sample lacks it, or they are too many."""
         if not all(column in frame.columns for frame in self.frames):
             return None
-        return {value for frame in self.frames for value in frame.distinct(column)}
+        return {value for frame in self.frames for value in frame.coded(column)[1]}
 
     def sides(self, bounds: Sequence[tuple[str, float]]) -> Floats:
         """Return how many rows of each sample have a column below, at and above a bound, of shape (m, 3, K)."""
-        found = np.zeros((len(bounds), 3, len(self.names)))
+        rows = np.zeros((len(bounds), 3, len(self.names)))
         for j, (name, bound) in enumerate(bounds):
             column = self.column(name)
             if column.dtype.kind in "fiu":
                 for side, holds in enumerate((column < bound, column == bound, column > bound)):
-                    found[j, side] = np.bincount(self.source[holds], self.counts[holds], minlength=len(self.names))
-        return found
+                    rows[j, side] = np.bincount(self.source[holds], self.counts[holds], minlength=len(self.names))
+        return rows
 
     def _read_columns(self) -> dict[str, Floats]:
         names = dict.fromkeys(name for bias in self.biases for name in bias.columns)
@@ -271,12 +268,6 @@ def _with_rows(pool: Pool) -> Pool:
     return pool
 
 
-def _are_within(labels: Integers, K: int) -> bool:
-    """Return whether labels are from 0 to K - 1; as numbers without a sign, those below 0 are the largest there are."""
-    unsigned = labels.view(labels.dtype.str.replace("i", "u"))
-    return all(map_blocks(lambda rows: bool(unsigned[rows].max() < K), len(labels), 1))
-
-
 class HasShape(Protocol):
     """A matrix, of whatever library."""
 
@@ -296,11 +287,10 @@ def matrix_pool(omega: HasShape, source: object, counts: object, names: Iterable
     n, K = omega.shape
     labels = as_array(source, "source")
     require_labels(labels, n)
-    if labels.dtype.kind not in "iu" or not _are_within(labels, K):
-        found = list(dict.fromkeys(labels.tolist()))
+    if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= K:
         raise MismatchError(
-            f"source holds the labels {show(found)} ({labels.dtype}), but omega has {K} columns. Number the samples by "
-            f"their columns, 0 to {K - 1}; for named samples use vardi.debias."
+            f"source holds the labels {show(dict.fromkeys(labels.tolist()))} ({labels.dtype}), but omega has {K} "
+            f"columns. Number the samples by their columns, 0 to {K - 1}; for named samples use vardi.debias."
         )
     names = tuple(str(k) for k in range(K)) if names is None else tuple(names)
     if len(names) != K:
@@ -366,21 +356,15 @@ def _numbered(source: object, frame: Frame, column: str) -> tuple[Integers, list
     try:
         if isinstance(source, str):
             return frame.coded(source)
-        labels = _labels(in_order(source, (frame,), "source"))
+        if isinstance(source, list | tuple):  # NumPy would turn mixed numbers and texts into texts
+            labels = np.fromiter(source, dtype=object, count=len(source))
+        else:
+            labels = as_array(in_order(source, (frame,), "source"), "source")
         require_labels(labels, len(frame))
-        return coded(labels)
+        # nanoseconds become integers in Python
+        return coded(labels.astype("datetime64[us]") if labels.dtype.kind == "M" else labels)
     except TypeError as error:
         raise refusals.no_labels(repr(column)) from error
-
-
-def _labels(source: object) -> np.ndarray:
-    """Return labels as an array that keeps each as it is: NumPy would turn mixed numbers and texts into texts."""
-    if isinstance(source, list | tuple):
-        return np.fromiter(source, dtype=object, count=len(source))
-    labels = as_array(source, "source")
-    return (
-        labels.astype("datetime64[us]") if labels.dtype.kind == "M" else labels
-    )  # nanoseconds become integers in Python
 
 
 def _plain(value: object) -> str:
@@ -395,8 +379,8 @@ def require_shared_columns(
     """Refuse a bias that reads a column which some of several samples have and others lack."""
     for name, bias in zip(names, biases, strict=True):
         for column in bias.columns:
-            lacks = [sample for sample, own in columns.items() if column not in own]
+            lacks = [sample for sample, available in columns.items() if column not in available]
             if 0 < len(lacks) < len(columns):
                 shared = shared_names(list(columns.values()))
-                said = refusals.learned_of_some if isinstance(bias, LearnedBias) else refusals.bias_of_some
-                raise said(name, bias, column, lacks, shared)
+                refusal = refusals.learned_of_some if isinstance(bias, LearnedBias) else refusals.bias_of_some
+                raise refusal(name, bias, column, lacks, shared)

@@ -15,7 +15,6 @@ from vardi._types import Integers
 from vardi.errors import SharedUnitsWarning, number_of_rows
 from vardi.errors._warn import warn
 
-COMPARED = 10_000  # rows that are compared at least, if there are very many
 MOST_SAMPLES = 100  # up to which every pair is compared
 
 REMEDY = (
@@ -32,11 +31,11 @@ def warn_of_shared_units(samples: object, pool: Pool) -> None:
     there are no more equal pairs between two samples than within them (Cauchy and Schwarz), so far more of them are not
     chance. Rows with counts stand for several units, and are not compared.
     """
-    found = _same_object(samples) or (None if pool.is_counted else _equal_rows(pool))
-    if found is not None:
-        first, second, count = found
-        said = f"{number_of_rows(count)} of {str(first)!r} {'is' if count == 1 else 'are'} in {str(second)!r} too"
-        warn_of(first, second, count, f"{said}, equal in every column.")
+    shared = _same_object(samples) or (None if pool.is_counted else _equal_rows(pool))
+    if shared is not None:
+        first, second, count = shared
+        fact = f"{number_of_rows(count)} of {str(first)!r} {'is' if count == 1 else 'are'} in {str(second)!r} too"
+        warn_of(first, second, count, f"{fact}, equal in every column.")
 
 
 def warn_of(first: Name, second: Name, count: int, fact: str) -> None:
@@ -65,15 +64,12 @@ def _equal_rows(pool: Pool, looked_at: int = 4_000) -> tuple[Name, Name, int] | 
     if not ids and not continuous:
         return None
     share = 0.0 if ids else 2 / 3  # of a sample's rows, which independent samples of one short list may share
-    if len(rows) == len(pool):
-        found = _most_shared(pool, rows, {name: columns[name] for name in properties}, share)
-    else:
-        rows = _some(pool, (*ids, *continuous)[0])
-        found = _most_shared(pool, rows, _columns(pool, rows, properties), share)
-    if found is not None and len(rows) < len(pool):  # now it is worth counting them all
+    rows = _some(pool, (*ids, *continuous)[0])
+    shared = _most_shared(pool, rows, _columns(pool, rows, properties), share)
+    if shared is not None and len(rows) < len(pool):  # now it is worth counting them all
         rows = np.arange(len(pool))
-        found = _most_shared(pool, rows, _columns(pool, rows, properties), share)
-    return None if found is None else (pool.names[found[0]], pool.names[found[1]], found[2])
+        shared = _most_shared(pool, rows, _columns(pool, rows, properties), share)
+    return None if shared is None else (pool.names[shared[0]], pool.names[shared[1]], shared[2])
 
 
 def _columns(pool: Pool, rows: Integers, names: Sequence[str] | None = None) -> dict[str, np.ndarray]:
@@ -84,7 +80,7 @@ def _columns(pool: Pool, rows: Integers, names: Sequence[str] | None = None) -> 
         mixed, shared = pool.mixed, shared_names([frame.columns for frame in pool.frames])
         names = [name for name in shared if name not in mixed]
     parts = list(zip(pool.frames, within, strict=True))
-    return {name: np.concatenate([frame.values_at(name, own) for frame, own in parts]) for name in names}
+    return {name: np.concatenate([frame.values_at(name, places) for frame, places in parts]) for name in names}
 
 
 def _kinds(
@@ -116,16 +112,16 @@ def _is_numbering(values: np.ndarray, sizes: Integers) -> bool:
         return False
 
 
-def _some(pool: Pool, key: str) -> Integers:
+def _some(pool: Pool, key: str, compared: int = 10_000) -> Integers:
     """Return all rows or, if very many, those whose key has a hash below a bound, so that equal rows stay together."""
-    part = len(pool) // COMPARED
+    part = len(pool) // compared
     columns = [frame.column(key) for frame in pool.frames] if part > 1 else []
     if not columns or any(column.dtype.kind not in "fiu" for column in columns):
         return np.arange(len(pool))
     bound = np.uint64(2**64 // part)
     chosen = [np.flatnonzero(_codes(column) < bound) for column in columns]
     starts = np.cumsum([0, *(len(column) for column in columns)])
-    return np.concatenate([own + start for own, start in zip(chosen, starts, strict=False)])
+    return np.concatenate([places + start for places, start in zip(chosen, starts, strict=False)])
 
 
 def _most_shared(

@@ -23,9 +23,6 @@ _this_thread = threading.local()  # whether it is one of as many as there are co
 
 BLOCK = 240_000  # numbers in a block: 2 MB, so what a step writes is still in the cache when it is read again
 LONG_BLOCK = 2**20  # numbers of a block up to which it may grow, so that its sums cost little beside it
-RUNS = (16, 256)  # least and most runs of blocks, each of which is summed separately
-RUN_NUMBERS = 2**24  # numbers that the sums of all runs may take, if that allows more than the least
-TASKS = 8  # runs of blocks handed to each thread: few, since handing over costs more than a small block
 THREADED = 1_000_000  # numbers above which threads are worth starting
 
 
@@ -74,18 +71,26 @@ def at_once(function: Callable[[Item], Result], items: Sequence[Item], n: int) -
 
 
 def _map_runs(
-    function: Callable[[list[slice]], Result], n: int, width: int, sums: int | None = None
+    function: Callable[[list[slice]], Result],
+    n: int,
+    width: int,
+    sums: int | None = None,
+    tasks_each: int = 8,
+    numbers: int = 2**24,
 ) -> Iterator[Result]:
-    """Apply the function to runs of blocks, which never depend on the threads; a thread takes several at a time."""
+    """Apply the function to 16 to 256 runs of blocks, which never depend on the threads, and have sums of their own.
+
+    Each thread takes few tasks of several runs, since handing over costs more than a small block; the sums of all runs
+    are so many numbers, if that allows more than the fewest runs.
+    """
     slices = blocks(n, width, sums)
-    most = RUN_NUMBERS // max(width**2 if sums is None else sums, 1)
-    runs = _cut(slices, min(max(most, RUNS[0]), RUNS[1]))
+    runs = _cut(slices, min(max(numbers // max(width**2 if sums is None else sums, 1), 16), 256))
     is_one_of_many = getattr(_this_thread, "has_a_core", False)  # starting more threads would only take time
     workers = min(cores(), len(slices)) if n * width >= THREADED and not is_one_of_many else 1
     if workers == 1:
         yield from map(function, runs)
         return
-    tasks = _cut(runs, TASKS * workers)
+    tasks = _cut(runs, tasks_each * workers)
     with single_threaded_blas(), executor(workers) as pool:
         for results in pool.map(lambda task: list(map(function, task)), tasks):
             yield from results

@@ -17,15 +17,15 @@ import narwhals as nw
 import numpy as np
 
 from vardi._inputs.dependence import Dependence
-from vardi._inputs.engine.part import COUNT, OMEGA, PREFIX, Part
 from vardi._inputs.engines import in_batches
+from vardi._inputs.lazy_part import COUNT, OMEGA, PREFIX, Part
 from vardi._machine.threads import Scratch
 from vardi._rows.arrays import ArrayBlock, Arrays
 from vardi._rows.blocks import in_threads
 from vardi._rows.checks import MODERATE
 from vardi._rows.contract import Block, Question, Result, addable
 from vardi._rows.dense import Dense
-from vardi._rows.engine.functions import EngineFunction
+from vardi._rows.lazy_functions import EngineFunction
 from vardi._types import Floats, Integers, once
 from vardi.biases._expressions.compile import compile_node
 from vardi.biases._expressions.nodes import columns

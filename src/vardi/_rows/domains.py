@@ -26,8 +26,6 @@ from vardi._rows.measure import Functions, Measure
 from vardi._types import Floats, Integers
 from vardi.errors._refusals import not_finite
 
-AT_ONCE = 50  # domains whose deviations are columns of one pass
-
 
 @dataclass(frozen=True, eq=False)
 class DomainSums:
@@ -175,8 +173,6 @@ class RowsByDomain:
     base : ndarray of int of shape (G,)
         The place of the base of each domain.
     """
-
-    at_once = AT_ONCE
 
     def __init__(
         self,

@@ -11,18 +11,18 @@ from typing import Any, Generic
 import narwhals as nw
 import numpy as np
 
-from vardi._inputs.engine.dependence import EngineDependence
-from vardi._inputs.engine.part import PREFIX, Change, Part, changed, with_columns
-from vardi._inputs.engines import LENGTH, AggregateQuery, LazyFrame, answering, collected, gives_batches
+from vardi._inputs.engines import LENGTH, AggregateQuery, answering, collected, gives_batches
+from vardi._inputs.lazy_dependence import EngineDependence
+from vardi._inputs.lazy_part import PREFIX, Change, Part, changed, with_columns
 from vardi._inputs.partitions import aggregated, stacked
 from vardi._rows.batches import Batches
 from vardi._rows.contract import ByKey, Grouped, Question, Result, addable, pieces_of
-from vardi._rows.engine.functions import EngineFunction
-from vardi._rows.engine.united import can_unite, united
 from vardi._rows.expressions import Expressions, expression, terms_of
 from vardi._rows.grouping import extremes_by_code, sums_by_code
+from vardi._rows.lazy_functions import EngineFunction
 from vardi._rows.query_block import ROWS, QueryBlock
 from vardi._rows.shares import evenly
+from vardi._rows.union import can_unite, united
 from vardi._rows.units import Units, rows_a_value
 from vardi._types import Floats, Integers
 from vardi.biases._expressions.targets import literal
@@ -101,30 +101,22 @@ class Queries:
         They are keyed by the position of their sample, or by None if one frame holds all. ``dropped`` are those of
         samples that were left out.
         """
-        frames: dict[int | None, Any] = {}
-        for part in self.parts:
-            columns, changes = self._named(part, names, question)
-            frames[part.code] = part.with_added(columns, *changes)
-        zeros = dict.fromkeys(names, nw.lit(0.0))
-        return frames | {part.code: part.with_added(zeros) for part in dropped}
+        frames = {part.code: part.with_added(names, self.adding(part, names, question)) for part in self.parts}
+        zeros = with_columns(dict.fromkeys(names, nw.lit(0.0)))
+        return frames | {part.code: part.with_added(names, zeros) for part in dropped}
 
     def adding(self, part: Part, names: Sequence[str], question: Question[Floats]) -> Change:
         """Return the step that adds columns to a frame."""
-        columns, changes = self._named(part, names, question)
-        return lambda frame: changed(frame, changes).with_columns(**columns)
-
-    def _named(
-        self, part: Part, names: Sequence[str], question: Question[Floats]
-    ) -> tuple[dict[str, nw.Expr], list[Change | None]]:
-        """Return columns of a frame by name, and the steps that they rest on."""
         block = QueryBlock(part, len(self.sizes))
         terms = terms_of(block.put(question))
-        return {name: expression(term) for name, term in zip(names, terms, strict=True)}, block.changes
+        columns = {name: expression(term) for name, term in zip(names, terms, strict=True)}
+        return lambda frame: changed(frame, [*block.changes, with_columns(columns)])
 
     def spaced(self, question: Question[Floats], low: float, high: float, most: int) -> Floats:
         """Return numbers of a column that are evenly spaced among the distinct ones from low to high, in order."""
         with answering():
-            frames = [self._values(part, question) for part in self._frames(question)]
+            parts = self._frames(question)
+            frames = [self.adding(part, [KEY], question)(part.rows_as_asked).select(KEY) for part in parts]
             frame = frames[0] if len(frames) == 1 else stacked(frames)
             inside = frame.filter((nw.col(KEY) >= literal(low)) & (nw.col(KEY) <= literal(high))).unique()
             length = aggregated(inside, AggregateQuery((), {ROWS: LENGTH}))
@@ -133,19 +125,14 @@ class Queries:
             chosen = collected(ranked.filter(nw.col(ROWS).is_in(places)).select(KEY))
         return np.sort(chosen.get_column(KEY).to_numpy().astype(np.float64))
 
-    def _values(self, part: Part, question: Question[Floats]) -> LazyFrame:
-        """Return a frame of one column."""
-        columns, changes = self._named(part, [KEY], question)
-        return changed(part.rows_as_asked, changes).select(columns[KEY].alias(KEY))
-
     def over_units(self, question: Question[Floats], m: int) -> tuple[Units, Floats]:
         """Return the units of rows that depend on one another, and counted sums of columns over these, (E, m)."""
         dependence, lengths = self.dependence, [rows_a_value(int(size)) for size in self.sizes]
         changes = [dependence.units(part, lengths) for part in self.parts]
         groups = self.by_group(lambda block: block.sum(question(block)), changes, dependence.keys)
         in_series = dependence.order is not None
-        unit = _numbered([(k, label) if in_series else label for k, label, *_ in groups.labels])
-        cell = _numbered([(k, *stratum) for k, _, *stratum in groups.labels])
+        unit = numbered([(k, label) if in_series else label for k, label, *_ in groups.labels])
+        cell = numbered([(k, *stratum) for k, _, *stratum in groups.labels])
         return Units(unit, cell, groups.source, groups.counts, dependence.remaining, in_series), groups.totals
 
     def over_clusters(self, question: Question[Floats], m: int) -> Floats:
@@ -205,7 +192,7 @@ class Queries:
         return QueryBlock(part, len(self.sizes), block.answers()).put(question)
 
 
-def _numbered(labels: Sequence[Hashable]) -> Integers:
+def numbered(labels: Sequence[Hashable]) -> Integers:
     """Return a number for each label, in the order in which they first come."""
     numbers: dict[Hashable, int] = {}
     return np.array([numbers.setdefault(label, len(numbers)) for label in labels])

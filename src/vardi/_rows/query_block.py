@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 import narwhals as nw
 import numpy as np
 
-from vardi._inputs.engine.part import OMEGA, PREFIX, Change, Groups, Part, with_columns
 from vardi._inputs.engines import Aggregate, How
+from vardi._inputs.lazy_part import OMEGA, PREFIX, Change, Groups, Part, with_columns
 from vardi._inputs.partitions import with_interval
 from vardi._rows.contract import Extremes, Normalised, Question, Result
-from vardi._rows.engine.functions import EngineFunction
 from vardi._rows.expressions import Expressions, Term, expression, total
 from vardi._rows.grouping import sums_by_sample
+from vardi._rows.lazy_functions import EngineFunction
 from vardi._types import Floats, Integers
 
 if TYPE_CHECKING:

@@ -120,8 +120,8 @@ def where(text: str) -> Bias:
     node, family = parse_bias(text)
     known = EVERYWHERE if node is None else ExpressionBias(node)
     if isinstance(family, OfRows):
-        own = _of_rows(family)
-        return own if node is None else known * own
+        bias = _of_rows(family)
+        return bias if node is None else known * bias
     return known if family is None else ParametricBias(family, known)
 
 
@@ -247,13 +247,13 @@ def _by_class(numbers: Mapping[Any, float], what: str) -> dict[Scalar, float]:
     """Return a mapping (also a pandas Series) as a dictionary whose values are finite and not negative."""
     if not hasattr(numbers, "keys") or not len(numbers):
         raise InvalidBiasError(f"{what} maps each class to a number, but got {numbers!r}.")
-    found = {label: numbers[label] for label in numbers.keys()}  # noqa: SIM118, as a Series iterates over its values
-    for label, value in found.items():
+    by_class = {label: numbers[label] for label in numbers.keys()}  # noqa: SIM118, as a Series iterates over its values
+    for label, value in by_class.items():
         if not isinstance(value, int | float | np.number) or not math.isfinite(value) or value < 0:
             raise InvalidBiasError(
                 f"Class {label!r} has {value!r} in {what}. Give a finite number that is not negative."
             )
-    return found
+    return by_class
 
 
 def _ratios(shares: Mapping[Scalar, float], population: Mapping[Scalar, float]) -> dict[Scalar, float]:

@@ -85,10 +85,10 @@ class Encoding:
     @property
     def named(self) -> list[str]:
         """The name of each column of the matrix."""
-        found: list[str] = []
+        names: list[str] = []
         for name, levels in self.values.items():
-            found += [name] if levels is None else [f"{name} {level}" for level in levels]
-        return found
+            names += [name] if levels is None else [f"{name} {level}" for level in levels]
+        return names
 
     def __call__(self, read: Read) -> Floats:
         """Return columns of some rows as a matrix; raise if values are missing."""

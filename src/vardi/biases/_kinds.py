@@ -73,14 +73,10 @@ class Bias(ABC):
         return _product(number(other), self)
 
     def __and__(self, other: object) -> Bias:
-        if not isinstance(other, Bias):
-            return NotImplemented
-        return ExpressionBias(junction(And, [_condition(self, "&"), _condition(other, "&")]))
+        return _junction(And, "&", self, other)
 
     def __or__(self, other: object) -> Bias:
-        if not isinstance(other, Bias):
-            return NotImplemented
-        return ExpressionBias(junction(Or, [_condition(self, "|"), _condition(other, "|")]))
+        return _junction(Or, "|", self, other)
 
     def __invert__(self) -> Bias:
         return ExpressionBias(Not(_condition(self, "~")))
@@ -345,6 +341,12 @@ def _product(left: Bias, right: Bias) -> Bias:
 def factors_of(bias: Bias) -> tuple[Bias, ...]:
     """Return the factors of a product; another bias is its only factor."""
     return bias.factors if isinstance(bias, ProductBias) else (bias,)
+
+
+def _junction(kind: type[And | Or], sign: str, left: Bias, right: object) -> Bias:
+    if not isinstance(right, Bias):
+        return NotImplemented
+    return ExpressionBias(junction(kind, [_condition(left, sign), _condition(right, sign)]))
 
 
 def _condition(bias: Bias, sign: str) -> Node:

@@ -71,7 +71,7 @@ class LearnedBias(Bias):
         self,
         read: Read,
         names: Sequence[str],
-        own: NDArray[np.bool_],
+        in_sample: NDArray[np.bool_],
         weights: Floats,
         folds: Integers,
         sample: str,
@@ -85,7 +85,7 @@ class LearnedBias(Bias):
             Returns a column of all rows of the pool, by its name.
         names : sequence of str
             The columns to read.
-        own : ndarray of bool
+        in_sample : ndarray of bool
             Which rows are those of the sample.
         weights : ndarray
             The counts of the sample's rows, the debiased weights of the reference rows, and 0 for others.
@@ -98,41 +98,44 @@ class LearnedBias(Bias):
         trees = self.classifier is None and len(names) <= MANY_COLUMNS
         encoding = Encoding.of(names, read, used, "The bias is learned from", for_trees=trees)
         X = encoding(read)
-        self._require_rows(own[used], folds[used], sample)
+        self._require_rows(in_sample[used], folds[used], sample)
         models, p = cross_fitted(
-            lambda rows: self._model(X[rows], own[rows], weights[rows], len(names)),
+            lambda rows: self._model(X[rows], in_sample[rows], weights[rows], len(names)),
             lambda models, X: _probabilities(models, X, sample),
             X,
             np.where(used, folds, -1),
         )
-        check = _checked(encoding, X[used], models[0], p[used], own[used], weights[used])
+        check = _checked(encoding, X[used], models[0], p[used], in_sample[used], weights[used])
         if check.area > 0.999:  # the two sides have almost no rows in common
             raise _separated(sample, reference, names)
         if check.clipped > 0.05 * check.rows:
             warn(WeakOverlapWarning(f"The bias of {sample!r}, {self}: {check.said_of_clipping}"))
         return LearnedValues(_odds(p), self, encoding, models, sample, check, folds)
 
-    def _require_rows(self, own: NDArray[np.bool_], folds: Integers, sample: str) -> None:
+    def _require_rows(self, in_sample: NDArray[np.bool_], folds: Integers, sample: str) -> None:
         """Refuse a side that is not in every fold, or has almost no rows in each."""
-        for side, rows in ((repr(sample), own), ("the known samples together", ~own)):
-            found = int(rows.sum())
-            if found < 2 * self.folds or len(np.unique(folds[rows])) < self.folds:
+        for side, rows in ((repr(sample), in_sample), ("the known samples together", ~in_sample)):
+            count = int(rows.sum())
+            if count < 2 * self.folds or len(np.unique(folds[rows])) < self.folds:
                 raise InvalidBiasError(
                     f"The bias of {sample!r} is learned in {self.folds} folds of rows or whole clusters, but {side} "
-                    f"has too few for that: {found} rows in {len(np.unique(folds[rows]))} folds. Give fewer folds.",
+                    f"has too few for that: {count} rows in {len(np.unique(folds[rows]))} folds. Give fewer folds.",
                     sample=sample,
                 )
 
-    def _model(self, X: Floats, own: NDArray[np.bool_], weights: Floats, columns: int) -> Classifier:
+    def _model(self, X: Floats, in_sample: NDArray[np.bool_], weights: Floats, columns: int) -> Classifier:
         """Return a classifier in which both sides have the same weight, so that folds differ only in their rows."""
         from sklearn.base import clone
         from threadpoolctl import threadpool_limits
 
         model = self._default(columns) if self.classifier is None else clone(self.classifier)
-        balanced = np.where(own, weights / weights[own].sum(), weights / weights[~own].sum()) * own.sum()
+        balanced = (
+            np.where(in_sample, weights / weights[in_sample].sum(), weights / weights[~in_sample].sum())
+            * in_sample.sum()
+        )
         key = "sample_weight" if not hasattr(model, "steps") else f"{model.steps[-1][0]}__sample_weight"
         with threadpool_limits(1 if len(X) <= ONE_THREAD else None):
-            return model.fit(X, own.astype(np.int64), **{key: balanced})
+            return model.fit(X, in_sample.astype(np.int64), **{key: balanced})
 
     def _default(self, columns: int) -> Any:
         from sklearn.calibration import CalibratedClassifierCV
@@ -271,44 +274,52 @@ class LearnedCheck:
 
 
 def _checked(
-    encoding: Encoding, X: Floats, model: Classifier, p: Floats, own: NDArray[np.bool_], weights: Floats, bins: int = 10
+    encoding: Encoding,
+    X: Floats,
+    model: Classifier,
+    p: Floats,
+    in_sample: NDArray[np.bool_],
+    weights: Floats,
+    bins: int = 10,
 ) -> LearnedCheck:
     """Compare probabilities, each by models that have not seen its row, with the rows' samples."""
     from sklearn.metrics import roc_auc_score
 
-    halves = np.where(own, weights / weights[own].sum(), weights / weights[~own].sum())
+    halves = np.where(in_sample, weights / weights[in_sample].sum(), weights / weights[~in_sample].sum())
     out = (p < CLIP[0]) | (p > CLIP[1])
     edges = np.unique(np.quantile(p, np.linspace(0.0, 1.0, bins + 1)[1:-1]))
     place = np.searchsorted(edges, p, side="right")
     rows, mass, predicted, observed = (
-        np.bincount(place, one, minlength=len(edges) + 1) for one in (None, halves, halves * p, halves * own)
+        np.bincount(place, one, minlength=len(edges) + 1) for one in (None, halves, halves * p, halves * in_sample)
     )
     there = rows > 0
     share = np.where(mass > 0, observed / np.where(mass > 0, mass, 1.0), 0.0)
-    squares = np.bincount(place, (halves * (own - share[place])) ** 2, minlength=len(edges) + 1)
+    squares = np.bincount(place, (halves * (in_sample - share[place])) ** 2, minlength=len(edges) + 1)
     return LearnedCheck(
         tuple(encoding.values),
         _name_of(model),
-        int(own.sum()),
-        int((out & own).sum()),
-        int((out & ~own).sum()),
-        float(roc_auc_score(own, p, sample_weight=halves)),
+        int(in_sample.sum()),
+        int((out & in_sample).sum()),
+        int((out & ~in_sample).sum()),
+        float(roc_auc_score(in_sample, p, sample_weight=halves)),
         tuple((predicted[there] / mass[there]).tolist()),
         tuple(share[there].tolist()),
         tuple((np.sqrt(squares[there]) / mass[there]).tolist()),
         tuple(rows[there].tolist()),
-        _balance(encoding.named, X, own, weights, weights / _odds(p)),
+        _balance(encoding.named, X, in_sample, weights, weights / _odds(p)),
     )
 
 
 def _balance(
-    names: Sequence[str], X: Floats, own: NDArray[np.bool_], weights: Floats, weighted: Floats
+    names: Sequence[str], X: Floats, in_sample: NDArray[np.bool_], weights: Floats, weighted: Floats
 ) -> dict[str, tuple[float, float]]:
     """Return how far the means of a sample are from the population's, in standard deviations of the population."""
-    centre = np.average(X[~own], axis=0, weights=weights[~own])
-    spread = np.sqrt(np.average((X[~own] - centre) ** 2, axis=0, weights=weights[~own]))
+    centre = np.average(X[~in_sample], axis=0, weights=weights[~in_sample])
+    spread = np.sqrt(np.average((X[~in_sample] - centre) ** 2, axis=0, weights=weights[~in_sample]))
     spread = np.where(spread > 0, spread, 1.0)
-    before, after = ((np.average(X[own], axis=0, weights=w[own]) - centre) / spread for w in (weights, weighted))
+    before, after = (
+        (np.average(X[in_sample], axis=0, weights=w[in_sample]) - centre) / spread for w in (weights, weighted)
+    )
     return {name: (float(one), float(other)) for name, one, other in zip(names, before, after, strict=True)}
 
 
@@ -333,14 +344,14 @@ def _odds(p: Floats) -> Floats:
 
 
 def _probabilities(models: Sequence[Classifier], X: Floats, sample: str) -> Floats:
-    found: Floats = np.mean([np.asarray(model.predict_proba(X), np.float64)[:, 1] for model in models], axis=0)
-    if not ((found >= 0) & (found <= 1)).all():
+    means: Floats = np.mean([np.asarray(model.predict_proba(X), np.float64)[:, 1] for model in models], axis=0)
+    if not ((means >= 0) & (means <= 1)).all():
         raise InvalidBiasError(
-            f"The classifier of {sample!r} gives {found[~((found >= 0) & (found <= 1))][0]:g} as a probability. Give "
+            f"The classifier of {sample!r} gives {means[~((means >= 0) & (means <= 1))][0]:g} as a probability. Give "
             "one whose predict_proba is between 0 and 1.",
             sample=sample,
         )
-    return found
+    return means
 
 
 def _require_classifier(classifier: object) -> None:

@@ -90,14 +90,14 @@ def coded(labels: np.ndarray) -> tuple[np.ndarray, list[Hashable]]:
     pandas, kind = sys.modules.get("pandas"), labels.dtype.kind
     is_text = kind == "O" and pandas is not None and pandas.api.types.infer_dtype(labels, skipna=False) == "string"
     if pandas is not None and (is_text or (kind in "biufM" and labels.dtype.itemsize <= 8)):
-        codes, found = pandas.factorize(labels.astype(np.float64) if kind == "f" else labels, use_na_sentinel=False)
-        return codes.astype(np.int64, copy=False), found.tolist()
+        codes, distinct = pandas.factorize(labels.astype(np.float64) if kind == "f" else labels, use_na_sentinel=False)
+        return codes.astype(np.int64, copy=False), distinct.tolist()
     if kind in "biufMU":
-        found, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+        distinct, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
         order = np.argsort(first)
         number = np.empty(len(order), np.int64)
         number[order] = np.arange(len(order))
-        return number[inverse], found[order].tolist()
+        return number[inverse], distinct[order].tolist()
     position: dict[Hashable, int] = {}
     every = (position.setdefault(label, len(position)) for label in labels.tolist())
     return np.fromiter(every, np.int64, len(labels)), list(position)
@@ -116,7 +116,7 @@ def index_of(values: object) -> Index | None:
     return index if hasattr(index, "equals") else None
 
 
-def belongs_elsewhere(index: Index, own: Index) -> bool:
+def belongs_elsewhere(index: Index, rows_index: Index) -> bool:
     """Return whether the labels of values show that they belong to other rows than those in the same place.
 
     The labels 0, 1, 2, ... are the default of a new series and mean nothing, unless the rows have such labels
@@ -130,9 +130,9 @@ def belongs_elsewhere(index: Index, own: Index) -> bool:
     >>> belongs_elsewhere(pd.RangeIndex(3), pd.Index([2, 0, 1]))
     True
     """
-    if index.equals(own):
+    if index.equals(rows_index):
         return False
     labels = np.asarray(index)
     if labels.dtype.kind not in "iu" or not np.array_equal(labels, np.arange(len(labels))):
         return True
-    return getattr(own, "nlevels", 1) == 1 and own.is_unique and bool(own.isin(index).any())
+    return getattr(rows_index, "nlevels", 1) == 1 and rows_index.is_unique and bool(rows_index.isin(index).any())

@@ -42,7 +42,7 @@ class WindowBias(Bias):
                 f"{self} has no end, so every row would have been seen. Name the columns in which windows begin or "
                 "end; a sample without truncation has the bias 1."
             )
-        if not any(columns(end) for end in self.ends):
+        if not columns(*self.ends):
             raise InvalidBiasError(
                 f"{self} reads no column for its ends, so all rows have the same window, and nothing is known of what "
                 "lies outside it. Declare a condition, such as vardi.between."
@@ -61,8 +61,7 @@ class WindowBias(Bias):
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that the bias reads."""
-        nodes = (self.x, *self.ends, *(() if self.status is None else (self.status,)))
-        return tuple(dict.fromkeys(name for node in nodes for name in columns(node)))
+        return columns(self.x, *self.ends, *(() if self.status is None else (self.status,)))
 
     def __str__(self) -> str:
         nodes = (self.x, self.low, self.high, *(() if self.status is None else (self.status,)))

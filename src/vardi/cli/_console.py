@@ -33,6 +33,9 @@ DETAILS_OF_KNOWN = "vardi check lists the known values."
 DELAY = 1.0
 """Seconds of work before progress is shown."""
 
+Stage = Callable[..., None]
+"""Name the stage of the work, and how much of how much of it is done."""
+
 
 def console(*, stderr: bool = False, least: int = 0) -> Console:
     """Return a console that respects NO_COLOR and COLUMNS, and cuts nothing if its output is piped."""
@@ -162,10 +165,10 @@ def _wrapped(line: str, width: int, indent: str) -> list[str]:
 
 
 @contextmanager
-def warnings_as_lines(*, told: tuple[type[VardiWarning], ...] = ()) -> Iterator[list[str]]:
+def warnings_as_lines(*, reported: tuple[type[VardiWarning], ...] = ()) -> Iterator[list[str]]:
     """Gather vardi's warnings, and print each once when the block ends, however it ends.
 
-    Warnings of the kinds ``told`` are gathered but not printed, since the command itself reports them.
+    Warnings of the kinds ``reported`` are gathered but not printed, since the command itself reports them.
     """
     said: list[str] = []
     lines: list[str] = []
@@ -176,7 +179,7 @@ def warnings_as_lines(*, told: tuple[type[VardiWarning], ...] = ()) -> Iterator[
         finally:
             own = [one for one in caught if issubclass(one.category, VardiWarning)]
             said += dict.fromkeys(_for_a_shell(one) for one in own)
-            lines += dict.fromkeys(_for_a_shell(one) for one in own if not issubclass(one.category, told))
+            lines += dict.fromkeys(_for_a_shell(one) for one in own if not issubclass(one.category, reported))
     for one in caught:
         if not issubclass(one.category, VardiWarning):
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
@@ -195,7 +198,7 @@ def _for_a_shell(warning: warnings.WarningMessage) -> str:
 @contextmanager
 def progress(
     *, hidden: bool, timer: Callable[[float, Callable[[], None]], threading.Timer] = threading.Timer
-) -> Iterator[Callable[..., None]]:
+) -> Iterator[Stage]:
     """Yield a function that names the stage of the work; a terminal shows it once the work has taken a while."""
     err = console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(20), TimeElapsedColumn())

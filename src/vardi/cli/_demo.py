@@ -13,10 +13,9 @@ from typing import Annotated
 
 import typer
 
+from vardi.cli._command import Json, Quiet, guarded
 from vardi.cli._console import show, show_next
-from vardi.cli._files import writing
-from vardi.cli._guard import guarded
-from vardi.cli._options import Json, Quiet
+from vardi.cli._outputs import writing
 from vardi.errors import OutputError
 
 MARK = "# Written by `vardi demo`, and overwritten by it."

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from vardi.cli._console import progress, show, show_files, show_json, show_next, warnings_as_lines
-from vardi.cli._guard import guarded
-from vardi.cli._options import Force, Json, Quiet, StudyFile
-from vardi.cli._pdf import is_pdf, print_page, require_browser
+from vardi.cli._command import Force, Json, Quiet, StudyFile, guarded, opening
+from vardi.cli._console import show, show_files, show_json, show_next
+from vardi.cli._outputs import is_pdf, print_page, together, writing
 from vardi.errors import ContradictedKnownWarning
 
 if TYPE_CHECKING:
@@ -86,21 +85,11 @@ def run_fit(
 
     ``replicates`` are the arguments of `DebiasedSample.replicate_weights`; if empty, none are written.
     """
-    from vardi import study as studies
-    from vardi.cli._files import require_outputs, together, writing
     from vardi.cli._summary import study_account
-    from vardi.study._outputs import require_suffix, weights_columns, write_weights
+    from vardi.study._outputs import weights_columns, write_weights
 
-    study = studies.read(path)
-    require_outputs(list(targets.values()), study, force=force)
-    if "report" in targets:
-        _require_report(targets["report"])
-    if "weights" in targets:
-        require_suffix(targets["weights"])
-    told = () if hidden else (ContradictedKnownWarning,)
-    with warnings_as_lines(told=told) as said, progress(hidden=hidden) as stage:
-        stage("Reading the data" if study.engine == "memory" else f"Opening the data with {study.engine}")
-        opened = study.open()
+    reported = () if hidden else (ContradictedKnownWarning,)
+    with opening(path, targets, force=force, hidden=hidden, reported=reported) as (opened, stage, messages):
         weights_columns(opened, with_data=with_data, replicates=replicates)
         stage("Solving")
         fitted = opened.fit()
@@ -110,24 +99,14 @@ def run_fit(
             for what, place in zip(targets, temporary, strict=True):
                 stage(f"Writing the {what}")
                 with writing(targets[what], place):
-                    if what == "weights":
+                    if what == "report":
+                        _write_report(opened, fitted, place, targets[what])
+                    else:
                         making = partial(stage, "Making replicates")
                         write_weights(
                             opened, fitted, place, with_data=with_data, replicates=replicates, progress=making
                         )
-                    else:
-                        _write_report(opened, fitted, place, targets[what])
-    return Fitted(opened, account, said)
-
-
-def _require_report(path: Path) -> None:
-    """Refuse a report that is neither a page nor a PDF, or a PDF that no browser here can print."""
-    from vardi.report._render import require_html
-
-    if is_pdf(path):
-        require_browser(path)
-    else:
-        require_html(path)
+    return Fitted(opened, account, messages)
 
 
 def _write_report(opened: OpenStudy, fitted: DebiasedSample, place: Path, target: Path) -> None:
@@ -209,28 +188,23 @@ def sample(
     quiet: Quiet = False,
 ) -> None:
     """Draw rows by weight, as if from a sample without bias."""
-    from vardi import study as studies
-    from vardi.cli._files import require_outputs, together, writing
-    from vardi.study._outputs import draw, require_suffix, write_frame
+    from vardi.study._outputs import draw, write_frame
 
-    read = studies.read(study)
-    require_outputs([output], read, force=force)
-    require_suffix(output)
-    with warnings_as_lines() as said, progress(hidden=as_json or quiet) as stage:
-        stage("Reading the data")
-        opened = read.open()
+    outputs = {"draw": output}
+    with opening(study, outputs, force=force, hidden=as_json or quiet) as (opened, stage, messages):
         stage("Solving")
         fitted = opened.fit()
         stage(f"Drawing {n:,} rows")
         rows = draw(opened, fitted, n, seed, replace=not once)
         with together([output], force=force) as (temporary,), writing(output, temporary):
             write_frame(rows, temporary)
+    title = opened.study.title
     distinct = rows.select("source", "row").n_unique()
     if as_json:
         by_source = dict(rows["source"].value_counts(sort=True).iter_rows())
-        facts = {"study": str(study), "title": read.title, "rows": n, "distinct": distinct, "seed": seed}
-        show_json({**facts, "by_source": by_source, "files": {"draw": str(output)}, "warnings": said})
+        facts = {"study": str(study), "title": title, "rows": n, "distinct": distinct, "seed": seed}
+        show_json({**facts, "by_source": by_source, "files": {"draw": str(output)}, "warnings": messages})
     elif not quiet:
         drawn = "1 row drawn by weight." if n == 1 else f"{n:,} rows drawn by weight, {distinct:,} of them different."
-        show(f"{read.title}: {drawn}", "")
-        show_files({"draw": output})
+        show(f"{title}: {drawn}", "")
+        show_files(outputs)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vardi.cli._command import guarded
 from vardi.cli._console import show, show_next, show_plain
-from vardi.cli._guard import guarded
 from vardi.errors import StudyError, VardiError
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def init(
     The files are opened, and each bias is tried on the rows. No file is overwritten.
     """
     from vardi._machine.atomic_write import whole_file
-    from vardi.cli._files import require_free
+    from vardi.cli._outputs import require_free
     from vardi.study import parse
 
     require_free(study, force=False, remedy=f"Name another: {_another(study)}")

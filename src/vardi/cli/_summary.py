@@ -17,7 +17,7 @@ from vardi._facts.links import links_of, sampled_gram
 from vardi._facts.numbers import plain, with_error
 from vardi._facts.summary import sample_cells, summarize, variable_cells
 from vardi._fit.sample import DebiasedSample
-from vardi._rows.engine.subsample import ROWS
+from vardi._rows.lazy_model import ROWS
 from vardi._solve.identify import Verdict
 from vardi.cli._console import DETAILS_OF_KNOWN
 from vardi.errors._texts import SHOWN, more
@@ -93,18 +93,18 @@ def plan_lines(plan: Plan) -> list[RenderableType]:
     rows = "" if plan.rows is None else f"{plan.rows:,} rows, "
     where = "in memory" if plan.engine == "memory" else f"left in place and queried by {plan.engine}"
     read = "" if plan.size is None else f", {decimal(plan.size)} read at most"
-    told = f"{rows}{where}: {_ends(plan.passes)} {'pass' if plan.passes[1] == 1 else 'passes'} over the rows{read}."
+    text = f"{rows}{where}: {_ends(plan.passes)} {'pass' if plan.passes[1] == 1 else 'passes'} over the rows{read}."
     if plan.frames > 1:
-        told += f" A pass is one query for each of {plan.frames} frames."
+        text += f" A pass is one query for each of {plan.frames} frames."
     if plan.engine != "memory":
         drawn = any(query.what.startswith("draw") for query in plan.queries)
-        told += f" Only sums come back{f', and up to {ROWS:,} rows to start from' if drawn else ''}."
+        text += f" Only sums come back{f', and up to {ROWS:,} rows to start from' if drawn else ''}."
     queries = [
         (one.what, _ends(one.passes), ", ".join(one.columns) or "–", "–" if one.size is None else decimal(one.size))
         for one in plan.queries
     ]
     table = _table("query", "passes>", "columns", "read in a pass>", rows=queries, most=len(queries))
-    return [Text(told), Text(), table]
+    return [Text(text), Text(), table]
 
 
 def _ends(passes: tuple[int, int]) -> str:

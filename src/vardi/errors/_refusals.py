@@ -79,11 +79,11 @@ def missing_labels(column: str, count: int) -> MissingValuesError:
     )
 
 
-def unknown_label(label: object, column: str, found: Iterable[object], names: Iterable[object]) -> MismatchError:
+def unknown_label(label: object, column: str, labels: Iterable[object], names: Iterable[object]) -> MismatchError:
     """Return the error for a label that has no bias."""
-    found, names = list(found), list(names)
+    labels, names = list(labels), list(names)
     return MismatchError(
-        f"Label {str(label)!r} of {column!r} has no bias. The labels are {show(found)}, the biases {show(names)}."
+        f"Label {str(label)!r} of {column!r} has no bias. The labels are {show(labels)}, the biases {show(names)}."
         f"{suggest(label, names)} Give each label a bias."
     )
 
@@ -222,7 +222,7 @@ def bias_of_some(
     """Return the error for a bias that reads a column that some samples lack."""
     columns = f" ({first_of(map(repr, shared), 3)})" if shared else ""
     others = [name for name in lacks if name != sample]
-    asked = f": how likely was {str(sample)!r} to draw those of {show(others)}?" if others else "."
+    doubt = f": how likely was {str(sample)!r} to draw those of {show(others)}?" if others else "."
     remedy = (
         f"In place of a design weight, give one over its mean given columns that all samples have{columns}: the guide "
         "'Pooling surveys' shows how, and what that assumes."
@@ -231,7 +231,7 @@ def bias_of_some(
         remedy = f"Add the column to {show(lacks)}, or write the bias in columns that all samples have."
     return MismatchError(
         f"The bias of {str(sample)!r}, {bias}, reads column {column!r}, which {show(lacks)} "
-        f"{'lacks' if len(lacks) == 1 else 'lack'}. A bias is evaluated on the rows of all samples{asked} So it must "
+        f"{'lacks' if len(lacks) == 1 else 'lack'}. A bias is evaluated on the rows of all samples{doubt} So it must "
         f"be a function of columns that all samples have. {remedy}"
     )
 

@@ -9,18 +9,17 @@ from typing import Literal
 WIDTH = 80  # columns of a printed text
 LISTED = 10  # most names listed in a sentence, and most rows that an error carries
 SHOWN = 20  # most lines of a printed table
-CONTRADICTED, DOUBTFUL = 0.01, 0.05  # p-values below which data contradict what was declared, or make it doubtful
 
 Outcome = Literal["contradicted", "doubtful", "not contradicted"]
 
 
-def outcome(pvalue: float) -> Outcome:
+def outcome(pvalue: float, contradicted: float = 0.01, doubtful: float = 0.05) -> Outcome:
     """Return the outcome of a test of what was declared, by its p-value; NaN contradicts nothing.
 
     >>> outcome(0.003), outcome(0.02), outcome(0.5), outcome(float("nan"))
     ('contradicted', 'doubtful', 'not contradicted', 'not contradicted')
     """
-    return "contradicted" if pvalue < CONTRADICTED else "doubtful" if pvalue < DOUBTFUL else "not contradicted"
+    return "contradicted" if pvalue < contradicted else "doubtful" if pvalue < doubtful else "not contradicted"
 
 
 def to_digits(value: float, digits: int) -> str:

@@ -12,10 +12,10 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _is_fitted
 
-from vardi._estimate.estimates import Estimate, Estimates, with_digits_of
+from vardi._estimate.estimates import Estimate, Estimates, estimates_of, with_digits_of
 from vardi._estimate.reliability import warn_of_doubt
 from vardi._estimate.resampling import require_rows
-from vardi._estimate.tangent import Influence, estimates_of
+from vardi._estimate.tangent import Influence
 from vardi._estimate.weight_routing import Rows
 from vardi._fit.weighted import WeightedSample
 from vardi._notebook import fragment, paragraph, table

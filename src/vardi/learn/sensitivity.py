@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 
 from vardi._estimate.estimates import Estimate
 from vardi._estimate.reliability import warn_of_doubt
-from vardi._estimate.sensitivity.factors import GAMMAS
 from vardi._estimate.sensitivity.question import Question
-from vardi._estimate.sensitivity.result import Kind, Sensitivity
+from vardi._estimate.sensitivity.result import GAMMAS, Kind, Sensitivity
 from vardi._fit.sample import DebiasedSample
 from vardi._inputs.pool import Name
 from vardi._types import Floats

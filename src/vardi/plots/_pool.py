@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from vardi._estimate.cdf import Band
-from vardi._estimate.sensitivity.factors import GAMMAS
-from vardi._estimate.sensitivity.result import Kind, Sensitivity
+from vardi._estimate.sensitivity.result import GAMMAS, Kind, Sensitivity
 from vardi._facts.diagnostics import Diagnostics
 from vardi._facts.distributions import heights
 from vardi._inputs.given import Function

@@ -9,11 +9,11 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import narwhals as nw
 
-from vardi._inputs.engine.part import COUNTS, LABEL, ROW
+from vardi._inputs.lazy_part import COUNTS, LABEL, ROW
 from vardi.errors import StudyError, suggest
 from vardi.errors._texts import first_of
 from vardi.study._data import Data, Engine
@@ -97,13 +97,14 @@ def _reason(error: BaseException) -> str:
 def schema(data: Data, engine: Engine) -> nw.Schema:
     """Return the columns of the data with their types."""
     with reading(data):
-        return nw.Schema(nw.from_native(_lazy(data, engine)).collect_schema())
+        return nw.Schema(nw.from_native(_rows(data, engine)).collect_schema())
 
 
 def in_memory(data: Data, label: str | None) -> pl.DataFrame:
     """Return the rows as a Polars frame."""
     with reading(data):
-        frame = without_intervals(_relation(data)).pl() if data.format == "duckdb" else _scan(data, None).collect()
+        rows: Any = _rows(data, "memory")
+        frame = without_intervals(rows).pl() if data.format == "duckdb" else rows.collect()
     pl = package("polars")
     return frame if label is None else frame.with_columns(pl.col(label).cast(pl.String))
 
@@ -118,10 +119,11 @@ def left_in_place(data: Data, engine: Engine, label: str | None, *, apart: bool,
             _require_whole(data)
         elif data.format == "csv":
             _require_no_blank_lines(data)
+        rows: Any = _rows(data, engine)
         if engine == "polars":
-            rows: Lazy = _scan(data, FIRST_ROWS).with_row_index(ROW)
+            rows = rows.with_row_index(ROW)
         else:
-            rows = _relation(data).project(f'*, row_number() OVER () - 1 AS "{ROW}"')
+            rows = rows.project(f'*, row_number() OVER () - 1 AS "{ROW}"')
     frame = nw.from_native(rows).with_columns(nw.col(ROW).cast(nw.Int64))
     if label is not None and frame.collect_schema()[label] != nw.String:
         frame = frame.with_columns(nw.col(label).cast(nw.String).alias(LABEL if apart else label))
@@ -136,7 +138,7 @@ def require_rows(data: Data, engine: Engine) -> None:
     if data.format != "csv":
         return
     with reading(data):
-        first = nw.from_native(_lazy(data, engine)).head(1).collect()
+        first = nw.from_native(_rows(data, engine)).head(1).collect()
     if not len(first):
         remedy = "Leave the sample out; a bias without rows goes into [states.NAME]."
         raise StudyError(f"{data} has no rows below its header. {remedy}")
@@ -191,21 +193,18 @@ def _code_columns(data: Data, engine: Engine) -> list[str]:
     columns = [name for name, kind in kinds if kind.is_integer() or kind == nw.String]
     if not columns:
         return []
-    asked = []
-    for j, name in enumerate(columns):
-        cell = nw.col(name).str
-        asked.append(cell.contains(_CODE).cast(nw.Int64).sum().alias(f"codes {j}"))
-        asked.append((~cell.contains(_DIGITS)).cast(nw.Int64).sum().alias(f"others {j}"))
+    codes = [nw.col(name).str.contains(_CODE) for name in columns]
+    others = [~nw.col(name).str.contains(_DIGITS) for name in columns]
+    sums = [is_one.cast(nw.Int64).sum().alias(str(j)) for j, is_one in enumerate((*codes, *others))]
     with reading(data):
-        counts = _as_texts(data, engine).select(*asked).collect().row(0)
-    pairs = zip(columns, counts[::2], counts[1::2], strict=True)
-    return [name for name, codes, others in pairs if codes and not others]
+        counts = _as_texts(data, engine).select(*sums).collect().row(0)
+    n = len(columns)
+    return [name for name, code, other in zip(columns, counts[:n], counts[n:], strict=True) if code and not other]
 
 
 def _as_texts(data: Data, engine: Engine) -> nw.LazyFrame[Lazy]:
     """Return the cells of a CSV as they are written."""
-    scan = _relation(data, as_texts=True) if engine == "duckdb" else _scan(data, None, as_texts=True)
-    frame = nw.from_native(scan)
+    frame = nw.from_native(_rows(data, engine, as_texts=True))
     return frame if engine == "memory" else frame.head(FIRST_ROWS)
 
 
@@ -245,21 +244,19 @@ def _has_blank_line(path: Path, size: int = 1 << 20) -> bool:
 
 def without_intervals(relation: DuckDBPyRelation) -> DuckDBPyRelation:
     """Return a relation in which columns of types that Polars lacks are cast to text."""
-    columns = []
-    for name, kind in zip(relation.columns, relation.types, strict=True):
-        quoted = '"' + name.replace('"', '""') + '"'
-        unknown = "INTERVAL" in str(kind) or "UNION(" in str(kind)
-        columns.append(f"CAST({quoted} AS VARCHAR) AS {quoted}" if unknown else quoted)
-    return relation.project(", ".join(columns))
+    kinds = zip(relation.columns, map(str, relation.types), strict=True)
+    unknown = [name for name, kind in kinds if "INTERVAL" in kind or "UNION(" in kind]
+    return nw.from_native(relation).with_columns(nw.col(*unknown).cast(nw.String)).to_native() if unknown else relation
 
 
-def _lazy(data: Data, engine: Engine) -> Lazy:
+def _rows(data: Data, engine: Engine, *, as_texts: bool = False) -> Lazy:
+    """Return the rows as a lazy frame, of DuckDB for its databases also if they go into memory."""
     if engine == "duckdb" or data.format == "duckdb":
-        return _relation(data)
-    return _scan(data, None if engine == "memory" else FIRST_ROWS)
+        return _relation(data, as_texts=as_texts)
+    return _scan(data, None if engine == "memory" else FIRST_ROWS, as_texts=as_texts)
 
 
-def _scan(data: Data, first_rows: int | None, *, as_texts: bool = False) -> pl.LazyFrame:
+def _scan(data: Data, first_rows: int | None, *, as_texts: bool) -> pl.LazyFrame:
     pl = package("polars")
     scans = []
     for path in data.files:
@@ -280,8 +277,8 @@ def _relation(data: Data, *, as_texts: bool = False) -> DuckDBPyRelation:
     """Return a relation on a connection that can read these files and nothing else."""
     if data.format == "duckdb":
         connection = _database(data)
-        name = str(data.table).replace('"', '""')
-        return connection.sql(f'SELECT * FROM "{name}"')
+        name = _quoted(str(data.table), '"')
+        return connection.sql(f"SELECT * FROM {name}")
     duckdb = package("duckdb")
     connection = duckdb.connect(":memory:", config=dict(_CLOSED))
     files = [str(path.resolve()) for path in data.files]
@@ -307,13 +304,14 @@ def _read_csv(connection: DuckDBPyConnection, data: Data, listed: str, *, as_tex
     if kinds and not as_texts:
         relation = connection.sql(f"SELECT * FROM read_csv([{listed}], {_DIALECT}, types = {{{kinds}}})")
     names = zip(relation.columns, relation.types, strict=True)
-    cells = {name: '"' + name.replace('"', '""') + '"' for name, kind in names if str(kind) == "VARCHAR"}
-    quoted = ", ".join(f"nullif({cell}, 'NA') AS {cell}" for cell in cells.values())  # as Polars does
+    cells = [_quoted(name, '"') for name, kind in names if str(kind) == "VARCHAR"]
+    quoted = ", ".join(f"nullif({cell}, 'NA') AS {cell}" for cell in cells)  # as Polars does
     return relation.project(f"* REPLACE ({quoted})") if quoted else relation
 
 
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+def _quoted(text: str, sign: str = "'") -> str:
+    """Return a text as SQL writes it, or in double quotes as the name of a column or table."""
+    return sign + text.replace(sign, 2 * sign) + sign
 
 
 def _database(data: Data) -> DuckDBPyConnection:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import takewhile
 
@@ -108,13 +108,14 @@ class Problems:
     def __len__(self) -> int:
         return len(self._found)
 
-    def add(self, key: Key, message: str) -> None:
+    def add(self, key: Key, *messages: str) -> None:
         """Note what is wrong with a key."""
-        problem = (line_of(self._lines, key) or 1, printable(message))
-        if problem not in self._found:
-            self._found.append(problem)
+        for message in messages:
+            problem = (line_of(self._lines, key) or 1, printable(message))
+            if problem not in self._found:
+                self._found.append(problem)
 
-    def unknown_keys(self, place: Key, table: dict[str, object], allowed: Collection[str]) -> None:
+    def unknown_keys(self, place: Key, table: Iterable[str], allowed: Collection[str]) -> None:
         """Note the unknown keys of a table."""
         where = f"[{'.'.join(place)}]" if place else "a study"
         for key in table:

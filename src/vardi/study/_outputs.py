@@ -11,8 +11,8 @@ import numpy as np
 
 from vardi._estimate.refits import Progress
 from vardi._fit.sample import DebiasedSample
-from vardi._inputs.engine.part import ROW
 from vardi._inputs.frames import as_frame, concat
+from vardi._inputs.lazy_part import ROW
 from vardi._rows.multipliers import ReplicateKind, names_of
 from vardi.errors import MismatchError, OutputError
 from vardi.study._engines import package, without_intervals

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import narwhals as nw
 
 from vardi._fit.capabilities import PARTS, STEPS, Holder
-from vardi._inputs.engine.columns import DeclaredColumns
-from vardi._inputs.engine.survey import conditions_of
+from vardi._inputs.lazy_columns import DeclaredColumns
+from vardi._inputs.lazy_survey import conditions_of
 from vardi.biases import Bias, ParametricBias, as_bias, isin, proportional_to
 from vardi.biases._expressions.targets import NarwhalsTarget
 from vardi.study._data import Data

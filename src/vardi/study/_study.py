@@ -13,8 +13,8 @@ import narwhals as nw
 import numpy as np
 
 from vardi._fit.debias import debias, identify_with_notes
-from vardi._inputs.engine.part import COUNTS, LABEL, ROW
 from vardi._inputs.given import Counts, Known, Labels, Samples
+from vardi._inputs.lazy_part import COUNTS, LABEL, ROW
 from vardi._inputs.shared_units import warn_of
 from vardi.biases import as_bias
 from vardi.errors import ExpressionError, InvalidBiasError, MissingValuesError, SharedUnitsWarning, number_of_rows

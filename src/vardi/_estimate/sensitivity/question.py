@@ -9,19 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from vardi._estimate.estimates import Estimate
-from vardi._estimate.sensitivity.errors_of_biases import Errors, as_errors
 from vardi._estimate.sensitivity.result import FURTHEST, Kind, Sensitivity, require_number
-from vardi._estimate.sensitivity.targets import Estimand, Mean
-from vardi._estimate.sensitivity.worst import End, FirstOrder, Reweighed, Search, Worst
+from vardi._estimate.sensitivity.worst import End, Errors, Estimand, FirstOrder, Mean, Reweighed, Search, Worst
 from vardi._estimate.solved import SolvedFit
 from vardi._estimate.tangent import Influence
 from vardi._inputs.pool import Name
-from vardi._rows.measure import Values
 from vardi._types import Floats
 from vardi.errors import MismatchError
 from vardi.errors._texts import show
-
-REFITTED = 2_000_000  # numbers (rows times samples) up to which biases are refitted
 
 
 @dataclass(frozen=True)
@@ -44,20 +39,19 @@ class Question:
     ) -> Question:
         """Return the question; raise if it is invalid."""
         threshold = None if threshold is None else require_number(threshold)
-        return cls(solved, _factors(gammas), as_errors(solved, samples, kind), threshold)
+        return cls(solved, _factors(gammas), Errors.of(solved, samples, kind), threshold)
 
-    def answer(self, target: Estimand, estimate: Estimate, name: str, own: Influence | None = None) -> Sensitivity:
+    def answer(self, target: Estimand, estimate: Estimate, name: str, missed: Influence | None = None) -> Sensitivity:
         r"""Return the range of a target at every factor, given the fit's estimate of it with its influence values.
 
         Where a model assists the estimate, the target is what the model misses plus the mean of its predictions, which
-        stays fixed; ``own`` is the influence on the former. For the rows of some samples A, their bias as a whole,
+        stays fixed; ``missed`` is the influence on the former. For the rows of some samples A, their bias as a whole,
         :math:`\sum_{l \in A} \lambda_l\omega_l / \Omega_l`, may be off by the factor, independently in each row.
         """
         assert estimate.influence is not None
-        own = estimate.influence if own is None else own
-        start = End(estimate.value, own.values[:, [0]])
-        beside = estimate.influence.values[:, [0]] + start.phi @ -np.eye(1) if own is not estimate.influence else None
-        worst, steepest, note = self._worst(target, start, own)
+        influence = estimate.influence if missed is None else missed
+        start = End(estimate.value, influence.values[:, [0]])
+        worst, steepest, note = self._worst(target, start, influence)
         lower, upper = (_path(worst, self.gammas, side, start) for side in (-1, 1))
         half = np.log(self.gammas) * steepest
         find = Tipping(worst, self.gammas, start)
@@ -69,8 +63,8 @@ class Question:
             upper=np.array([end.value for end in upper]),
             linear_lower=estimate.value - half,
             linear_upper=estimate.value + half,
-            lower_stderr=self._stderrs(lower, estimate, beside),
-            upper_stderr=self._stderrs(upper, estimate, beside),
+            lower_stderr=self._stderrs(lower, estimate, start),
+            upper_stderr=self._stderrs(upper, estimate, start),
             method=worst.method,
             kind="common" if self.errors.common else "free",
             samples=self.errors.names,
@@ -81,8 +75,13 @@ class Question:
             note=note,
         )
 
-    def _worst(self, target: Estimand, start: End, own: Influence) -> tuple[Worst, float, str]:
-        """Return how the ends of the range are found, how far they move at first per unit of log Gamma, and a note."""
+    def _worst(
+        self, target: Estimand, start: End, influence: Influence, most: int = 2_000_000
+    ) -> tuple[Worst, float, str]:
+        """Return how the ends of the range are found, how far they move at first per unit of log Gamma, and a note.
+
+        Biases are refitted up to so many numbers (rows times samples).
+        """
         tangent, errors = self.solved.tangent, self.errors
         if tangent.measure.states:
             assert isinstance(target, Mean)
@@ -95,7 +94,7 @@ class Question:
             reweighed = Reweighed(tangent, target)
             note = "The factor applies to their bias as a whole." if len(errors.wrong) > 1 else ""
             return reweighed, reweighed.steepest, note
-        steepest = float(self.solved.slopes(own, errors)[0])
+        steepest = float(self.solved.slopes(influence, errors)[0])
         first_order = FirstOrder(start.value, start.phi, steepest)
         if not self.solved.data.in_memory:
             return first_order, steepest, "Refits need rows in memory, but these are in their engine."
@@ -105,20 +104,20 @@ class Question:
         if isinstance(target, Mean) and errors.reweighs:
             return Reweighed(tangent, target), steepest, ""
         numbers = len(self.solved) * len(errors.wrong)
-        if numbers <= REFITTED:
+        if numbers <= most:
             return Search(tangent, target, errors), steepest, ""
-        note = f"Rows times samples are {numbers:,}, but biases are refitted only up to {REFITTED:,}: use fewer rows."
+        note = f"Rows times samples are {numbers:,}, but biases are refitted only up to {most:,}: use fewer rows."
         return first_order, steepest, note
 
-    def _stderrs(self, ends: list[End], estimate: Estimate, beside: Values | None) -> Floats:
+    def _stderrs(self, ends: list[End], estimate: Estimate, start: End) -> Floats:
         """Return the standard errors of the ends, due to the rows and to known values with an error."""
         assert estimate.influence is not None
         if math.isnan(estimate.stderr):
             return np.full(len(ends), math.nan)
-        tangent = self.solved.tangent
-        beyond = float((estimate.influence.beyond**2).sum()) / tangent.n**2
-        moved = [end.phi if beside is None else end.phi + beside for end in ends]
-        variances = [tangent.measure.whole.covariance(phi)[0, 0] + beyond for phi in moved]
+        tangent, phi = self.solved.tangent, estimate.influence.values[:, [0]]
+        of_known = float((estimate.influence.beyond**2).sum()) / tangent.n**2
+        unmoved = phi + start.phi @ -np.eye(1)  # of the mean of a model's predictions
+        variances = [tangent.measure.whole.covariance(end.phi + unmoved)[0, 0] + of_known for end in ends]
         return np.sqrt(np.array(variances))
 
 

@@ -12,7 +12,6 @@ import numpy as np
 
 from vardi._estimate.estimates import Estimate, with_digits_of
 from vardi._estimate.intervals import quantile_of_student
-from vardi._estimate.sensitivity.worst import Method
 from vardi._inputs.pool import Name
 from vardi._notebook import fragment, paragraph, table
 from vardi._types import Floats
@@ -20,7 +19,9 @@ from vardi.errors import MismatchError
 from vardi.errors._texts import WIDTH, show
 
 Kind = Literal["free", "common"]
+Method = Literal["sharp", "attained", "linear"]
 
+GAMMAS = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0)  # factors by which biases may be wrong, if none are given
 FURTHEST = 100.0  # factor up to which a tipping point is sought
 METHODS: dict[Method, str] = {
     "sharp": "Sharp: no biases within the factor give a value outside the range.",

@@ -3,25 +3,108 @@ r"""The worst case at a given factor, in three ways: exact, attained by a search
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from vardi._estimate.sensitivity.errors_of_biases import Errors
-from vardi._estimate.sensitivity.targets import Estimand, Mean
+from vardi._estimate.sensitivity.result import Kind, Method
+from vardi._estimate.solved import SolvedFit
 from vardi._estimate.tangent import Influence, Tangent
+from vardi._inputs.pool import Name
 from vardi._machine.threads import single_threaded_blas
-from vardi._rows.contract import Block
+from vardi._rows.contract import Block, Kept
 from vardi._rows.dense import Dense
 from vardi._rows.gram import SingularError
 from vardi._rows.measure import Measure, Values, weighed
 from vardi._solve.laplacian import Laplacian
 from vardi._solve.newton import newton
 from vardi._types import Floats, Integers
+from vardi.errors import MismatchError, suggest
+from vardi.errors._texts import show
 
-Method = Literal["sharp", "attained", "linear"]
+
+@dataclass(frozen=True)
+class Errors:
+    """The errors considered: delta_l(z_i) = log of true over declared bias, within log Gamma of 0.
+
+    Attributes
+    ----------
+    names : tuple
+        The samples whose biases may be wrong.
+    wrong : ndarray of bool of shape (K,)
+        Which of the sampled biases these are.
+    common : bool
+        Whether a row's error is the same in all of them.
+    """
+
+    names: tuple[Name, ...]
+    wrong: NDArray[np.bool_]
+    common: bool
+
+    @classmethod
+    def of(cls, solved: SolvedFit, samples: Sequence[Name] | None, kind: Kind) -> Errors:
+        """Return the errors of some samples' biases, by default of all; raise if they are invalid."""
+        if kind not in ("free", "common"):
+            raise MismatchError(
+                f"kind is {kind!r}. Give 'free', where each bias errs on its own, or 'common', where all err alike."
+            )
+        measure = solved.tangent.measure
+        sampled = [solved.names[k] for k in measure.states or range(len(measure.sizes)) if measure.sizes[k]]
+        wanted = sampled if samples is None else [samples] if isinstance(samples, str) else list(samples)
+        unknown = [name for name in wanted if name not in sampled]
+        if unknown or not wanted:
+            reason = f"No sample {unknown[0]!r} whose bias enters the weights" if wanted else "No sample was named"
+            raise MismatchError(
+                f"{reason}. The samples are {show(sampled)}.{suggest(unknown[0], sampled) if unknown else ''} Name "
+                "those whose biases may be wrong, or leave samples out for all."
+            )
+        wrong = np.array([name in wanted for name in sampled])
+        return cls(tuple(name for name in sampled if name in wanted), wrong, kind == "common")
+
+    @property
+    def reweighs(self) -> bool:
+        """Whether an error only divides the probability of its row, so that p_i and the normalisers' part stay."""
+        return bool(self.wrong.all()) and (self.common or len(self.wrong) == 1)
+
+    def slopes(self, G: Floats) -> Floats:
+        """Return slopes in the errors, of shape (n, K) or (n, 1) if common, from slopes G in each delta_il."""
+        of_wrong = np.where(self.wrong, G, 0.0)
+        return of_wrong.sum(axis=1, keepdims=True) if self.common else of_wrong
+
+    def spread(self, errors: Floats) -> Floats:
+        """Return delta of shape (n, K)."""
+        return np.where(self.wrong, errors, 0.0)
+
+
+class Estimand(Protocol):
+    r"""A number that the probabilities of the rows determine.
+
+    It returns the number and for each row :math:`g_i`, with :math:`\sum_i \pi_i g_i = 0`, such that a change of the
+    probabilities moves the number by :math:`\sum_i d\pi_i\,g_i`.
+    """
+
+    def __call__(self, pi: Floats) -> tuple[float, Floats]: ...
+
+
+@dataclass(frozen=True)
+class Mean:
+    """The mean of a function, given in the language of the rows: g = f - mean."""
+
+    function: Kept
+
+    @property
+    def values(self) -> Floats:
+        """Its values on the rows, where these are in memory."""
+        return np.asarray(self.function[:, 0])
+
+    def __call__(self, pi: Floats) -> tuple[float, Floats]:
+        """Return the mean and the deviations from it."""
+        mean = float(np.sum(pi * self.values))
+        return mean, self.values - mean
 
 
 @dataclass(frozen=True)
@@ -199,8 +282,8 @@ class Search:
         phi = rg + p @ b
         p *= -self._m[:, None] * (phi[:, None] - b)
         nowhere = np.zeros((len(self._measure.coordinates), 1))
-        moved = self._measure.influence(weighed(phi[:, None]), np.zeros(1), nowhere)
-        return Reached(value, errors, solution.u, self.errors.slopes(p), moved)
+        values = self._measure.influence(weighed(phi[:, None]), np.zeros(1), nowhere)
+        return Reached(value, errors, solution.u, self.errors.slopes(p), values)
 
 
 def slopes(measure: Measure, influence: Influence, errors: Errors) -> Floats:
@@ -218,12 +301,12 @@ def slopes(measure: Measure, influence: Influence, errors: Errors) -> Floats:
     def question(block: Block) -> Floats:
         at = point.at(block)
         phi = block.let(influence.values.of(block) + at.own(b))
-        moved = []
+        gradients = []
         for k in wrong:
             less = b[k] if k not in at.families else at.families[k].gradient @ theta[at.model.places[k]] + b[k]
-            moved.append(at.p.column(k) * (phi - less))
+            gradients.append(at.p.column(k) * (phi - less))
         if errors.common:
-            return block.sum(np.abs(sum(moved[1:], start=moved[0])))
-        return block.sum(np.abs(np.hstack(moved))).reshape(len(wrong), m).sum(axis=0)
+            return block.sum(np.abs(sum(gradients[1:], start=gradients[0])))
+        return block.sum(np.abs(np.hstack(gradients))).reshape(len(wrong), m).sum(axis=0)
 
     return measure.rows.total(question, m) / measure.n

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from narwhals.dtypes import DType
 
 
-def concat(frames: Sequence[Frame]) -> Frame:
-    """Return the rows of all frames stacked; where a frame lacks a column, its values are missing.
+def concat(frames: Sequence[Frame], without: Collection[str] = ()) -> Frame:
+    """Return the rows of all frames stacked, without some columns; where a frame lacks one, its values are missing.
 
     The frames must be of one library; pandas keeps its index labels.
     """
@@ -32,14 +32,14 @@ def concat(frames: Sequence[Frame]) -> Frame:
         )
     if isinstance(frames[0], NumpyFrame):
         return _concat_numpy([frame.native for frame in frames])
-    return _concat_narwhals([frame for frame in frames if isinstance(frame, NarwhalsFrame)])
+    return _concat_narwhals([frame for frame in frames if isinstance(frame, NarwhalsFrame)], without)
 
 
-def stacked(own: object, more: object) -> Any:
+def stacked(first: object, more: object) -> Any:
     """Return rows of one sample after others of it, in their library; lazy frames stay lazy."""
-    if not any_lazy([own, more]):
-        return concat([as_frame(own), as_frame(more)]).native
-    frames = [nw.from_native(rows, pass_through=True) for rows in (own, more)]
+    if not any_lazy([first, more]):
+        return concat([as_frame(first), as_frame(more)]).native
+    frames = [nw.from_native(rows, pass_through=True) for rows in (first, more)]
     kinds = [f"in {frame.implementation}" if isinstance(frame, nw.LazyFrame) else "in memory" for frame in frames]
     lazy = [frame for frame in frames if isinstance(frame, nw.LazyFrame)]
     if len(set(kinds)) > 1:
@@ -56,13 +56,13 @@ def stacked(own: object, more: object) -> Any:
 def mixed_columns(frames: Sequence[Frame]) -> dict[str, list[str]]:
     """Return the columns whose types in different frames are incompatible, with the type in each."""
     schemas = [frame._schema for frame in frames if isinstance(frame, NarwhalsFrame)]
-    found = {}
+    mixed = {}
     for name, dtypes in _dtypes(schemas).items():
         try:
             _common(name, dtypes)
         except MismatchError:
-            found[name] = [str(schema[name]) if name in schema else "" for schema in schemas]
-    return found
+            mixed[name] = [str(schema[name]) if name in schema else "" for schema in schemas]
+    return mixed
 
 
 def library_of(frame: Frame) -> str:
@@ -79,22 +79,19 @@ def _concat_numpy(arrays: list[np.ndarray]) -> Frame:
     return NumpyFrame(np.concatenate(arrays))
 
 
-def _concat_narwhals(frames: list[NarwhalsFrame]) -> Frame:
-    schemas = [frame._schema for frame in frames]
+def _concat_narwhals(frames: list[NarwhalsFrame], without: Collection[str]) -> Frame:
+    schemas = [{name: dtype for name, dtype in frame._schema.items() if name not in without} for frame in frames]
     dtypes = _dtypes(schemas)
-    common = {name: _common(name, found) for name, found in dtypes.items() if len(found) > 1}
+    common = {name: _common(name, kinds) for name, kinds in dtypes.items() if len(kinds) > 1}
     for name, dtype in common.items():
         if dtype == nw.Int64:
             _require_64_bits(name, dtypes[name], frames)
+    columns = {name: nw.col(name).cast(common[name]) if name in common else nw.col(name) for name in dtypes}
     parts = [
-        frame._data.with_columns(nw.col(name).cast(dtype) for name, dtype in common.items() if name in frame._schema)
-        if common
-        else frame._data
-        for frame in frames
+        frame._data.select(column for name, column in columns.items() if name in schema)
+        for frame, schema in zip(frames, schemas, strict=True)
     ]
-    same = all(set(schema) == set(dtypes) for schema in schemas)
-    if same:
-        parts = [part.select(*dtypes) for part in parts]
+    same = all(len(schema) == len(dtypes) for schema in schemas)
     if not dtypes:
         raise MismatchError(
             "The samples have no columns, so their rows cannot be put into one frame. Give each a column."
@@ -105,7 +102,7 @@ def _concat_narwhals(frames: list[NarwhalsFrame]) -> Frame:
     return as_frame(pool.to_native())
 
 
-def _dtypes(schemas: Sequence[nw.Schema]) -> dict[str, set[DType]]:
+def _dtypes(schemas: Sequence[Mapping[str, DType]]) -> dict[str, set[DType]]:
     """Return the types of each column in different frames."""
     names = dict.fromkeys(name for schema in schemas for name in schema)
     return {name: {schema[name] for schema in schemas if name in schema} for name in names}
@@ -118,9 +115,9 @@ def _require_64_bits(name: str, dtypes: set[DType], frames: Sequence[NarwhalsFra
             column = frame._data.get_column(name)
             low, high = column.min(), column.max()
             if low is not None and (low < -(2**63) or high >= 2**63):
-                found = sorted(map(str, dtypes))
+                kinds = sorted(map(str, dtypes))
                 raise MismatchError(
-                    f"Column '{name}' is {' in one sample and '.join(found)} in another, and holds numbers that do not "
+                    f"Column '{name}' is {' in one sample and '.join(kinds)} in another, and holds numbers that do not "
                     "fit in a signed 64-bit integer. Convert it to one dtype, e.g. to text where it is an id."
                 )
 
@@ -134,8 +131,8 @@ def _common(name: str, dtypes: set[DType]) -> DType:
         return nw.Float64()
     if all(dtype in (nw.String, nw.Categorical, nw.Enum) for dtype in dtypes):
         return nw.String()
-    found = sorted(map(str, dtypes))
-    raise MismatchError(f"Column '{name}' is {' in one sample and '.join(found)} in another. Convert it to one dtype.")
+    kinds = sorted(map(str, dtypes))
+    raise MismatchError(f"Column '{name}' is {' in one sample and '.join(kinds)} in another. Convert it to one dtype.")
 
 
 def shared_names(columns: Sequence[Collection[str]]) -> tuple[str, ...]:
@@ -144,7 +141,7 @@ def shared_names(columns: Sequence[Collection[str]]) -> tuple[str, ...]:
     >>> shared_names([["x", "y"], ["z", "y"]]), shared_names([])
     (('y',), ())
     """
-    return tuple(name for name in columns[0] if all(name in own for own in columns)) if columns else ()
+    return tuple(name for name in columns[0] if all(name in names for names in columns)) if columns else ()
 
 
 @dataclass(frozen=True, eq=False)

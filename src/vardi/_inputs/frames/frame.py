@@ -116,10 +116,6 @@ class Frame(ABC):
         """Return the values of a column on some rows."""
         return self.column(name)[rows]
 
-    def distinct(self, name: str) -> list[Hashable]:
-        """Return the distinct values of a column."""
-        return list(dict.fromkeys(self.column(name).tolist()))
-
     def categories(self, name: str) -> list[Hashable] | None:
         """Return the values of a categorical column in their order; None for any other column."""
         return None
@@ -304,8 +300,8 @@ class NarwhalsFrame(Frame):
         if column.dtype != nw.String:
             return super().coded(name)
         if self._data.implementation.is_pandas_like():  # texts that NumPy would make an object each of
-            codes, found = column.to_native().factorize(use_na_sentinel=False)
-            return codes.astype(np.int64, copy=False), found.tolist()
+            codes, distinct = column.to_native().factorize(use_na_sentinel=False)
+            return codes.astype(np.int64, copy=False), distinct.tolist()
         if column.null_count():
             return super().coded(name)
         values = column.unique(maintain_order=True).to_list()
@@ -319,10 +315,6 @@ class NarwhalsFrame(Frame):
         if self._schema[name].is_numeric():  # an array of numbers is a view
             return super().values_at(name, rows)
         return _as_array(self._data.get_column(name)[rows])
-
-    def distinct(self, name: str) -> list[Hashable]:
-        require_columns((name,), self.columns)
-        return self._data.get_column(name).unique().to_list()
 
     def categories(self, name: str) -> list[Hashable] | None:
         dtype = self._schema[name]
@@ -410,8 +402,8 @@ def _same_name(names: Sequence[object]) -> MismatchError:
 
 def _is_reordered(series: object, rows: object) -> bool:
     """Return whether a function of the rows returned a series whose index is that of other rows."""
-    index, own = index_of(series), index_of(rows)
-    return index is not None and own is not None and belongs_elsewhere(index, own)
+    index, rows_index = index_of(series), index_of(rows)
+    return index is not None and rows_index is not None and belongs_elsewhere(index, rows_index)
 
 
 def any_lazy(samples: object) -> bool:

@@ -72,17 +72,17 @@ def evaluate_expression(bias: FrameExpressionBias, rows: Eager, sample: str | No
 
 def computed(bias: FrameExpressionBias, rows: Eager, sample: str | None) -> Series:
     """Return the result of an expression; raise if it is not a column of numbers or truth values."""
-    found = selected(bias, rows, sample)
-    assert isinstance(found, nw.DataFrame)
-    return found.get_column(found.columns[0])
+    result = selected(bias, rows, sample)
+    assert isinstance(result, nw.DataFrame)
+    return result.get_column(result.columns[0])
 
 
 def selected(bias: FrameExpressionBias, rows: Rows, sample: str | None) -> Rows:
     """Return an expression alone, of frames in memory computed; raise if it is no column of numbers or truth values."""
     try:
         with np.errstate(all="ignore"):
-            found = in_library(bias, rows, lambda own: own.select(bias.expression))
-        schema = found.collect_schema()
+            result = in_library(bias, rows, lambda frame: frame.select(bias.expression))
+        schema = result.collect_schema()
     except Exception as error:
         raise not_computed(bias, error, rows.collect_schema().names(), sample) from error
     if len(schema) != 1:
@@ -95,7 +95,7 @@ def selected(bias: FrameExpressionBias, rows: Rows, sample: str | None) -> Rows:
             f"The expression {bias}{_of(sample)} gives {dtype}, but a number or a condition is needed. Compare it with "
             "something."
         )
-    return found
+    return result
 
 
 def in_library(bias: FrameExpressionBias, rows: Rows, change: Callable[[Any], Any]) -> Rows:
@@ -107,9 +107,9 @@ def not_computed(
     bias: FrameExpressionBias, error: Exception, columns: Sequence[str], sample: str | None
 ) -> MismatchError:
     """Return the error for an expression that a library cannot compute."""
-    said = lines_of(error)[0].rstrip(".")
+    reason = lines_of(error)[0].rstrip(".")
     return MismatchError(
-        f"The expression {bias} cannot be computed{_of(sample)} ({type(error).__name__}: {said}). The columns are: "
+        f"The expression {bias} cannot be computed{_of(sample)} ({type(error).__name__}: {reason}). The columns are: "
         f"{first_of(columns)}."
     )
 
@@ -165,13 +165,13 @@ def require_by_row(bias: FrameExpressionBias, rows: Eager, values: NDArray[np.fl
     It is computed once more on single rows: those with the least and the greatest value, the first and the last.
     """
     n = len(rows)
-    found = np.broadcast_to(values, n)
-    for place in {0, n - 1, int(np.argmin(found)), int(np.argmax(found))} if n > 1 else ():
+    together = np.broadcast_to(values, n)
+    for place in {0, n - 1, int(np.argmin(together)), int(np.argmax(together))} if n > 1 else ():
         alone = computed(bias, rows[place : place + 1], sample).cast(nw.Float64).to_list()
         number = np.nan if len(alone) != 1 or is_missing(alone[0]) else float(alone[0])
-        if not np.isclose(number, found[place], rtol=1e-9, atol=0.0, equal_nan=True):
+        if not np.isclose(number, together[place], rtol=1e-9, atol=0.0, equal_nan=True):
             raise InvalidBiasError(
-                f"The expression {bias}{_of(sample)} is {number:g} on row {place} alone and {found[place]:g} among "
+                f"The expression {bias}{_of(sample)} is {number:g} on row {place} alone and {together[place]:g} among "
                 "the others, so it depends on which rows are present. A bias, like anything whose mean is taken, is "
                 "a function of the row alone: compute means, ranks and differences between rows first, and insert "
                 "the numbers.",
@@ -203,8 +203,8 @@ def with_nulls(bias: FrameExpressionBias, name: str, read: Sequence[str], rows: 
     """Return rows of pandas with an expression as a column, which is null where it is unknown."""
     frame = rows.collect()
     data = _nullable(frame.select(*read) if read else frame)
-    found = known_only(data.with_columns(bias.expression.alias(name)), name, lost_values(data, read))
-    return frame.with_columns(found.get_column(name)).lazy()
+    known = known_only(data.with_columns(bias.expression.alias(name)), name, lost_values(data, read))
+    return frame.with_columns(known.get_column(name)).lazy()
 
 
 def known_only(rows: AnyRows, name: str, lost: Sequence[nw.Expr]) -> AnyRows:

@@ -204,8 +204,8 @@ class _Builder:
 
         And is true where all terms are, false where one is, and unknown elsewhere.
         """
-        own, dual = (operator.or_, operator.and_) if isinstance(node, Or) else (operator.and_, operator.or_)
-        joined = reduce(own, [term.value for term in terms])
+        join, dual = (operator.or_, operator.and_) if isinstance(node, Or) else (operator.and_, operator.or_)
+        joined = reduce(join, [term.value for term in terms])
         if all(term.known is None for term in terms):
             return Compiled(node, Kind.CONDITION, joined)
         refuted = reduce(dual, [_both(~term.value, term.known) for term in terms])

@@ -238,8 +238,8 @@ def _key(group: tuple[Node, ...]) -> str | tuple[str, ...]:
 
 
 def _as_level(value: object, group: tuple[Node, ...]) -> Level:
-    given = value if isinstance(value, tuple) else (value,)
-    plain = [one.item() if isinstance(one, np.generic) else one for one in given]
+    parts = value if isinstance(value, tuple) else (value,)
+    plain = [one.item() if isinstance(one, np.generic) else one for one in parts]
     level = tuple(one for one in plain if isinstance(one, bool | int | float | str))
     if not len(level) == len(plain) == len(group):
         raise MismatchError(

@@ -120,8 +120,10 @@ _HINTS = {
     **dict.fromkeys("'\"", "A string is not closed."),
     ".": "Attributes cannot be read; put a column name with a dot in backticks.",
 }
-_ESCAPE = re.compile(r"\\(?:(['\"\\nrt])|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
-_LETTERS = {"n": "\n", "r": "\r", "t": "\t"}
+_ESCAPE = re.compile(
+    r"\\(?:['\"\\nrt]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4}|(?P<unknown>U[0-9a-fA-F]{8}|.))",
+    re.DOTALL,
+)
 
 
 class _Reading:
@@ -211,18 +213,12 @@ class _Reading:
         return "".join(parts)
 
     def _unescape(self, body: str, start: int) -> str:
-        def letter(match: re.Match[str]) -> str:
-            plain, *codes, other = match.groups()
-            if plain is not None:
-                return _LETTERS.get(plain, plain)
-            code = int(next((code for code in codes if code is not None), "110000"), 16)
-            if other is not None or code > 0x10FFFF:
+        for match in _ESCAPE.finditer(body):
+            if match["unknown"]:
                 raise self._refusal(
                     f"The escape {match.group()} is not known. For a backslash write two.", start + match.start()
                 )
-            return chr(code)
-
-        return _ESCAPE.sub(letter, body)
+        return body.encode("latin-1", "backslashreplace").decode("unicode_escape")
 
     def _node(self, tree: ast.expr, depth: int) -> Node:
         if depth > MAX_DEPTH:
@@ -387,9 +383,8 @@ class _Reading:
     def _family(self, tree: ast.Call) -> ExpressionFamily | Cells | OfRows:
         name = self._written(tree.func)
         if name in OF_ROWS:
-            open_end = [isinstance(term, ast.Constant) and term.value is None for term in tree.args]
-            terms = zip(tree.args, open_end, strict=True)
-            return OfRows(name, tuple(None if is_open else self._number(term, 1) for term, is_open in terms))
+            terms = [None if self._written(term) == "None" else self._number(term, 1) for term in tree.args]
+            return OfRows(name, tuple(terms))
         try:
             return Cells(tuple(self._group(term) for term in tree.args)) if name == "cells" else self._curve(tree, name)
         except InvalidBiasError as error:

@@ -1,31 +1,31 @@
 """One query for each frame returns all that is checked and, if biases are conditions, its distinct rows.
 
-Rows are grouped by their label and by integers made of truth values: whether the count is valid and, if all that a fit
-reads (biases, features, known functions) is made of conditions, which of the conditions hold. Engines group by integers
-several times faster than by floats. If something is wrong the caller runs more queries, to find out what.
+Rows are grouped by their label and by integers whose bits are truth values: whether the count is valid and, if all that
+a fit reads (biases, features, known functions) is made of conditions, which of the conditions hold. Engines group by
+integers several times faster than by floats. If something is wrong the caller runs more queries, to find out what.
 """
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
+from typing import NamedTuple
 
 import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._inputs.engine.codes import Codes, as_sign
-from vardi._inputs.engine.columns import DeclaredColumns, as_floats, expressions, missing_values
-from vardi._inputs.engine.expressions import on_frame
-from vardi._inputs.engine.part import COUNT, PREFIX, Part, where
-from vardi._inputs.engines import LENGTH, Aggregate, schema_of
+from vardi._inputs.engines import LENGTH, Aggregate, LazyFrame, schema_of
+from vardi._inputs.lazy_columns import DeclaredColumns, as_floats, expressions, missing_values, on_frame
+from vardi._inputs.lazy_part import COUNT, PREFIX, Groups, Part, where
 from vardi._types import Floats, Integers
 from vardi.biases import Bias, ExpressionBias
 from vardi.biases._expressions.compile import Compiled, compile_node, require_columns
-from vardi.biases._expressions.nodes import Column, Node, children, columns, is_condition
-from vardi.biases._expressions.targets import Kind, NarwhalsTarget
+from vardi.biases._expressions.nodes import Column, Comparison, Constant, Node, children, columns, is_condition
+from vardi.biases._expressions.targets import Kind, NarwhalsTarget, literal
 from vardi.errors._refusals import (
     WHOLE,
     counts_in_part,
@@ -35,6 +35,106 @@ from vardi.errors._refusals import (
     missing_labels,
     unknown_label,
 )
+
+CODE, BIT = f"{PREFIX}code_{{}}", f"{PREFIX}bit_{{}}"
+BITS = 30  # truth values in one integer
+SIDES = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}  # the same with the number first
+SIGNS = {"<": "signbit({})", ">=": "NOT signbit({})", ">": "signbit({})", "<=": "NOT signbit({})"}
+
+
+class Bit(NamedTuple):
+    """A truth value: a column, and how it is told from that in SQL."""
+
+    column: nw.Expr
+    sql: str = "{}"
+
+
+def as_sign(node: Node, target: NarwhalsTarget) -> Bit | None:
+    """Return a comparison of a column of doubles with a number as the sign of a difference; None for other conditions.
+
+    The difference of two doubles is zero only if they are equal, and then its sign bit is not set, unless one is -0.
+    So comparisons with zero are left to DuckDB, as are those with infinity, whose difference may not be a number.
+    """
+    if not isinstance(node, Comparison) or len(node.rest) != 1:
+        return None
+    left, (operator, right) = node.first, node.rest[0]
+    if isinstance(left, Constant):
+        left, operator, right = right, SIDES.get(operator, operator), left
+    if not isinstance(left, Column) or not isinstance(right, Constant) or operator not in SIGNS:
+        return None
+    if target.kind(left.name) is not Kind.FLOAT or isinstance(right.value, str):
+        return None
+    number = float(right.value)
+    if not number or not math.isfinite(number):
+        return None
+    x, c = target.column(left.name), literal(number)
+    return Bit(x - c if operator in ("<", ">=") else c - x, SIGNS[operator])
+
+
+@dataclass(frozen=True, eq=False)
+class Codes:
+    """Truth values as integers.
+
+    Attributes
+    ----------
+    bits : sequence of Bit
+        The truth values.
+    in_sql : bool
+        Whether DuckDB is asked in its own SQL, without branches; the integer is null if a truth value is. In other
+        engines null counts as false.
+    """
+
+    bits: Sequence[Bit]
+    in_sql: bool = False
+
+    @property
+    def packs(self) -> dict[str, range]:
+        """The columns to group by, each with the truth values that it holds."""
+        starts = range(0, len(self.bits), BITS)
+        return {CODE.format(start): range(start, min(start + BITS, len(self.bits))) for start in starts}
+
+    def add(self, frame: LazyFrame) -> LazyFrame:
+        """Add the integers to a frame."""
+        if not self.in_sql:
+            return frame.with_columns(**{name: self._expression(pack) for name, pack in self.packs.items()})
+        frame = frame.with_columns(**{BIT.format(place): bit.column for place, bit in enumerate(self.bits)})
+        return with_sql(frame, {name: self._sql(pack) for name, pack in self.packs.items()})
+
+    def read(self, groups: Groups) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return which truth values hold in each group, of shape (groups, bits), and whether one of them is null."""
+        held, unknown = np.zeros((len(groups), len(self.bits)), bool), np.zeros(len(groups), bool)
+        for name, pack in self.packs.items():
+            code = groups.numbers(name)
+            unknown |= np.isnan(code)
+            held[:, pack] = (np.nan_to_num(code).astype(np.int64)[:, None] >> np.arange(len(pack))) % 2 == 1
+        return held, unknown
+
+    def _expression(self, pack: range) -> nw.Expr:
+        """Return truth values as one integer, the first being the lowest bit."""
+        code: nw.Expr = nw.lit(0, nw.Int32)
+        for place in pack:
+            value = nw.lit(2 ** (place - pack.start), nw.Int32)
+            code = code + nw.when(self.bits[place].column).then(value).otherwise(nw.lit(0, nw.Int32))
+        return code
+
+    def _sql(self, pack: range) -> str:
+        """Return the same in SQL."""
+        kind = "TINYINT" if len(pack) < 8 else "INTEGER"
+        truths = [self.bits[place].sql.format(quoted(BIT.format(place))) for place in pack]
+        return " | ".join(f"(-(({truth})::{kind}) & {2**j}::{kind})" for j, truth in enumerate(truths))  # -1: all bits
+
+
+def with_sql(frame: LazyFrame, columns: Mapping[str, str]) -> LazyFrame:
+    """Add columns that are written in SQL to a relation."""
+    written = ", ".join(["*", *(f"{sql} AS {quoted(name)}" for name, sql in columns.items())])
+    changed: LazyFrame = nw.from_native(frame.to_native().project(written))
+    return changed
+
+
+def quoted(name: str) -> str:
+    """Return the name of a column in SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
 
 ROWS, DOUBTFUL = f"{PREFIX}rows", f"{PREFIX}doubtful"
 LOW, HIGH, NAN, REACH = (f"{PREFIX}{what}_{{}}" for what in ("low", "high", "nan", "reach"))
@@ -228,7 +328,7 @@ class _Surveyor:
             elif bias.node not in place:
                 asked[HIGH.format(name)] = Aggregate(name, "max")
         most = None if limit is None else limit + 1
-        found = part.groups(asked, codes.add if codes.bits else None, key=codes.keys, most=most)
+        found = part.groups(asked, codes.add if codes.bits else None, key=[*codes.packs], most=most)
         held, unknown = codes.read(found)
         doubtful = unknown.any() or (DOUBTFUL in asked and found.numbers(DOUBTFUL).any())
         counts, refused = found.numbers(COUNT), held[:, 1] if part.counted else np.zeros(len(found), bool)
@@ -270,11 +370,11 @@ class _Surveyor:
 
     def _codes(self, status: Sequence[nw.Expr], conditions: Sequence[Node]) -> Codes:
         """Return the keys of groups; in SQL if DuckDB holds the rows and no value is known to be missing."""
-        compiled = [self._compiled(node).value for node in conditions]
-        if self.missing is not None or not self.part.frame.implementation.is_duckdb():
-            return Codes([*status, *compiled])
-        signs = [as_sign(node, self.target) or bit for node, bit in zip(conditions, compiled, strict=True)]
-        return Codes([*status, *signs], in_sql=True)
+        bits = [Bit(self._compiled(node).value) for node in conditions]
+        in_sql = self.missing is None and self.part.frame.implementation.is_duckdb()
+        if in_sql:
+            bits = [as_sign(node, self.target) or bit for node, bit in zip(conditions, bits, strict=True)]
+        return Codes([*map(Bit, status), *bits], in_sql)
 
 
 def _present(column: str, target: NarwhalsTarget) -> nw.Expr:

@@ -26,11 +26,11 @@ LARGEST = float(np.finfo(np.float64).max)
 
 
 class Counted(NamedTuple):
-    """Columns of a block: a value, the mass of its rows, and 1 where they count, if not all do; else 0."""
+    """Columns of a block: a value, the mass of its rows, and 1 where they count, else 0."""
 
     value: Floats
     mass: Floats
-    inside: Floats | None
+    inside: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,8 +94,8 @@ class SharesInEngine(SharesUpTo):
         """Return the shares of the rows as they came."""
 
         def counted(block: Block) -> Counted:
-            x = block.columns(function)
-            return Counted(x, x * 0.0 + 1.0, None)
+            once = block.of_sample(np.ones((block.K, 1)))
+            return Counted(block.columns(function), once, once)
 
         return cls(rows, counted)
 
@@ -109,9 +109,8 @@ class SharesInEngine(SharesUpTo):
 
         def question(block: Block) -> tuple[Floats, Floats, Extremes]:
             x, mass, inside = self._counted(block)
-            there = mass * 0.0 + 1.0 if inside is None else inside
-            ends = [x, x] if inside is None else [np.where(inside, x, LARGEST), np.where(inside, x, -LARGEST)]
-            return block.sum(mass), block.sum(there), block.extremes(np.hstack(ends))
+            ends = np.hstack([np.where(inside, x, LARGEST), np.where(inside, x, -LARGEST)])
+            return block.sum(mass), block.sum(inside), block.extremes(ends)
 
         mass, rows, ends = self._queries.total(question)
         return Bracket.of(float(rows[0]), float(mass[0]), float(ends.low[0]), float(ends.high[1]))
@@ -191,8 +190,8 @@ class SharesInEngine(SharesUpTo):
 
         def question(block: Block) -> Extremes:
             value, _, inside = self._counted(block)
-            beside = (value < x if step < 0 else value > x) * (1.0 if inside is None else inside)
-            return block.extremes(np.where(beside, value, LARGEST * step))
+            is_next = (value < x if step < 0 else value > x) * inside
+            return block.extremes(np.where(is_next, value, LARGEST * step))
 
         ends = self._queries.total(question)
         return float(ends.high[0] if step < 0 else ends.low[0])
@@ -217,7 +216,7 @@ class SharesInEngine(SharesUpTo):
     def _value(self, block: Block, elsewhere: float) -> Floats:
         """Return the value of rows that count, and a number on others."""
         x, _, inside = self._counted(block)
-        return x if inside is None else np.where(inside, x, elsewhere)
+        return np.where(inside, x, elsewhere)
 
     def _look_into(self, cells: Sequence[Bracket], at_once: int = 8) -> None:
         """Bring the values of some cells into memory, if they are few, and divide others."""
@@ -259,9 +258,8 @@ class SharesInEngine(SharesUpTo):
             x, mass, inside = self._counted(block)
             key = x * 0.0 - 1.0
             for j, cell in enumerate(cells):
-                there = cell.holds(x) if inside is None else cell.holds(x) * inside
-                key = np.where(there, cell.place(x) + float(j * CELLS), key)
-            return key, np.hstack([mass * 0.0 + 1.0, mass]), x
+                key = np.where(cell.holds(x) * inside, cell.place(x) + float(j * CELLS), key)
+            return key, np.hstack([inside, mass]), x
 
         keys, sums = self._queries.grouped(question)
         return [Bracket.of(*row) for key, row in zip(keys, sums.tolist(), strict=True) if key >= 0]

@@ -10,14 +10,13 @@ from typing import Literal
 import narwhals as nw
 import numpy as np
 
-from vardi._inputs.engine.columns import DeclaredColumns, as_column
-from vardi._inputs.engine.dependence import EngineDependence
-from vardi._inputs.engine.distinct import DistinctRows, rows_by_value
-from vardi._inputs.engine.part import PREFIX, Part, sums_by_sample
-from vardi._inputs.engine.survey import Survey, survey
 from vardi._inputs.engines import Aggregate, answering, schema_of
 from vardi._inputs.frames import shared_names
 from vardi._inputs.frames.frame import require_read_as_names
+from vardi._inputs.lazy_columns import DeclaredColumns, as_column
+from vardi._inputs.lazy_dependence import EngineDependence
+from vardi._inputs.lazy_part import PREFIX, DistinctRows, Part, rows_by_value, sums_by_sample
+from vardi._inputs.lazy_survey import Survey, survey
 from vardi._inputs.partitions import as_lazy
 from vardi._inputs.pool import Name, Pool, as_biases, as_named, require_biases_for, require_shared_columns
 from vardi._machine.memory import available_memory
@@ -38,7 +37,7 @@ def open_frames(samples: object, biases: object, *, source: object, counts: obje
         require_biases_for(named, by_name)
     names = (*named, *(name for name in by_name if name not in named))
     every = as_biases(by_name, names)
-    DeclaredColumns(tuple(map(str, names)), every).require_computable()
+    _ = DeclaredColumns(tuple(map(str, names)), every).columns  # all of them can be computed
     codes = {name: k for k, name in enumerate(names)}
     if label is not None:
         parts = [_opened(samples, label, codes, None)]

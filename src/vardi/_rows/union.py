@@ -6,10 +6,10 @@ from collections.abc import Hashable, Mapping, Sequence
 
 import narwhals as nw
 
-from vardi._inputs.engine.part import PREFIX, Part
 from vardi._inputs.engines import LazyFrame, answering, schema_of
+from vardi._inputs.lazy_part import PREFIX, Part
 from vardi._inputs.partitions import stacked
-from vardi._rows.engine.functions import EngineFunction
+from vardi._rows.lazy_functions import EngineFunction
 from vardi.biases._expressions.nodes import columns
 from vardi.errors import EngineError
 

@@ -18,15 +18,15 @@ from vardi._inputs.dependence import (
     tied_times,
     warn_of_few_clusters,
 )
-from vardi._inputs.engine.columns import as_column
-from vardi._inputs.engine.part import PREFIX, Change, Part, sums_by_sample
 from vardi._inputs.engines import LENGTH, Aggregate
+from vardi._inputs.lazy_columns import as_column
+from vardi._inputs.lazy_part import PREFIX, Change, Part, sums_by_sample
 from vardi._inputs.partitions import with_place
 from vardi.biases._expressions.targets import NarwhalsTarget
 from vardi.errors import MismatchError, TooLargeError
 
 if TYPE_CHECKING:
-    from vardi._inputs.engine.pool import LazyPool
+    from vardi._inputs.lazy_pool import LazyPool
 
 SERIES_APART = 2**32  # distance between the numbers of batches of two series
 UNIT, CELL, PLACE = f"{PREFIX}unit", f"{PREFIX}cell", f"{PREFIX}in_time"

@@ -8,10 +8,9 @@ from typing import TypeAlias
 
 import narwhals as nw
 
-from vardi._inputs.engine.columns import expressions, missing_values
-from vardi._inputs.engine.expressions import on_frame
-from vardi._inputs.engine.part import PREFIX, Part
 from vardi._inputs.engines import LENGTH, Aggregate, schema_of
+from vardi._inputs.lazy_columns import expressions, missing_values, on_frame
+from vardi._inputs.lazy_part import PREFIX, Part
 from vardi.biases import Bias
 from vardi.biases._expressions.compile import require_columns
 from vardi.biases._expressions.targets import NarwhalsTarget

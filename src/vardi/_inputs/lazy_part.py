@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
@@ -160,19 +160,20 @@ class Part:
         """The position of its sample; None if the frame holds all samples."""
         return None if self.label is not None else self.codes[None]
 
-    def with_added(self, columns: Mapping[str, nw.Expr], *changes: Change | None) -> Any:
-        """Return the user's frame, still lazy, with further columns, which are zero for rows outside the fit."""
+    def with_added(self, names: Sequence[str], change: Change | None) -> Any:
+        """Return the user's frame, still lazy, with columns that a change adds, zero for rows outside the fit."""
         rows = self.frame if self.whole is None else self.whole
         taken = schema_of(rows, self.name)
-        if lost := [name for name in columns if name in taken]:
+        if lost := [name for name in names if name in taken]:
             raise MismatchError(
                 f"There is already a column {lost[0]!r}, which would be lost. Rename it in the frame before the fit."
             )
+        inside = None
         if self.belongs is not None:
-            inside = nw.when(self.belongs)
-            columns = {name: inside.then(column).otherwise(nw.lit(0.0)) for name, column in columns.items()}
+            fit = nw.when(self.belongs)
+            inside = with_columns({name: fit.then(nw.col(name)).otherwise(nw.lit(0.0)) for name in names})
         with answering(self.name):
-            frame = changed(rows, changes).with_columns(**columns)
+            frame = changed(rows, [change, inside])
             ours = [one for one in schema_of(frame, self.name) if one.startswith(PREFIX)]
             return frame.drop(*ours).to_native()
 
@@ -185,8 +186,7 @@ class Part:
 
     def aggregates(self, asked: Mapping[str, Aggregate], *changes: Change | None) -> dict[str, Any]:
         """Query aggregates over all rows of the part, in one query."""
-        query = AggregateQuery((), asked)
-        return self.ask(lambda frame: aggregated(changed(frame, changes), query)).rows(named=True)[0]
+        return replace(self, label=None).groups(asked, *changes).table.rows(named=True)[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,3 +259,76 @@ def with_columns(columns: dict[str, nw.Expr]) -> Change | None:
 def where(condition: nw.Expr) -> Change:
     """Return the change that leaves the rows that meet a condition."""
     return lambda frame: frame.filter(condition)
+
+
+@dataclass(frozen=True)
+class DistinctRows:
+    """Rows in memory, no two of them equal in both their columns and their sample.
+
+    Attributes
+    ----------
+    matrix : ndarray of shape (n, c)
+        The values of the chosen columns: biases, features and known functions, in this order.
+    source : ndarray of int
+        Sample of each row.
+    counts : ndarray
+        How many rows of the frames each stands for.
+    """
+
+    matrix: Floats
+    source: Integers
+    counts: Floats
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    @classmethod
+    def none(cls, c: int) -> DistinctRows:
+        """Return no rows of c columns."""
+        return cls(np.empty((0, c)), np.empty(0, np.int64), np.empty(0))
+
+    def with_rows(self, rows: Groups, columns: Sequence[str]) -> DistinctRows:
+        """Return the rows with others of a part; without a count, each of these stands for itself."""
+        counts = rows.numbers(COUNT) if COUNT in rows.table.columns else np.ones(len(rows))
+        return DistinctRows(
+            np.concatenate([self.matrix, rows.matrix(columns)]),
+            np.concatenate([self.source, rows.source]),
+            np.concatenate([self.counts, counts]),
+        )
+
+    def in_order(self) -> DistinctRows:
+        """Return the rows that count, sorted: engines return groups in any order."""
+        kept = np.flatnonzero(self.counts > 0)
+        rows = kept[np.lexsort((*self.matrix[kept].T, self.source[kept]))]
+        return DistinctRows(self.matrix[rows], self.source[rows], self.counts[rows])
+
+
+def distinct_rows(
+    parts: Sequence[Part],
+    columns: Sequence[str],
+    limit: int,
+    chosen: Callable[[Part], Change | None] = lambda part: None,
+) -> DistinctRows | None:
+    """Collapse equal rows by one GROUP BY for each part; None if there are more than the limit.
+
+    ``chosen`` returns a filter of the rows of a part, or None for all of them.
+    """
+    found = DistinctRows.none(len(columns))
+    for part in parts:
+        groups = part.groups({COUNT: part.rows}, chosen(part), key=columns, most=limit + 1)
+        if len(groups) > limit:
+            return None
+        found = found.with_rows(groups, columns)
+    return found.in_order()
+
+
+def rows_by_value(parts: Sequence[Part], column: str, most: int | None = None) -> Counter[Any] | None:
+    """Return how many rows have each value of a column, by one query for each part; None if these are too many."""
+    found: Counter[Any] = Counter()
+    for part in parts:
+        whole = replace(part, label=None)  # of any sample
+        rows = whole.groups({COUNT: part.rows}, key=column, most=None if most is None else most + 1).table
+        found.update(dict(zip(rows.get_column(column).to_list(), rows.get_column(COUNT).to_list(), strict=True)))
+        if most is not None and len(found) > most:
+            return None
+    return found

@@ -1,1 +1,0 @@
-"""Lazy frames: checked and prepared where they are, by a query or two that return sums."""

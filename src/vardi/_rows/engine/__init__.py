@@ -1,1 +1,0 @@
-"""Rows that stay in their engine."""
