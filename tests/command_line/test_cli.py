@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import threading
+import warnings
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -27,7 +28,7 @@ import vardi
 from vardi.cli import main
 from vardi.cli._app import app
 from vardi.cli._command import complete_study
-from vardi.cli._console import progress
+from vardi.cli._console import progress, warnings_as_lines
 from vardi.cli._demo import FILES, STUDY
 from vardi.cli._summary import links_table
 from vardi.study._locate import quoted, quoted_key
@@ -1032,6 +1033,21 @@ def on_terminal(*arguments, **environment):
     process.wait()
     os.close(ours)
     return printed.decode()
+
+
+def test_warnings_are_printed_once_also_before_an_error(capfd):
+    def fail():
+        for kind in (vardi.WeakOverlapWarning, vardi.WeakOverlapWarning, vardi.ContradictedKnownWarning):
+            warnings.warn(kind.__name__, kind, stacklevel=1)
+        raise ZeroDivisionError
+
+    with warnings_as_lines(reported=(vardi.ContradictedKnownWarning,)) as messages, pytest.raises(ZeroDivisionError):
+        fail()
+    with pytest.raises(ZeroDivisionError), warnings_as_lines():
+        fail()
+    assert messages == ["WeakOverlapWarning", "ContradictedKnownWarning"]
+    printed = capfd.readouterr().err.splitlines()
+    assert printed == ["warning: WeakOverlapWarning"] * 2 + ["warning: ContradictedKnownWarning"]
 
 
 @pytest.mark.parametrize("hidden", [False, True])

@@ -170,21 +170,21 @@ def warnings_as_lines(*, reported: tuple[type[VardiWarning], ...] = ()) -> Itera
 
     Warnings of the kinds ``reported`` are gathered but not printed, since the command itself reports them.
     """
-    said: list[str] = []
-    lines: list[str] = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", VardiWarning)
-        try:
-            yield said
-        finally:
-            own = [one for one in caught if issubclass(one.category, VardiWarning)]
-            said += dict.fromkeys(_for_a_shell(one) for one in own)
-            lines += dict.fromkeys(_for_a_shell(one) for one in own if not issubclass(one.category, reported))
-    for one in caught:
-        if not issubclass(one.category, VardiWarning):
-            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
-    for message in lines:
-        complain("warning", message, "bold yellow")
+    messages: list[str] = []
+    caught: list[warnings.WarningMessage] = []
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", VardiWarning)
+            yield messages
+    finally:
+        for one in caught:
+            text = _for_a_shell(one)
+            if not issubclass(one.category, VardiWarning):
+                warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+            elif text not in messages:
+                messages.append(text)
+                if not issubclass(one.category, reported):
+                    complain("warning", text, "bold yellow")
 
 
 def _for_a_shell(warning: warnings.WarningMessage) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -79,14 +78,11 @@ def _made_beside(folder: Path) -> Iterator[Path]:
     """Yield a temporary folder on the same disk."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        beside = tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent, ignore_cleanup_errors=True)
     except OSError as error:
         raise OutputError(f"{folder} cannot be written: {error.strerror}.", path=str(folder)) from error
-    try:
-        with writing(folder, made):
-            yield made
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
+    with beside as made, writing(folder, Path(made)):
+        yield Path(made)
 
 
 def _write_inputs(folder: Path) -> None:
