@@ -75,9 +75,9 @@ def write_oscillators(path: Path, rows: int, batches: int) -> None:
 
 def probe(path: str, rows: str, batches: str) -> dict[str, Any]:
     """Solve in this process, which was started for it, with the arguments of its command line."""
-    from vardi._rows import readers
+    from vardi._rows import stored
 
-    passes, read = [0], readers.Reader.blocks
+    passes, read = [0], stored.Reader.blocks
 
     def counted(self: Any) -> Any:
         passes[0] += 1
@@ -85,7 +85,7 @@ def probe(path: str, rows: str, batches: str) -> dict[str, Any]:
 
     source = np.tile(np.repeat(np.arange(STATES), int(rows)), int(batches))
     matrix = np.load(path, mmap_mode="r")[: len(source)]
-    with mock.patch.object(readers.Reader, "blocks", counted), watched_memory() as memory:
+    with mock.patch.object(stored.Reader, "blocks", counted), watched_memory() as memory:
         times, fit = timed(partial(vardi.debias_matrix, matrix, source, log=True))
     return {
         "bytes": matrix.nbytes,

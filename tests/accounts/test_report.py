@@ -15,9 +15,8 @@ import pytest
 
 import vardi
 from vardi._facts.columns import Variable
-from vardi._facts.distributions import Bins, Distribution, distributions
+from vardi._facts.distributions import Bins, Distribution, distributions, weights_of
 from vardi._facts.fingerprint import fingerprint
-from vardi._facts.weights import weights_of
 from vardi.report import _graph as graphs
 from vardi.report import compute, to_html
 from vardi.report._charts import histogram, shift_ends, shift_scale, steps, ticks

@@ -16,9 +16,9 @@ import questions
 import vardi
 from vardi._fit.capabilities import ANSWERS, DEPENDS, HOLDERS, NOES, PARTS, QUESTIONS, refused
 from vardi._fit.truncation import SolvedByWindows
-from vardi._rows.blocks import Blocks
 from vardi._rows.dense import Dense
 from vardi._rows.sparse import Sparse
+from vardi._rows.stored import Blocks
 from vardi._rows.windows import Intervals
 
 OF_PARTS = ("parameters", "known", "tests of parameters")  # asked of fits that have parts

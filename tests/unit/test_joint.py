@@ -16,13 +16,12 @@ from vardi._fit.known import known_means
 from vardi._fit.rows_in_memory import RowsInMemory
 from vardi._inputs.pool import as_pool
 from vardi._rows import Windows
-from vardi._rows.blocks import Blocks
 from vardi._rows.choose import as_rows
 from vardi._rows.dense import Dense
 from vardi._rows.joint import Joint
 from vardi._rows.point import KnownMoments
-from vardi._rows.readers import as_reader
 from vardi._rows.sparse import Sparse
+from vardi._rows.stored import Blocks, as_reader
 from vardi._rows.windows import Intervals
 from vardi._solve.joint import At, hold, stationary
 from vardi._solve.parameters import held_of

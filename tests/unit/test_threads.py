@@ -10,7 +10,7 @@ import pytest
 
 import vardi
 from vardi._machine import threads
-from vardi._rows.blocks import Blocks
+from vardi._rows.stored import Blocks
 
 STATES = 3
 

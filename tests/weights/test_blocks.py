@@ -17,8 +17,8 @@ import pytest
 
 import vardi
 from vardi._estimate import refits
-from vardi._rows import blocks, draws, readers
-from vardi._rows.blocks import Blocks
+from vardi._rows import draws, stored
+from vardi._rows.stored import Blocks
 from vardi._solve import refit
 from vardi.errors import (
     DroppedSamplesWarning,
@@ -39,8 +39,8 @@ debias_matrix = partial(vardi.debias_matrix, max_in_memory=0)
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read what would be one block in many, as if it were large."""
-    monkeypatch.setattr(readers, "READ", 30_000)
-    monkeypatch.setattr(readers, "BLOCK", 2_000)
+    monkeypatch.setattr(stored, "READ", 30_000)
+    monkeypatch.setattr(stored, "BLOCK", 2_000)
     monkeypatch.setattr("vardi._machine.threads.BLOCK", 5_000)
 
 
@@ -172,7 +172,7 @@ def test_counts_some_of_them_zero(kind: Any, tmp_path: Path) -> None:
 
 def test_rows_to_start_from_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     x, omega, source = windows()
-    monkeypatch.setattr(blocks, "GATHERED", 1000)
+    monkeypatch.setattr(stored, "GATHERED", 1000)
     fit, expected = both(ragged(omega), omega, source)
     start = fit.solved.rows.subsample(1.0, least=10**6)
     assert len(start) <= 1000 / STATES
@@ -281,7 +281,7 @@ def test_what_is_known_is_no_reason_to_hold_all_biases(
     x, omega, source = windows()
     counts = np.random.default_rng(2).integers(1, 4, ROWS) if counted else None
     expected = debias_matrix(omega, source, known=known, counts=counts)
-    monkeypatch.setattr(blocks, "ANSWER", 2 * ROWS)
+    monkeypatch.setattr(stored, "ANSWER", 2 * ROWS)
     fit = debias_matrix(ragged(omega), source, known=known, counts=counts)
     # except for what rounding leaves, and where it breaks lines
     one, other = (re.sub(r"\d+e[-+]\d+", "", " ".join(str(each).split())) for each in (fit, expected))
@@ -310,7 +310,7 @@ def test_errors_of_normalisers_by_sums_with_a_sample_of_one_row() -> None:
 def test_answers_of_many_numbers_for_each_row_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     x, omega, source = windows()
     fit = debias_matrix(ragged(omega), source)
-    monkeypatch.setattr(blocks, "ANSWER", 2 * ROWS)
+    monkeypatch.setattr(stored, "ANSWER", 2 * ROWS)
     text = (
         r"This needs \d numbers for each of 6000 rows, 0.0 GB at once, but omega is read in blocks because it may "
         r"not fit in memory. Ask for fewer states at once, or fit a part of the rows that does fit."
@@ -323,14 +323,14 @@ def test_answers_of_many_numbers_for_each_row_are_refused(monkeypatch: pytest.Mo
 
 def passes_of(action: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> int:
     """Return how often all rows are read."""
-    read, passes = readers.Reader.blocks, [0]
+    read, passes = stored.Reader.blocks, [0]
 
     def counted(self: Any) -> Any:
         passes[0] += 1
         return read(self)
 
     with monkeypatch.context() as patched:
-        patched.setattr(readers.Reader, "blocks", counted)
+        patched.setattr(stored.Reader, "blocks", counted)
         action()
     return passes[0]
 
@@ -414,13 +414,13 @@ def test_memory_map_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     rng = np.random.default_rng(7)
     K, n = 8, 400_000
     monkeypatch.setattr("vardi._machine.threads.BLOCK", 240_000)
-    monkeypatch.setattr(readers, "READ", 2**20)
+    monkeypatch.setattr(stored, "READ", 2**20)
     source = np.repeat(np.arange(K), n // K)
     x = rng.normal(source, 1.0)
     given = np.lib.format.open_memmap(tmp_path / "rows.npy", mode="w+", dtype=np.float64, shape=(n, K))
     for low in range(0, n, 10_000):
         given[low : low + 10_000] = -0.5 * (x[low : low + 10_000, None] - np.arange(K)) ** 2
-    monkeypatch.setattr(blocks, "FRACTION", 1 / 64)
+    monkeypatch.setattr(stored, "FRACTION", 1 / 64)
     tracemalloc.start()
     try:
         fit = debias_matrix(given, source, log=True)
@@ -656,5 +656,5 @@ class Shape:
     ],
 )
 def test_rows_that_are_read_together(array: Shape, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readers, "READ", 2**25)
-    assert readers.rows_at_once(array) == rows
+    monkeypatch.setattr(stored, "READ", 2**25)
+    assert stored.rows_at_once(array) == rows

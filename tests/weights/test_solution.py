@@ -20,8 +20,7 @@ from scipy import sparse
 
 import vardi
 from vardi._rows.base import Rows
-from vardi._rows.blocks import Blocks
-from vardi._rows.readers import Stored
+from vardi._rows.stored import Blocks, Stored
 from vardi._solve.newton import newton
 
 SHAPES = [(1, 1), (1, 60), (2, 2), (2, 300), (3, 3), (5, 40), (10, 10), (20, 400), (50, 5000), (200, 200)]

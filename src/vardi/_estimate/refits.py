@@ -23,9 +23,9 @@ from vardi._estimate.solved import SolvedFit
 from vardi._estimate.tangent import Tangent
 from vardi._machine.threads import THREADED, cores, executor
 from vardi._rows import Rows
-from vardi._rows.blocks import Blocks
 from vardi._rows.contract import JointSums, Kept, Result
 from vardi._rows.hashed import GroupSums
+from vardi._rows.stored import Blocks
 from vardi._solve.parameters import held_of
 from vardi._solve.refit import Refit, refit_draws
 from vardi._types import Floats, once

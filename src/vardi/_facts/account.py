@@ -4,27 +4,75 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vardi._estimate.estimates import Estimate
 from vardi._estimate.known_check import KnownCheck
 from vardi._estimate.reliability import Trust
-from vardi._facts.bias_notes import bias_notes
-from vardi._facts.check import UNASKED, Check, Level, Remark, check_of
+from vardi._facts.biases import UNASKED, Check, Level, Remark, bias_notes, check_of
 from vardi._facts.columns import ColumnFacts, Variable
-from vardi._facts.parts import Fit, Given
 from vardi._inputs.given import Function
 from vardi._inputs.pool import Name
 from vardi._rows.weights import WeightSums
 from vardi._solve.identify import Verdict
 from vardi._solve.newton import Solution
-from vardi.biases import everywhere
+from vardi.biases import Bias, everywhere
 from vardi.errors import WeakOverlapWarning
 from vardi.errors._texts import listed, number_of_rows
+
+if TYPE_CHECKING:
+    from vardi._fit.sample import DebiasedSample
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """What the fit was given, and how it was read.
+
+    Attributes
+    ----------
+    biases : tuple of Bias
+        In the order of the names; empty for a fit of a matrix.
+    log : bool
+        Whether biases were given as logs.
+    is_counted, is_labelled : bool
+        Whether rows have counts, and whether all samples came in one frame with labels.
+    distinct : int or None
+        How many distinct rows were solved for, if equal rows were collapsed.
+    left_out : collection of names
+        Samples that have rows but were left out of the fit.
+    costs : int
+        How many numbers it takes in memory to compute the errors of all normalisers.
+    gaps : mapping of str to int
+        Columns that have no mean because of missing or infinite values, with the number of these.
+    mixed : mapping of str to str
+        Columns that have no mean because their type differs between samples, with the type in each.
+    unasked : tuple of str
+        Columns whose means would take a pass over all rows, so they are shown only on request.
+    uncovered : mapping of str to str
+        Columns that have no mean because the samples that recorded them do not cover the pool, with the reason.
+    depends : str
+        How rows depend on one another, in words; empty if they do not.
+    named : mapping of str to str
+        The arguments that declared the dependence, with the columns that they name.
+    """
+
+    biases: tuple[Bias, ...]
+    log: bool
+    is_counted: bool
+    is_labelled: bool
+    distinct: int | None
+    left_out: Collection[Name]
+    costs: int
+    gaps: Mapping[str, int]
+    mixed: Mapping[str, str]
+    unasked: tuple[str, ...] = ()
+    uncovered: Mapping[str, str] = field(default_factory=dict)
+    depends: str = ""
+    named: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -37,6 +85,8 @@ class SampleFacts:
         Its name.
     bias : str
         The text of its bias; empty for a fit of a matrix.
+    left_out : bool
+        Whether it has rows but was left out of the fit.
     rows : float
         How many (counted) rows; 0 for a state that was not sampled.
     share, weight_share : float
@@ -49,12 +99,11 @@ class SampleFacts:
         The mean of the bias over the population, or its log.
     stderr : float
         Its standard error; zero if it is known, NaN if withheld or not computed.
-    left_out : bool
-        Whether it has rows but was left out of the fit.
     """
 
     name: Name
     bias: str
+    left_out: bool
     rows: float
     share: float
     weight_share: float
@@ -62,7 +111,6 @@ class SampleFacts:
     largest_weight: float
     normaliser: float
     stderr: float
-    left_out: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +210,7 @@ class Account(Given):
     @property
     def estimated(self) -> list[tuple[str, str, Estimate]]:
         """The parameters of biases: sample, parameter, and estimate."""
-        return [(str(name), one, estimate) for name, own in self.parameters.items() for one, estimate in own.items()]
+        return [(str(name), one, own) for name, estimates in self.parameters.items() for one, own in estimates.items()]
 
     @property
     def counted_rows(self) -> str:
@@ -247,7 +295,7 @@ class Account(Given):
 
 
 def account(
-    fit: Fit,
+    fit: DebiasedSample,
     columns: Sequence[Variable],
     *,
     note: str = "",
@@ -259,7 +307,7 @@ def account(
 
     Parameters
     ----------
-    fit : Fit
+    fit : DebiasedSample
         The fit.
     columns : sequence of Variable
         The columns to show.
@@ -307,7 +355,7 @@ def account(
         )
 
 
-def trust_of(fit: Fit, normalisers: Mapping[Name, Estimate], variables: Sequence[ColumnFacts]) -> Trust:
+def trust_of(fit: DebiasedSample, normalisers: Mapping[Name, Estimate], variables: Sequence[ColumnFacts]) -> Trust:
     """Return what the errors of normalisers and means rest on."""
     laws = {f"the normaliser of {str(name)!r}": estimate.law for name, estimate in normalisers.items()}
     laws |= {f"the mean of {variable.name!r}": variable.law for variable in variables}
@@ -315,31 +363,24 @@ def trust_of(fit: Fit, normalisers: Mapping[Name, Estimate], variables: Sequence
 
 
 def samples_of(
-    fit: Fit, given: Given, sums: WeightSums, normalisers: Mapping[Name, Estimate]
+    fit: DebiasedSample, given: Given, sums: WeightSums, normalisers: Mapping[Name, Estimate]
 ) -> tuple[SampleFacts, ...]:
     """Return what each sample contributes."""
-    biases = ["everywhere" if bias == everywhere() else str(bias) for bias in given.biases]
+    biases = ["everywhere" if bias == everywhere() else str(bias) for bias in given.biases] or [""] * len(fit.names)
     sizes = np.array(list(fit.sizes.values()), np.float64)
     effective = np.divide(sums.mass**2, sums.squares, out=np.zeros(len(sizes)), where=sums.squares > 0)
+    largest = np.where(sizes > 0, sums.largest, math.nan)
+    estimates = np.array([(normalisers[name].value, normalisers[name].stderr) for name in fit.names]).T
+    shares = sizes / sizes.sum(), sums.mass / sums.mass.sum()
+    numbers = np.stack([sizes, *shares, effective, largest, *estimates], axis=1).tolist()
     return tuple(
-        SampleFacts(
-            name,
-            bias=biases[k] if biases else "",
-            rows=float(sizes[k]),
-            share=float(sizes[k] / sizes.sum()),
-            weight_share=float(sums.mass[k] / sums.mass.sum()),
-            effective=float(effective[k]),
-            largest_weight=float(sums.largest[k]) if sizes[k] else math.nan,
-            normaliser=normalisers[name].value,
-            stderr=normalisers[name].stderr,
-            left_out=name in given.left_out,
-        )
-        for k, name in enumerate(fit.names)
+        SampleFacts(name, bias, name in given.left_out, *row)
+        for name, bias, row in zip(fit.names, biases, numbers, strict=True)
     )
 
 
 def normalisers_of(
-    fit: Fit, given: Given, most_samples: int = 200, most_numbers: int = 50_000_000, readable: float = 30.0
+    fit: DebiasedSample, given: Given, most_samples: int = 200, most_numbers: int = 50_000_000, readable: float = 30.0
 ) -> tuple[dict[Name, Estimate], str, bool]:
     """Return normalisers or their logs with errors, a note if there are no errors, and whether they are logs.
 
@@ -352,10 +393,10 @@ def normalisers_of(
             "Errors of the normalisers are not computed for this many rows and samples, and statements about errors "
             "cover only the means; fit.normalisers() gives them."
         )
-        found = {name: Estimate(value, math.nan) for name, value in fit.log_omegas.items()}
+        estimates = {name: Estimate(value, math.nan) for name, value in fit.log_omegas.items()}
     else:
-        note, found = "", fit.log_normalisers()
+        note, estimates = "", fit.log_normalisers()
     if logs:
-        return found, note, logs
-    alone = {name: replace(estimate, influence=None) for name, estimate in found.items()}  # n numbers that none reads
-    return {name: estimate.exp() for name, estimate in alone.items()}, note, logs
+        return estimates, note, logs
+    light = {name: replace(one, influence=None) for name, one in estimates.items()}  # n numbers that none reads
+    return {name: one.exp() for name, one in light.items()}, note, logs

@@ -52,10 +52,10 @@ def choose(
             else "The fit has only biases, no columns. Give values by name in variables=."
         )
     others = [name for name in every.names if name not in (*numeric, *uncovered)]
-    texts = {name: found for name in others if (found := _texts(every, name)) is not None}
+    texts = {name: text for name in others if (text := _texts(every, name)) is not None}
     dtypes = {name: pool.column(name, of_some.get(name, ())).dtype.kind for name in others if name not in texts}
     conditions = [name for name, kind in dtypes.items() if kind == "b"]
-    labels = [name for name, found in texts.items() if _are_labels(pool, *found)]
+    labels = [name for name, text in texts.items() if _are_labels(pool, *text)]
     counts = {}
     for name, (kinds, codes) in texts.items():
         if name not in labels:
@@ -95,7 +95,7 @@ def note_on(numeric: Sequence[str], left_out: Mapping[str, Sequence[str]]) -> st
 def by_reason(uncovered: Mapping[str, str]) -> dict[str, list[str]]:
     """Return columns by the reason why they have no mean, without its full stop."""
     reasons = dict.fromkeys(uncovered.values())
-    return {one.removesuffix("."): [name for name, own in uncovered.items() if own == one] for one in reasons}
+    return {one.removesuffix("."): [name for name, reason in uncovered.items() if reason == one] for one in reasons}
 
 
 def _texts(columns: JoinedColumns, name: str) -> tuple[list[str], Integers] | None:
@@ -120,8 +120,8 @@ def _texts(columns: JoinedColumns, name: str) -> tuple[list[str], Integers] | No
 def _are_labels(pool: Pool, kinds: Sequence[str], codes: Integers) -> bool:
     """Return whether every row has the name of its sample."""
     place = {kind: k for k, kind in enumerate(kinds)}
-    own = np.array([place.get(str(name), -1) for name in pool.names])
-    return bool((own[pool.source] == codes).all())
+    expected = np.array([place.get(str(name), -1) for name in pool.names])
+    return bool((expected[pool.source] == codes).all())
 
 
 def _shares(kinds: Sequence[str], codes: Integers, counts: Integers) -> dict[str, NDArray[np.bool_]]:

@@ -180,10 +180,10 @@ def named_variables(variables: Variables | None) -> dict[str, Function] | None:
 
 def by_samples(columns: Sequence[Variable]) -> dict[tuple[int, ...], list[int]]:
     """Return the places of columns, by the samples that have recorded them."""
-    found: dict[tuple[int, ...], list[int]] = {}
+    places: dict[tuple[int, ...], list[int]] = {}
     for j, column in enumerate(columns):
-        found.setdefault(column.among, []).append(j)
-    return found
+        places.setdefault(column.among, []).append(j)
+    return places
 
 
 def exponent_of(values: Floats, extreme: int = 300) -> int:
@@ -196,7 +196,7 @@ def facts_of(
     columns: Sequence[Variable],
     sizes: Mapping[Name, float],
     tangent: Tangent,
-    given: Functions | Kept,
+    values: Functions | Kept,
     exponents: Sequence[int],
     laws: Functions | None = None,
     slopes: Callable[[Influence], Floats] | None = None,
@@ -211,7 +211,7 @@ def facts_of(
         Rows of each sample.
     tangent : Tangent
         How rows move estimates.
-    given : functions
+    values : functions
         The values of the columns, in the form that the measure takes, divided by powers of two.
     exponents : sequence of int
         These powers, which are undone.
@@ -220,7 +220,7 @@ def facts_of(
     slopes : callable, optional
         Returns how far wrong biases move estimates, for each unit of log Gamma.
     """
-    measure, functions = tangent.measure, as_functions(given)
+    measure, functions = tangent.measure, as_functions(values)
     estimates, rests_on = tangent.measured(functions, 0.95)
     assert estimates.influence is not None
     phi, mean, n = estimates.influence.values, estimates.values, tangent.n

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import numpy as np
+from narwhals.typing import EagerAllowed, IntoBackend
 
 from vardi._estimate.reliability import Trust
 from vardi._facts.account import SampleFacts, normalisers_of, samples_of, trust_of
 from vardi._facts.columns import ColumnFacts
 from vardi._facts.links import sampled_gram
-from vardi._facts.parts import Fit
 from vardi._notebook import MOST_ROWS, fragment, paragraph, table
 from vardi._rows.start import widest_tree
 from vardi._solve.identify import Verdict
@@ -24,12 +24,19 @@ from vardi.errors import WeakOverlapWarning
 from vardi.errors._texts import LISTED, SHOWN, WIDTH, cut, more
 
 if TYPE_CHECKING:
-    from narwhals.typing import EagerAllowed, IntoBackend
+    from vardi._fit.sample import DebiasedSample
 
 SAMPLES = ("sample", "rows", "of pool", "of weight", "effective", "largest")
+OF_A_SAMPLE = {
+    "rows": "{:,.0f}",
+    "share": "{:.1%}",
+    "weight_share": "{:.1%}",
+    "effective": "{:,.1f}",
+    "largest_weight": "{:.3g}",
+}
+"""What is shown of a sample, and how."""
 COLUMNS = ("mean of", "pool", "population", "error", "shift", "worth", "next")
 COLUMNS_MEAN = "shift in standard deviations, worth in rows without bias, next to collect"
-OF_A_SAMPLE = ("rows", "share", "weight_share", "effective", "largest_weight")
 OF_A_COLUMN = ("pooled", "debiased", "stderr", "difference", "equivalent", "design_effect", "df", "tail_index")
 
 
@@ -142,15 +149,8 @@ class Diagnostics:
         )
 
 
-def _sample_cells(sample: SampleFacts) -> tuple[str, str, str, str, str, str]:
-    return (
-        str(sample.name),
-        f"{sample.rows:,.0f}",
-        f"{sample.share:.1%}",
-        f"{sample.weight_share:.1%}",
-        f"{sample.effective:,.1f}",
-        f"{sample.largest_weight:.3g}",
-    )
+def _sample_cells(sample: SampleFacts) -> tuple[str, ...]:
+    return str(sample.name), *(text.format(getattr(sample, measure)) for measure, text in OF_A_SAMPLE.items())
 
 
 def _column_cells(column: ColumnFacts) -> tuple[str, str, str, str, str, str, str]:
@@ -174,7 +174,7 @@ def _short(value: float, digits: int) -> str:
     return f"{value:,.0f}" if 10**digits <= abs(value) < 1e6 else f"{value:.{digits}g}"
 
 
-def diagnose(fit: Fit, columns: Sequence[str]) -> Diagnostics:
+def diagnose(fit: DebiasedSample, columns: Sequence[str]) -> Diagnostics:
     """Compute the diagnostics of a fit, for some columns."""
     parts, verdict = fit.parts, fit.identify()
     sums, (sizes, gram) = parts.weight_sums(), sampled_gram(fit)

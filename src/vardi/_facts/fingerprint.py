@@ -30,23 +30,23 @@ def fingerprint(pool: Pool, columns: Sequence[str], rows: int = 50_000) -> Finge
     microseconds, texts and dates as UTF-8, and all missing values among these alike. The texts of so many ``rows`` are
     put together at once.
     """
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name in pool.names:
-        found.update(_text(str(name)))
-    found.update(_numbers(pool.source, "<i8"))
+        digest.update(_text(str(name)))
+    digest.update(_numbers(pool.source, "<i8"))
     if pool.is_counted:
-        found.update(_numbers(pool.counts, "<f8"))
+        digest.update(_numbers(pool.counts, "<f8"))
     everywhere = [set(frame.columns) for frame in pool.frames]
-    hashed = tuple(name for name in columns if all(name in own for own in everywhere) and name not in pool.mixed)
+    hashed = tuple(name for name in columns if all(name in names for names in everywhere) and name not in pool.mixed)
     for name in hashed:
-        found.update(_text(name))
+        digest.update(_text(name))
         if all(frame.is_text(name) for frame in pool.frames):
             for frame in pool.frames:
                 for part in _coded_bytes(*frame.coded(name), rows):
-                    found.update(part)
+                    digest.update(part)
         else:
-            found.update(_bytes(pool.column(name)))
-    return Fingerprint(found.hexdigest(), hashed)
+            digest.update(_bytes(pool.column(name)))
+    return Fingerprint(digest.hexdigest(), hashed)
 
 
 def _bytes(array: np.ndarray) -> memoryview | bytes:

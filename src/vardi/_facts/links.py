@@ -5,18 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from scipy import sparse
 
 from vardi._estimate.intervals import DOUBTED
 from vardi._estimate.reliability import Trust
-from vardi._facts.parts import Fit
 from vardi._inputs.pool import Name
 from vardi._rows.gram import Gram
 from vardi._solve.identify import Link, Verdict
 from vardi._types import Floats
+
+if TYPE_CHECKING:
+    from vardi._fit.sample import DebiasedSample
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,9 @@ class Overlap:
     weak: bool
 
 
-def overlap_of(fit: Fit, verdict: Verdict, trust: Trust, most_links: int = 200, kept_order: int = 3) -> Overlap:
+def overlap_of(
+    fit: DebiasedSample, verdict: Verdict, trust: Trust, most_links: int = 200, kept_order: int = 3
+) -> Overlap:
     """Compute the overlap of the samples that have rows; a few samples keep the user's order."""
     sizes, gram = sampled_gram(fit)
     order = np.arange(len(sizes))
@@ -116,7 +120,7 @@ def overlap_of(fit: Fit, verdict: Verdict, trust: Trust, most_links: int = 200, 
     )
 
 
-def sampled_gram(fit: Fit) -> tuple[Floats, Gram]:
+def sampled_gram(fit: DebiasedSample) -> tuple[Floats, Gram]:
     """Return the sizes of the samples that have rows, and the gram of their biases."""
     sizes = np.array(list(fit.sizes.values()), np.float64)
     return sizes[sizes > 0], fit.parts.gram().among(sizes > 0)
@@ -141,17 +145,8 @@ def links_of(
         ends = sorted(names.index(name) for name in (weakest.first, weakest.second))
         is_weakest = (k == ends[0]) & (l == ends[1])
     order = np.lexsort((strength if first == "weakest" else -strength, ~is_weakest))[:most].tolist()
-    return [
-        LinkFacts(
-            names[k[j]],
-            names[l[j]],
-            float(there[j]),
-            float(back[j]),
-            bridging=float(bridging[j]),
-            weakest=bool(is_weakest[j]),
-        )
-        for j in order
-    ], len(k)
+    columns = there, back, bridging, is_weakest
+    return [LinkFacts(names[k[j]], names[l[j]], *(column[j].item() for column in columns)) for j in order], len(k)
 
 
 def _in_order(side: Sequence[Name], names: Sequence[str]) -> tuple[str, ...]:
@@ -165,7 +160,7 @@ def _cells(reach: sparse.csr_array, sizes: Floats, most: int = 60) -> tuple[tupl
     group = -(-K // most)
     cell = np.arange(K) // group
     members = sparse.csr_array((np.ones(K), (cell, np.arange(K))))
-    own = sparse.diags_array(sizes)
-    allowed = np.asarray((members @ (reach + own) @ members.T).toarray())
+    diagonal = sparse.diags_array(sizes)
+    allowed = np.asarray((members @ (reach + diagonal) @ members.T).toarray())
     possible = np.outer(np.bincount(cell), members @ sizes)
     return tuple(tuple(row) for row in (allowed / possible).tolist()), group

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import textwrap
+from typing import TYPE_CHECKING
 
 from vardi._facts.account import Account, SampleFacts, account
 from vardi._facts.columns import ColumnFacts
 from vardi._facts.numbers import plain, with_error
-from vardi._facts.parts import Fit
 from vardi._notebook import MOST_ROWS, fragment, paragraph
 from vardi._notebook import table as html_table
 from vardi.errors._texts import SHOWN, WIDTH, cut, more, to_digits, width_of
 
+if TYPE_CHECKING:
+    from vardi._fit.sample import DebiasedSample
 
-def summarize(fit: Fit, most: int = 8) -> Account:
+
+def summarize(fit: DebiasedSample, most: int = 8) -> Account:
     """Return the account of a fit with its first numeric columns."""
     numeric = () if fit.parts.given().unasked else (*fit.numeric_columns, *fit.parts.numeric_of_some)
     columns = [fit.parts.column(name, name) for name in numeric[:most]]
@@ -33,15 +36,15 @@ def variable_cells(variable: ColumnFacts) -> tuple[str, str, str]:
     return variable.label, pooled, plain(with_error(variable.debiased, variable.stderr))
 
 
-def to_text(found: Account) -> str:
+def to_text(summary: Account) -> str:
     """Return the account in at most 80 columns."""
-    samples = [sample_cells(sample) for sample in found.samples]
-    name_width = width_of("sample", (sample.name for sample in found.samples), 20)
-    bias_width = width_of("bias", (sample.bias for sample in found.samples), WIDTH - name_width - 47)
-    heading = ("sample", "rows", "bias", "log normaliser" if found.log_scale else "normaliser", "of weight")
+    samples = [sample_cells(sample) for sample in summary.samples]
+    name_width = width_of("sample", (sample.name for sample in summary.samples), 20)
+    bias_width = width_of("bias", (sample.bias for sample in summary.samples), WIDTH - name_width - 47)
+    heading = ("sample", "rows", "bias", "log normaliser" if summary.log_scale else "normaliser", "of weight")
     lines = [
-        found.speaks,
-        *(line for name, fact in found.lines for line in _wrapped(name, fact)),
+        summary.speaks,
+        *(line for name, fact in summary.lines for line in _wrapped(name, fact)),
         "",
     ]
     lines += [
@@ -49,39 +52,39 @@ def to_text(found: Account) -> str:
         f"{share:>11}"
         for name, rows, bias, normaliser, share in (heading, *samples[:SHOWN])
     ]
-    lines += [*more(samples), "", f"effective rows  {found.effective_rows}"]
-    if found.variables:
-        width = width_of("mean of", (variable.label for variable in found.variables), 30)
-        means = [("mean of", "in the pool", "in the population"), *map(variable_cells, found.variables)]
+    lines += [*more(samples), "", f"effective rows  {summary.effective_rows}"]
+    if summary.variables:
+        width = width_of("mean of", (variable.label for variable in summary.variables), 30)
+        means = [("mean of", "in the pool", "in the population"), *map(variable_cells, summary.variables)]
         lines += ["", *(f"{cut(name, width):<{width}}  {before:>12}  {after:>20}" for name, before, after in means)]
-        lines += _more_variables(found)
-    if found.parameters:
+        lines += _more_variables(summary)
+    if summary.parameters:
         lines += ["", f"{'parameter':<30}  {'estimate':>38}"]
-        lines += [f"{cut(f'{name}: {one}', 30):<30}  {estimate!s:>38}" for name, one, estimate in found.estimated]
-    for note in (*found.notes, *found.trust.messages):
+        lines += [f"{cut(f'{name}: {one}', 30):<30}  {estimate!s:>38}" for name, one, estimate in summary.estimated]
+    for note in (*summary.notes, *summary.trust.messages):
         lines += ["", *textwrap.wrap(note, WIDTH, break_long_words=False)]
     return "\n".join(lines)
 
 
-def to_html(found: Account) -> str:
+def to_html(summary: Account) -> str:
     """Return the account as a fragment of HTML, for notebooks."""
     begins = {"solved": "Solved: ", "known": "Known: ", "rows": "Rows are "}
-    facts = [f"{begins.get(name, '')}{fact}" for name, fact in found.lines]
-    heading = ("sample", "rows", "bias", "log normaliser" if found.log_scale else "normaliser", "share of weight")
-    samples, total = list(map(sample_cells, found.samples[:MOST_ROWS])), len(found.samples)
+    facts = [f"{begins.get(name, '')}{fact}" for name, fact in summary.lines]
+    heading = ("sample", "rows", "bias", "log normaliser" if summary.log_scale else "normaliser", "share of weight")
+    samples, total = list(map(sample_cells, summary.samples[:MOST_ROWS])), len(summary.samples)
     return fragment(
-        paragraph(f"{found.counted_rows}, effective {found.effective_rows}.", *facts, bold="DebiasedSample:"),
+        paragraph(f"{summary.counted_rows}, effective {summary.effective_rows}.", *facts, bold="DebiasedSample:"),
         html_table(heading, samples, of="samples", total=total, code={2}),
-        html_table(("mean of", "in the pool", "in the population"), list(map(variable_cells, found.variables))),
-        *map(paragraph, _more_variables(found)),
-        html_table(("parameter", "estimate"), [(f"{name}: {one}", str(own)) for name, one, own in found.estimated]),
-        *map(paragraph, found.notes),
-        *(paragraph(doubt, bold="Note:") for doubt in found.trust.messages),
+        html_table(("mean of", "in the pool", "in the population"), list(map(variable_cells, summary.variables))),
+        *map(paragraph, _more_variables(summary)),
+        html_table(("parameter", "estimate"), [(f"{name}: {one}", str(own)) for name, one, own in summary.estimated]),
+        *map(paragraph, summary.notes),
+        *(paragraph(doubt, bold="Note:") for doubt in summary.trust.messages),
     )
 
 
-def _more_variables(found: Account) -> list[str]:
-    return [f"... and {found.more_variables} more"] if found.more_variables else []
+def _more_variables(summary: Account) -> list[str]:
+    return [f"... and {summary.more_variables} more"] if summary.more_variables else []
 
 
 def _wrapped(label: str, text: str) -> list[str]:

@@ -18,7 +18,7 @@ from vardi._fit.user_rows import Prepared, UserRows
 from vardi._inputs.given import Biases, ByRow, Counts, Known, Labels, Population, Samples
 from vardi._inputs.pool import Name
 from vardi._inputs.shared_units import warn_of_shared_units
-from vardi._rows.readers import MAX_IN_MEMORY
+from vardi._rows.stored import MAX_IN_MEMORY
 from vardi._solve.identify import Verdict, joined_verdict
 from vardi._solve.model import JointFit, joining_of, solve_joint, solve_plain
 from vardi._solve.newton import Solution, shifted

@@ -19,7 +19,7 @@ from vardi._inputs.frames.frame import any_lazy
 from vardi._inputs.given import Biases, ByRow, Counts, Known, Labels, Population, Samples
 from vardi._inputs.pool import Name, Pool, as_named, as_pool, matrix_pool
 from vardi._rows import Windows
-from vardi._rows.readers import Reader, as_reader
+from vardi._rows.stored import Reader, as_reader
 from vardi.biases import LearnedBias, ValuesBias, WindowBias, as_bias
 from vardi.biases._fitted import parts_of
 from vardi.biases._kinds import factors_of

@@ -1,20 +1,20 @@
-"""What accounts need of rows in memory, and of rows in an engine: see :class:`vardi._facts.parts.Parts`."""
+"""What accounts need of the holder of a fit's rows: in memory, and in an engine."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from vardi._estimate.cdf import Band, DebiasedCdf, Steps
 from vardi._estimate.sensitivity.worst import Errors
+from vardi._facts.account import Given
 from vardi._facts.choice import IDENTIFIER, MISSING, MOST_TEXT, by_reason, choose, most_frequent, note_on
 from vardi._facts.columns import ColumnFacts, Variable, by_samples, exponent_of, facts_of
 from vardi._facts.fingerprint import Fingerprint, fingerprint
-from vardi._facts.parts import Given, Item, Result
 from vardi._inputs.frames.functions import is_function
 from vardi._inputs.pool import Name, Pool
 from vardi._machine.threads import at_once
@@ -26,13 +26,19 @@ from vardi.biases._expressions import nodes
 from vardi.errors._refusals import needs_rows
 from vardi.errors._texts import SHOWN
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
 if TYPE_CHECKING:
     from vardi._fit.solved import Solved
     from vardi._fit.weighted import WeightedSample
 
 
 class MemoryParts:
-    """Rows in memory, or in blocks of a matrix."""
+    """What accounts need of rows in memory, or in blocks of a matrix.
+
+    Each question can be answered by sums over rows: an engine needs one query for each, and no row leaves it.
+    """
 
     def __init__(self, fit: WeightedSample) -> None:
         self._fit, self._solved = fit, fit.solved
@@ -40,6 +46,7 @@ class MemoryParts:
 
     @property
     def numeric_of_some(self) -> tuple[str, ...]:
+        """The numeric columns that only some samples have recorded, but that have a mean."""
         names: tuple[str, ...] = self._solved.numeric_of_some
         return names
 
@@ -49,6 +56,7 @@ class MemoryParts:
         return reasons
 
     def given(self) -> Given:
+        """Return what the fit was given."""
         pool, rows = self.pool, self._solved.rows
         with_rows = np.bincount(pool.source, pool.counts, minlength=len(pool.names)) > 0
         return Given(
@@ -71,16 +79,20 @@ class MemoryParts:
         return fingerprint(self.pool, columns) if self.pool.frames else Fingerprint()
 
     def gram(self) -> Gram:
+        """Return sum_i c_i p_i p_i' of all biases."""
         return self._solved.tangent.hessian.gram
 
     def weight_sums(self) -> WeightSums:
+        """Return sums of weights by bias."""
         return weights_by_sample(self._solved.tangent.measure)
 
     def weight_table(self) -> WeightTable:
+        """Return the distribution of the weights."""
         rows = self._solved.rows_in_memory
         return WeightTable(self._solved.tangent.measure.row_weights, rows.source, rows.counts)
 
     def largest_weights(self, most: int) -> list[tuple[int, Name, float]]:
+        """Return position in the pool, sample and weight of the heaviest rows; none if rows have no position."""
         weights, pool = self._solved.memory.row_weights(self._solved.tangent.measure), self.pool
         least = np.partition(weights, -most)[-most] if most < len(weights) else -np.inf
         large = np.flatnonzero(weights >= least)
@@ -88,10 +100,12 @@ class MemoryParts:
         return [(row, pool.names[pool.source[row]], float(weights[row])) for row in order.tolist()]
 
     def column(self, name: str, values: Any) -> Variable:
+        """Return a column, an expression or values as a variable; raise if it has no mean."""
         solved = self._solved.recorded(values)
         return Variable(name, solved.memory.values(values), () if solved.data.is_whole else solved.data.states)
 
     def choose(self) -> tuple[tuple[Variable, ...], str]:
+        """Return the columns that a report shows, and a note on those left out."""
         numeric = (*self._solved.data.numeric_columns, *self.numeric_of_some)
         data = self._solved.memory
         uncovered = self._solved.uncovered
@@ -100,6 +114,7 @@ class MemoryParts:
     def describe(
         self, columns: Sequence[Variable], *, gains: bool = False, slopes: bool = False
     ) -> tuple[ColumnFacts, ...]:
+        """Return columns' means before and after, what their errors rest on, and how far wrong biases move them."""
         found: dict[int, ColumnFacts] = {}
         for states, places in by_samples(columns).items():
             solved = self._solved.of(states)
@@ -127,15 +142,24 @@ class MemoryParts:
             yield [column], (np.ldexp(column.values, -exponent) if exponent else column.values)[:, None], [exponent]
 
     def each(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        """Apply a function that asks the rows to each item: several at a time where their holder can be asked so."""
         return at_once(function, items, len(self.pool))
 
     def shares(self, column: Variable, centre: float, scale: float) -> Shares:
+        """Return the shares of pool and population up to values of a column; an engine has its bins about the centre.
+
+        Between its largest values of bins an engine does not tell them.
+        """
         measure = self._solved.of(column.among).tangent.measure
         rows = slice(None) if measure.inside is None else measure.inside
         counts = measure.counts[rows]
         return shares_of(column.values[rows], [counts, counts * measure.weights[rows]])
 
     def band(self, column: Variable, level: float = 0.95, shares: Shares | None = None) -> Band | None:
+        """Return the simultaneous band of the distribution function; None if an engine does not provide it.
+
+        Rows in memory are not read again for ``shares`` that are known already.
+        """
         tangent = self._solved.of(column.among).tangent
         own = None if shares is None else shares.of_measure(1)  # the population
         return DebiasedCdf(tangent, Steps.in_memory(tangent.measure, column.values, shares=own)).band(level)

@@ -14,7 +14,7 @@ import numpy as np
 from vardi._estimate.cdf import Steps
 from vardi._estimate.refits import entropy_of
 from vardi._estimate.resampling import effective_rows
-from vardi._facts.bias_notes import bias_notes
+from vardi._facts.biases import bias_notes
 from vardi._fit.capabilities import Holder, refusal
 from vardi._fit.parts import EngineParts
 from vardi._fit.prepare import independent, require_told

@@ -113,7 +113,7 @@ class RowsInMemory(UserRows):
 
     def notes(self, verdict: Verdict, sizes: Mapping[Name, float]) -> tuple[str, ...]:
         """Return what is odd about the declared biases; whether one has no effect at all only the weights can show."""
-        from vardi._facts.bias_notes import bias_notes
+        from vardi._facts.biases import bias_notes
 
         return bias_notes(self.pool, sizes, verdict, even=False)
 

@@ -26,7 +26,7 @@ from vardi._solve.model import JointFit
 from vardi._types import Floats, RandomSeed
 
 if TYPE_CHECKING:
-    from vardi._facts.parts import Parts
+    from vardi._fit.parts import MemoryParts
     from vardi._fit.solved import Solved
     from vardi._fit.weighted import WeightedSample
     from vardi._inputs.lazy_dependence import EngineDependence
@@ -255,5 +255,5 @@ class UserRows(ABC):
         return {}
 
     @abstractmethod
-    def parts(self, fit: WeightedSample) -> Parts:
+    def parts(self, fit: WeightedSample) -> MemoryParts:
         """Return what accounts of a fit need of its rows."""

@@ -29,8 +29,8 @@ from vardi.errors._warn import warn
 if TYPE_CHECKING:
     from vardi._estimate.domains import ByDomain, Domains
     from vardi._estimate.draws import Method
-    from vardi._facts.parts import Parts
     from vardi._fit.assisted import Assisted
+    from vardi._fit.parts import MemoryParts
 
 Among: TypeAlias = Name | Sequence[Name] | None
 """Names of samples; None for all of them."""
@@ -185,8 +185,8 @@ class WeightedSample:
         return torch_weights(self.data.chances(self._measure), dtype)
 
     @property
-    def parts(self) -> Parts:
-        """What accounts of the fit need of the holder of its rows; see :mod:`vardi._facts.parts`."""
+    def parts(self) -> MemoryParts:
+        """What accounts of the fit need of the holder of its rows; see :mod:`vardi._fit.parts`."""
         return self.data.parts(self)
 
     def among(self, samples: Name | Sequence[Name]) -> WeightedSample:

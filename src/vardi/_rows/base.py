@@ -14,7 +14,7 @@ from scipy import sparse
 
 from vardi._machine.threads import Scratch, blocks, map_blocks, sum_blocks
 from vardi._rows.arrays import ArrayBlock, Arrays
-from vardi._rows.contract import Coordinates, Normalised, Result, Sums
+from vardi._rows.contract import Normalised, Result, Sums
 from vardi._rows.gram import DenseGram, Gram, SparseGram, UnformedGram
 from vardi._rows.grouping import mean_over_counts, sizes_of, stratified
 from vardi._rows.start import tree_start
@@ -119,11 +119,6 @@ class Rows(ABC):
     def arrays(self) -> Arrays:
         """The rows, as questions see them."""
         return Arrays.as_solved(self)
-
-    @property
-    def coordinates(self) -> Coordinates:
-        """The layout of a point: normalisers alone."""
-        return Coordinates(len(self.sizes))
 
     def sums(self, u: Floats, *, gram: bool = True, objective: bool = True, rough: bool = False) -> Sums:
         """Return shares and, if asked for, log_mass and gram at u, in one pass over the rows.

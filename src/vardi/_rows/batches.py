@@ -21,18 +21,18 @@ from vardi._inputs.engines import in_batches
 from vardi._inputs.lazy_part import COUNT, OMEGA, PREFIX, Part
 from vardi._machine.threads import Scratch
 from vardi._rows.arrays import ArrayBlock, Arrays
-from vardi._rows.blocks import in_threads
 from vardi._rows.checks import MODERATE
 from vardi._rows.contract import Block, Question, Result, addable
 from vardi._rows.dense import Dense
 from vardi._rows.lazy_functions import EngineFunction
+from vardi._rows.stored import in_threads
 from vardi._types import Floats, Integers, once
 from vardi.biases._expressions.compile import compile_node
 from vardi.biases._expressions.nodes import columns
 from vardi.biases._expressions.targets import NumpyTarget
 
 if TYPE_CHECKING:
-    from vardi._rows.readers import Block as Read
+    from vardi._rows.stored import Block as Read
 
 NUMBERS = 2**22  # in a batch, 32 MB: the engine, the batch that is summed and the next one hold a few of them at once
 SAMPLE = f"{PREFIX}sample"

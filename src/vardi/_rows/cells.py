@@ -56,7 +56,9 @@ def with_levels(
     found = []
     for group in family.groups:
         levels, codes = reader.joined(group, frames, most=MOST_VALUES)
-        found.append(_in_order(reader, group, levels, codes, counts, own))
+        total = np.bincount(codes, counts, minlength=len(levels)).astype(np.float64)
+        drawn = np.bincount(codes[own], counts[own], minlength=len(levels)).astype(np.float64)
+        found.append(in_order(bias, sample, group, levels, total, drawn))
     return replace(bias, family=family.seen(found))
 
 
@@ -105,20 +107,6 @@ def require_seen(
                 sample=None,
                 rows=unseen[:10],
             )
-
-
-def _in_order(
-    reader: _Reader,
-    group: tuple[Node, ...],
-    levels: Sequence[Level],
-    codes: Integers,
-    counts: Floats,
-    own: NDArray[np.bool_],
-) -> list[Level]:
-    """Return the levels that some row has, the most frequent first and the others sorted."""
-    total = np.bincount(codes, counts, minlength=len(levels)).astype(np.float64)
-    drawn = np.bincount(codes[own], counts[own], minlength=len(levels)).astype(np.float64)
-    return in_order(reader.bias, reader.sample, group, levels, total, drawn)
 
 
 def in_order(

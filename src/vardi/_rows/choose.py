@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from vardi._rows.base import Rows
-from vardi._rows.blocks import read_rows
 from vardi._rows.checks import BiasColumns, Biases, Checks
 from vardi._rows.dense import Dense
 from vardi._rows.distinct import distinct, distinct_sparse
-from vardi._rows.readers import Reader
 from vardi._rows.sparse import Sparse
+from vardi._rows.stored import Reader, read_rows
 from vardi._rows.thinned import MIN_SAMPLES, Thinned
 from vardi._rows.windows import Windows, window_rows
 from vardi._types import Floats, Integers

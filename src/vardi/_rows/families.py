@@ -330,8 +330,11 @@ def model_on(bias: ParametricBias, z: Kept, mean: Floats, deviation: Floats, sam
             sample=sample,
             parameters=[slopes[j] for j in flat],
         )
-    kind = Logistic if isinstance(family, ExpressionFamily) and family.kind == "logistic" else Linear
-    return kind(family.names, z, mean, deviation)
+    return _kind_of(family)(family.names, z, mean, deviation)
+
+
+def _kind_of(family: Cells | ExpressionFamily) -> type[Linear | Logistic]:
+    return Logistic if isinstance(family, ExpressionFamily) and family.kind == "logistic" else Linear
 
 
 def columns_of(bias: ParametricBias, frames: Sequence[Frame], sample: str) -> Floats:
@@ -358,16 +361,16 @@ def users_log_omega(
 
     It must be known on the rows where it matters; on others the known factor of the bias is zero.
     """
-    if isinstance(bias.family, FunctionFamily):
-        return Function(bias.family, (frame,), sample, slice(None)).log_omega(parameters)
-    if isinstance(bias.family, Cells):
+    family = bias.family
+    if isinstance(family, FunctionFamily):
+        return Function(family, (frame,), sample, slice(None)).log_omega(parameters)
+    if isinstance(family, Cells):
         columns, places = dummies(bias, (frame,), sample)
         require_seen(bias, frame, places, matters, sample)
-        return np.asarray(columns @ parameters)
-    columns = columns_of(bias, (frame,), sample)
-    if bias.family.kind == "logistic":
-        return -np.logaddexp(0.0, -(parameters[0] + columns @ parameters[1:]))
-    return np.asarray(columns @ parameters)
+    else:
+        columns = columns_of(bias, (frame,), sample)
+    offset = np.zeros(columns.shape[1])
+    return _kind_of(family)(family.names, columns, offset, offset + 1.0).log_omega(parameters)
 
 
 def _require(good: Any, columns: Floats, bias: ParametricBias, sample: str, need: str) -> None:

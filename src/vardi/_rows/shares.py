@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -218,15 +218,16 @@ class SharesByCell(Shares):
             self._found.update(zip(places.tolist(), np.split(rows, np.cumsum(self._rows[places])[:-1]), strict=True))
         return np.concatenate([self._found[cell] for cell in asked])
 
-    def _sorted(self, cells: Integers) -> tuple[Floats, Floats, Integers]:
-        """Return the distinct values in some cells, the masses up to each, and the cell of each."""
-        rows = self._rows_in(cells)
+    def _near(self, cells: Integers) -> SharesByValue:
+        """Return the shares up to the values in some cells, and in those with rows on either side of each."""
+        occupied = np.flatnonzero(self._rows)
+        place = np.searchsorted(occupied, cells)[:, None] + np.arange(-1, 2)
+        rows = self._rows_in(occupied[np.unique(np.clip(place, 0, len(occupied) - 1))])
         x, sums = sums_by_value(self._values[rows], [mass[rows] for mass in self._masses])
         own = self._cells_of(x)
         within = np.cumsum(np.stack(sums, axis=1), axis=0)
-        first = np.searchsorted(own, own)
-        before = np.vstack([np.zeros(within.shape[1]), within])[first]
-        return x, self._below[own] + (within - before), own
+        before = np.vstack([np.zeros(within.shape[1]), within])[np.searchsorted(own, own)]
+        return SharesByValue(x, self._share(self._below[own] + (within - before)))
 
     def every(self) -> tuple[Floats, Floats]:
         x, sums = sums_by_value(self._values, self._masses)
@@ -241,35 +242,14 @@ class SharesByCell(Shares):
         return float(outer.min()), float(outer.max())
 
     def reaching(self, weights: Floats, targets: Floats, *, beyond: bool = False) -> tuple[Floats, Floats]:
-        side: Literal["left", "right"] = "right" if beyond else "left"
-        last = int(np.flatnonzero(self._rows)[-1])
-        cells = np.minimum(np.searchsorted(self._share(self._below[1:]) @ weights, targets, side), last)
-        x, masses, own = self._sorted(cells)
-        shares = self._share(masses)
-        place = np.searchsorted(shares @ weights, targets, side)
-        # the sum of a cell, and of its values in order, may differ by rounding
-        place = np.clip(place, np.searchsorted(own, cells, "left"), np.searchsorted(own, cells, "right") - 1)
-        return x[place], shares[place]
+        cells = np.searchsorted(self._share(self._below[1:]) @ weights, targets, "right" if beyond else "left")
+        return self._near(cells).reaching(weights, targets, beyond=beyond)
 
     def up_to(self, points: Floats) -> Floats:
-        cells = self._cells_of(points)
-        x, masses, own = self._sorted(cells)
-        place = np.searchsorted(x, points, "right") - 1
-        found = self._below[cells]
-        inside = place >= np.searchsorted(own, cells, "left")
-        found[inside] = masses[place[inside]]
-        return self._share(found)
+        return self._near(self._cells_of(points)).up_to(points)
 
     def next_to(self, x: float, step: int) -> float:
-        own = int(self._cells_of(np.array([x]))[0])
-        there = np.flatnonzero(self._rows)
-        beside = there[there < own][-1:] if step < 0 else there[there > own][:1]
-        for cells in (np.array([own]), np.append(beside, own)):  # mostly it is in the same cell
-            near = np.sort(self._values[self._rows_in(cells)])
-            place = np.searchsorted(near, x, "left") - 1 if step < 0 else np.searchsorted(near, x, "right")
-            if 0 <= place < len(near):
-                break
-        return float(near[place])
+        return self._near(self._cells_of(np.array([x]))).next_to(x, step)
 
     def between(self, low: float, high: float) -> Floats:
         first, last = self._cells_of(np.array([low, high])).tolist()

@@ -31,11 +31,6 @@ from vardi._rows.grouping import membership
 from vardi._rows.variance import Spread, factors_of, tail_of, unit_of
 from vardi._types import Floats, Integers
 
-MOST = 2**15  # values of a series at most; beyond, sums of 2, 4, 8, ... successive rows are the values
-COLUMNS = 16  # columns whose spectra are held at once
-ROUNDING = 1e-9  # of the largest error
-LEAST_BATCHES = 8  # above which correlations between estimates are estimated from them
-
 
 @dataclass(frozen=True, eq=False)
 class Units:
@@ -215,22 +210,24 @@ def drawn(
     return unit, np.bincount(source[firsts], minlength=len(sizes))
 
 
-def rows_a_value(rows: int) -> int:
-    """Return how many successive rows are summed into one value of a series: a power of two.
+def rows_a_value(rows: int, most: int = 2**15) -> int:
+    """Return how many successive rows are summed into one of at most so many values of a series: a power of two.
 
     >>> rows_a_value(1000), rows_a_value(100_000)
     (1, 4)
     """
-    return 1 << max(0, int(np.ceil(np.log2(max(rows, 1) / MOST))))
+    return 1 << max(0, int(np.ceil(np.log2(max(rows, 1) / most))))
 
 
-def batch_length(N: int, g: float) -> int:
+def batch_length(N: int, g: float, least: int = 8) -> int:
     r"""Return how many successive values make a batch whose sums are nearly independent: :math:`(N g^2 / 4)^{1/3}`.
+
+    There are at least so many batches, from which correlations between estimates are estimated.
 
     >>> batch_length(1500, 19.0)
     52
     """
-    return max(min(int(np.ceil((N * g**2 / 4.0) ** (1.0 / 3.0))), N // LEAST_BATCHES), 1)
+    return max(min(int(np.ceil((N * g**2 / 4.0) ** (1.0 / 3.0))), N // least), 1)
 
 
 def batch_lengths(sizes: Floats, effective: Floats) -> list[int]:
@@ -248,10 +245,10 @@ class Autocorrelation:
     @cached_property
     def _found(self) -> tuple[Floats, Integers]:
         """Return g of each column, and the last lag that it sums."""
-        m = self.values.shape[1]
+        m, at_once = self.values.shape[1], 16  # columns whose spectra are held
         g, last = np.ones(m), np.zeros(m, np.int64)
-        for low in range(0, m, COLUMNS):
-            part = slice(low, low + COLUMNS)
+        for low in range(0, m, at_once):
+            part = slice(low, low + at_once)
             g[part], last[part] = _integrated(self.values[:, part])
         return np.maximum(g, 1.0), last
 
@@ -265,8 +262,8 @@ class Autocorrelation:
         r"""Degrees of freedom of each variance: N / (2M + 1) for M lags."""
         return np.asarray(len(self.values) / (2.0 * self._found[1] + 1.0))
 
-    def covariance(self) -> Floats:
-        r"""Return the covariance of the sums of the columns.
+    def covariance(self, rounding: float = 1e-9) -> Floats:
+        r"""Return the covariance of the sums of the columns; ``rounding`` is relative to the largest error.
 
         Variances are :math:`g \sum_i x_i^2`, divided by 1 - (2M + 1) / N for the mean that was subtracted (with M = 0
         that is the usual N / (N - 1)). Correlations between columns are those of sums over batches of successive
@@ -278,7 +275,7 @@ class Autocorrelation:
         errors = np.sqrt(g * (self.values**2).sum(axis=0) / (1.0 - lost))
         if m == 1:
             return errors[:, None] ** 2
-        moved = errors * self.units > ROUNDING * (errors * self.units).max()  # what rounding leaves has a g of its own
+        moved = errors * self.units > rounding * (errors * self.units).max()  # what rounding leaves has a g of its own
         length = batch_length(N, float(g[moved].max(initial=1.0)))
         batches = np.add.reduceat(self.values, np.arange(0, N, length), axis=0)
         sizes = np.sqrt((batches**2).sum(axis=0))

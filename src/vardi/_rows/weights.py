@@ -11,8 +11,6 @@ from vardi._rows.measure import Functions, Measure
 from vardi._types import Floats, Integers
 
 EVEN = 1e-12  # by how much weights may differ, relative to them, and be all the same
-FINE = 400  # bins per factor of e in the weight
-BINS = 1000  # of a column, on either side of its centre
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,13 +76,16 @@ def masses_of_pairs(rows: Holder, weight: Question[Floats]) -> Floats:
     return np.maximum(found, found.T)
 
 
-def weights_in_bins(measure: Measure, rows: Holder) -> WeightTable:
-    """Return mean weight, sample and count of groups of rows: those of a sample with nearly equal weights."""
+def weights_in_bins(measure: Measure, rows: Holder, fine: float = 400.0) -> WeightTable:
+    """Return mean weight, sample and count of groups of rows: those of a sample with nearly equal weights.
+
+    There are ``fine`` groups for a factor of e in the weight.
+    """
     samples = np.arange(len(rows.sizes), dtype=np.float64)[:, None]
 
     def question(block: Block) -> ByKey:
         r = measure.point.at(block).weight
-        return np.hstack([block.of_sample(samples), np.floor(np.log(r) * FINE)]), np.hstack([r * 0.0 + 1.0, r])
+        return np.hstack([block.of_sample(samples), np.floor(np.log(r) * fine)]), np.hstack([r * 0.0 + 1.0, r])
 
     keys, sums = rows.grouped(question, 2)
     counts, mass = sums.T
@@ -92,19 +93,20 @@ def weights_in_bins(measure: Measure, rows: Holder) -> WeightTable:
 
 
 def values_in_bins(
-    measure: Measure, rows: Holder, y: Functions, centre: float, scale: float
+    measure: Measure, rows: Holder, y: Functions, centre: float, scale: float, half: float = 1000.0
 ) -> tuple[Floats, Floats, Floats]:
     r"""Return the largest value, the count and the weight of the rows in each bin of a function, in its order.
 
     Bins are of equal width in :math:`z / (1 + |z|)`, where z is the distance from the centre: fine where most rows are,
-    and without ends. At the largest value of a bin the cumulative sums give the distribution function.
+    and without ends; ``half`` of them are on either side of the centre. At the largest value of a bin the cumulative
+    sums give the distribution function.
     """
 
     def question(block: Block) -> ByKey:
         at = measure.point.at(block)
         values = y.of(block, at)
         z = block.let((values - centre) / scale)
-        bins = np.floor((z / (np.abs(z) + 1.0) + 1.0) * BINS)
+        bins = np.floor((z / (np.abs(z) + 1.0) + 1.0) * half)
         return bins, np.hstack([at.weight * 0.0 + 1.0, at.weight]), values
 
     keys, sums = rows.grouped(question, 3)

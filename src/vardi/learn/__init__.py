@@ -2,11 +2,10 @@
 
 from vardi.learn.check_weights import WeightUse, check_weight_use
 from vardi.learn.estimator import DebiasedEstimator
-from vardi.learn.inference import ModelInference, inference
+from vardi.learn.inference import ModelInference, coefficient_sensitivity, inference
 from vardi.learn.mixture import GaussianMixture
 from vardi.learn.resampler import DebiasedResampler
 from vardi.learn.risk import DebiasedScorer, debiased_risk, debiased_scorer
-from vardi.learn.sensitivity import coefficient_sensitivity
 
 __all__ = [
     "DebiasedEstimator",

@@ -85,7 +85,7 @@ def model_rows(fit: WeightedSample, X: Features, y: Outcome, missing: Missing) -
         read = {name: _as_it_is(fit, name) for name in _names_in(right)}
         columns: Columns = [(name, values) for name, values in read.items() if values is not None]
     else:
-        given, columns = _features(fit, X, missing)
+        table, columns = _features(fit, X, missing)
     kept = fit.solved.memory.kept
     outcome = kept.of(_outcome(fit, y))
     gaps = {name: _gaps(kept.of(values)) for name, values in columns}
@@ -96,7 +96,7 @@ def model_rows(fit: WeightedSample, X: Features, y: Outcome, missing: Missing) -
         features, intercept = _terms(fit, formula, right, dict(columns), len(rows))
         columns = [(str(name), values.to_numpy()) for name, values in features.items()]
     else:
-        features, intercept = given if len(rows) == len(fit) else take(given, rows), None
+        features, intercept = table if len(rows) == len(fit) else take(table, rows), None
     Z = np.zeros((len(complete), len(columns)))
     for j, (_, values) in enumerate(columns):
         Z[complete, j] = values
@@ -128,19 +128,19 @@ def _complete(
 
     Raise if rows are incomplete and are not to be left out.
     """
-    inside = fit.solved.memory.inside
-    asked = fit.solved.memory.kept.of(np.ones(len(fit), bool) if inside is None else inside)
-    counts = {name: int((own & asked).sum()) for name, own in gaps.items() if (own & asked).any()}
-    complete = asked & ~np.any(list(gaps.values()), axis=0)
-    left_out, said = int((asked & ~complete).sum()), _counted(counts)
+    mask = fit.solved.memory.inside
+    inside = fit.solved.memory.kept.of(np.ones(len(fit), bool) if mask is None else mask)
+    counts = {name: int((gap & inside).sum()) for name, gap in gaps.items() if (gap & inside).any()}
+    complete = inside & ~np.any(list(gaps.values()), axis=0)
+    left_out, lacking = int((inside & ~complete).sum()), _counted(counts)
     if counts and missing == "refuse":
         raise MissingValuesError(
-            f"{number_of_rows(left_out)} have missing or infinite values: {said}. Fill them in, or write missing="
+            f"{number_of_rows(left_out)} have missing or infinite values: {lacking}. Fill them in, or write missing="
             "'drop' to leave these rows out; the model then describes the part of the population that has them all.",
             columns=counts,
         )
     if not complete.any():
-        raise MissingValuesError(f"No row has all values: {said} are missing. Leave a feature out.", columns=counts)
+        raise MissingValuesError(f"No row has all values: {lacking} are missing. Leave a feature out.", columns=counts)
     return complete, left_out, counts
 
 
@@ -178,7 +178,7 @@ def _terms(
         if order is not None:
             there = set(frame[name])
             frame[name] = pandas.Categorical(frame[name], [value for value in order if value in there])
-    with _answering(formula, [name for own in fit.solved.pool.frames for name in own.columns]):
+    with _answering(formula, [name for part in fit.solved.pool.frames for name in part.columns]):
         terms = formulaic.Formula(right)
         matrix = terms.get_model_matrix(frame, context={"np": np}, output="pandas", na_action="ignore")
     features = pandas.DataFrame(matrix).drop(columns=INTERCEPT, errors="ignore").astype(np.float64)
@@ -225,15 +225,15 @@ def _features(fit: WeightedSample, X: Features, missing: Missing) -> tuple[Rows,
     """Return the features as the model sees them, and as columns of numbers."""
     if isinstance(X, list | tuple) and X and all(isinstance(name, str) for name in X):
         return _of_pool(fit, X, missing)
-    given = X if is_sparse(X) or _is_frame(X) else np.asarray(X)
-    frame = as_frame(given.toarray() if is_sparse(given) else given)
+    rows = X if is_sparse(X) or _is_frame(X) else np.asarray(X)
+    frame = as_frame(rows.toarray() if is_sparse(rows) else rows)
     shape: tuple[int, ...] = frame.native.shape
     if len(shape) != 2 or shape[0] != len(fit) or not shape[1]:
         raise MismatchError(
             f"X has shape {shape}, but the pool has {len(fit)} rows. Give a matrix or frame with a row for "
             "each, in pool order, a list of columns of the pool, or a formula."
         )
-    return given, [(name, _numbers(frame.column(name), name)) for name in frame.columns]
+    return rows, [(name, _numbers(frame.column(name), name)) for name in frame.columns]
 
 
 def _of_pool(fit: WeightedSample, names: Sequence[str], missing: Missing) -> tuple[Rows, Columns]:

@@ -94,18 +94,16 @@ class Equations:
         """
         A = self.hessian(theta)
         size = np.sqrt(np.diag(A))
-        zero = np.flatnonzero(~(size > 0))
-        if len(zero):
-            guilty = zero
-        else:
+        guilty = np.flatnonzero(~(size > 0))
+        if not len(guilty):
             values, vectors = np.linalg.eigh(A / (size[:, None] * size))
             if values[0] > least:
                 scaled = vectors / size[:, None]
                 return np.asarray((scaled / values) @ scaled.T)
             guilty = np.flatnonzero(np.abs(vectors[:, 0]) > 0.01)
-        said = ", ".join(repr(names[j]) for j in guilty[:8]) + (" and others" if len(guilty) > 8 else "")
+        features = ", ".join(repr(names[j]) for j in guilty[:8]) + (" and others" if len(guilty) > 8 else "")
         raise VardiError(
-            f"The coefficients of {said} are not determined: these features are zero, or sums and multiples of one "
+            f"The coefficients of {features} are not determined: these features are zero, or sums and multiples of one "
             "another, on the rows that have weight. Leave one of them out, or add a penalty (Ridge)."
         )
 
@@ -169,9 +167,7 @@ def _second_class(model: LinearModel, y: np.ndarray) -> Floats:
 def _no_constraint(model: LinearModel) -> str | None:
     if model.positive:
         return "coefficients that are held positive are not normally distributed at the boundary. Use positive=False."
-    if np.ndim(getattr(model, "alpha", 0.0)):
-        return "alpha is an array. Give one number."
-    return None
+    return "alpha is an array. Give one number." if np.ndim(getattr(model, "alpha", 0.0)) else None
 
 
 def _smooth_logistic(model: LinearModel) -> str | None:
@@ -180,9 +176,8 @@ def _smooth_logistic(model: LinearModel) -> str | None:
         return f"an {penalty} penalty has corners, where coefficients are not normal. Use l1_ratio=0, or C=np.inf."
     if model.class_weight is not None:
         return "class_weight changes the population that the weights represent. Use class_weight=None."
-    if model.solver == "liblinear" and model.fit_intercept and penalty is not None:
-        return "liblinear penalises the intercept. Use solver='lbfgs'."
-    return None
+    penalises_intercept = model.solver == "liblinear" and model.fit_intercept and penalty is not None
+    return "liblinear penalises the intercept. Use solver='lbfgs'." if penalises_intercept else None
 
 
 def _logistic_penalty(model: LinearModel) -> str | None:

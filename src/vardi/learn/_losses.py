@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import signature
 from typing import Protocol, TypeAlias, TypeGuard
 
@@ -48,11 +48,14 @@ class Loss:
         Methods of the fitted model to call: the first of these that it has.
     of : callable
         (y, what the method returned, classes of the model) -> a loss for each row.
+    is_negated : bool
+        Whether what ``of`` returns is taken with the opposite sign.
     """
 
     name: str
     methods: tuple[str, ...]
     of: Callable[[np.ndarray, np.ndarray, Classes], ArrayLike]
+    is_negated: bool = False
 
     def __call__(self, model: Estimator, X: Rows, y: Rows | None) -> Floats:
         """Return the loss of each row under a fitted model."""
@@ -69,7 +72,9 @@ class Loss:
             )
         response = np.asarray(getattr(model, method)(X))
         with np.errstate(divide="ignore", invalid="ignore"):  # what has no loss, such as a mean of zero, is found below
-            losses = np.asarray(self.of(np.asarray(y), response, getattr(model, "classes_", None)))
+            of_rows = self.of(np.asarray(y), response, getattr(model, "classes_", None))
+            losses = np.asarray(of_rows, np.float64)
+            losses = -losses if self.is_negated else losses
         if losses.ndim == 2 and len(losses) == len(response):  # several outcomes: each counts the same
             losses = losses.mean(axis=1)
         if losses.shape != (len(response),):
@@ -77,13 +82,13 @@ class Loss:
                 f"The loss {self.name!r} returned values of shape {losses.shape} for {len(response)} rows. It must "
                 "return one for each row: a figure that is a mean already cannot be weighted."
             )
-        bad = int(np.count_nonzero(~np.isfinite(losses.astype(np.float64))))
+        bad = int(np.count_nonzero(~np.isfinite(losses)))
         if bad:
             raise VardiError(
                 f"The loss {self.name!r} of {type(model).__name__} is missing or infinite on {bad} of {len(losses)} "
                 "held-out rows, so it has no mean. Look at the predictions there, or give another scoring."
             )
-        return losses.astype(np.float64)
+        return losses
 
 
 def _hits(y: np.ndarray, classes: Classes) -> NDArray[np.bool_]:
@@ -152,29 +157,23 @@ LOSSES = {
         Loss("zero_one", ("predict",), lambda y, label, _: y != label),
         Loss("log_loss", ("predict_proba",), _log_loss),
         Loss("brier", ("predict_proba",), _brier),
-        Loss("negative_log_likelihood", ("score_samples",), lambda _, log_density, __: -log_density),
+        Loss("negative_log_likelihood", ("score_samples",), lambda _, log_density, __: log_density, is_negated=True),
         Loss("distortion", ("transform",), lambda _, distances, __: distances.min(axis=1) ** 2),
     )
 }
-
-
-def _negative(name: str, loss: Loss) -> Loss:
-    return Loss(name, loss.methods, lambda y, response, classes: -np.asarray(loss.of(y, response, classes)))
-
-
 SCORES = {  # scikit-learn's names of means over rows
     score.name: score
     for score in (
-        _negative("neg_mean_squared_error", LOSSES["squared_error"]),
-        _negative("neg_mean_absolute_error", LOSSES["absolute_error"]),
-        _negative("neg_mean_absolute_percentage_error", Loss("", ("predict",), _percentage)),
-        _negative("neg_mean_squared_log_error", Loss("", ("predict",), _squared_log)),
-        _negative("neg_mean_poisson_deviance", LOSSES["poisson_deviance"]),
-        _negative("neg_mean_gamma_deviance", Loss("", ("predict",), _gamma)),
+        replace(LOSSES["squared_error"], name="neg_mean_squared_error", is_negated=True),
+        replace(LOSSES["absolute_error"], name="neg_mean_absolute_error", is_negated=True),
+        Loss("neg_mean_absolute_percentage_error", ("predict",), _percentage, is_negated=True),
+        Loss("neg_mean_squared_log_error", ("predict",), _squared_log, is_negated=True),
+        Loss("neg_mean_poisson_deviance", ("predict",), _poisson, is_negated=True),
+        Loss("neg_mean_gamma_deviance", ("predict",), _gamma, is_negated=True),
         Loss("accuracy", ("predict",), _accuracy),
         Loss("top_k_accuracy", ("decision_function", "predict_proba"), _top_two),
-        _negative("neg_log_loss", LOSSES["log_loss"]),
-        _negative("neg_brier_score", LOSSES["brier"]),
+        Loss("neg_log_loss", ("predict_proba",), _log_loss, is_negated=True),
+        Loss("neg_brier_score", ("predict_proba",), _brier, is_negated=True),
         _of_labels("precision_samples", lambda both, _, predicted: (both, predicted)),
         _of_labels("recall_samples", lambda both, true, _: (both, true)),
         _of_labels("f1_samples", lambda both, true, predicted: (2 * both, true + predicted)),
@@ -202,21 +201,15 @@ def _named(scoring: str) -> Loss:
     known = LOSSES | SCORES
     if scoring in known:
         return known[scoring]
+    reason, remedy = f" is not a known loss.{suggest(scoring, (*LOSSES, *get_scorer_names()))}", ""
     if scoring in get_scorer_names():
-        reason, remedy = " is not a mean over rows, so it is not a mean over the population either.", _whole(scoring)
-    else:
-        reason, remedy = f" is not a known loss.{suggest(scoring, (*LOSSES, *get_scorer_names()))}", ""
+        reason = " is not a mean over rows, so it is not a mean over the population either."
+        if takes_weights(get_scorer(scoring)):
+            remedy = f" vardi.debiased_scorer({scoring!r}, fit=fit) weights its rows, but gives no standard error."
     raise MismatchError(
         f"scoring={scoring!r}{reason} Give {listed_losses()}, a function (y_true, y_pred) that returns a loss for each "
         f"row, or scikit-learn's {', '.join(map(repr, SCORES))}.{remedy}"
     )
-
-
-def _whole(scoring: str) -> str:
-    """Point to `debiased_scorer` for a metric of all rows at once, if its rows can be weighted."""
-    if not takes_weights(get_scorer(scoring)):
-        return ""
-    return f" vardi.debiased_scorer({scoring!r}, fit=fit) weights its rows, but gives no standard error."
 
 
 def takes_weights(metric: Metric) -> bool:

@@ -48,7 +48,7 @@ class WeightUse:
 
     def __str__(self) -> str:
         share = f"(difference {self.difference:.2g} of their effect)"
-        said = {
+        finding = {
             "exact": "uses weights exactly: a row of weight 2 is the row twice",
             "approximate": f"uses weights {'approximately' if self.difference < 1 else 'in its own way'} {share}",
             "ignored": "ignores weights: it takes sample_weight, and the fit does not change",
@@ -56,7 +56,7 @@ class WeightUse:
             "undecided": "gives the same fit when rows are repeated, so these rows cannot show what weights do",
         }[self.finding]
         steps = f"; learning without weights: {', '.join(self.blind_steps)}" if self.blind_steps else ""
-        return f"{self.estimator} {said}{steps}"
+        return f"{self.estimator} {finding}{steps}"
 
 
 def check_weight_use(estimator: Estimator, X: Rows | None = None, y: Rows | None = None, *, seed: int = 0) -> WeightUse:

@@ -190,25 +190,28 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
         X, rows = self._features(X), self._features(rows)
         recorded, places = with_targets(debiased, targets)
         weights = np.asarray(recorded.weights, np.float64)
-        given = self._routed("fit", params)
+        routed = self._routed("fit", params)
         if self.resample:
-            drawn = draw(weights / weights.sum(), None, as_generator(self.random_state), method="systematic")
-            given = _check_method_params(rows, given, indices=drawn)  # values for each row are drawn with them
-            self.estimator_ = clone(self.estimator).fit(take(rows, drawn), take(targets, drawn), **given)
+            places = draw(weights / weights.sum(), None, as_generator(self.random_state), method="systematic")
+            routed = _check_method_params(rows, routed, indices=places)  # values for each row are drawn with them
+            self.estimator_ = clone(self.estimator).fit(take(rows, places), take(targets, places), **routed)
+        elif places is None:
+            self.estimator_ = fit_weighted(self.estimator, X, y, weights, routed)
         else:
-            mine = (X, y, weights) if places is None else (take(rows, places), take(targets, places), weights[places])
-            self.estimator_ = fit_weighted(self.estimator, *mine, given)
+            some = take(rows, places), take(targets, places), weights[places]
+            self.estimator_ = fit_weighted(self.estimator, *some, routed)
         self.debiased_, self.weights_ = debiased, weights
         return self
 
-    def _depends(self, what: str, given: Depends | None) -> Depends | None:
+    def _depends(self, what: str, labels: Depends | None) -> Depends | None:
         """Return the labels that fit was given, or else the column that the estimator names."""
-        own = getattr(self, what)
-        if own is not None and given is not None:
+        column = getattr(self, what)
+        if column is not None and labels is not None:
             raise MismatchError(
-                f"{what} was given to fit, but the estimator already names the column {own!r} for it. Give one of them."
+                f"{what} was given to fit, but the estimator already names the column {column!r} for it. Give one of "
+                "them."
             )
-        return own if given is None else given
+        return column if labels is None else labels
 
     def _features(self, X: Rows) -> Rows:
         """Return rows without the columns of clusters and times, which are not features."""
@@ -265,9 +268,9 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
         """Return parameters under the names that the inner estimator asks for."""
         if not (params and get_config()["enable_metadata_routing"]):
             return dict(params)
-        asked = self.get_metadata_routing().consumes(method, params)
-        rest = {name: value for name, value in params.items() if name not in asked}
-        routed = process_routing(self, method, **{name: params[name] for name in asked})
+        consumed = self.get_metadata_routing().consumes(method, params)
+        rest = {name: value for name, value in params.items() if name not in consumed}
+        routed = process_routing(self, method, **{name: params[name] for name in consumed})
         return {**rest, **routed["estimator"][method]}
 
     def __getattr__(self, name: str) -> Answer:
@@ -284,10 +287,10 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
 
 
 def _refuse_weights(params: Mapping[str, object]) -> None:
-    given = [name for name in params if name.split("__")[-1] == "sample_weight"]
-    if given:
+    weights = [name for name in params if name.split("__")[-1] == "sample_weight"]
+    if weights:
         raise MismatchError(
-            f"{given[0]} was given to fit, but the weights of the rows follow from the biases, and the two would not "
+            f"{weights[0]} was given to fit, but the weights of the rows follow from the biases, and the two would not "
             "agree. If rows stand for several, repeat them, or debias by hand: fit = vardi.debias(..., counts=counts), "
             "and give the estimator sample_weight=fit.weights * counts."
         )

@@ -220,8 +220,8 @@ class GaussianMixture(mixture.GaussianMixture):  # type: ignore[misc]
     # What scikit-learn's EM calls: each step with the weights of the distinct rows.
 
     def _initialize_parameters(self, X: Floats, random_state: np.random.RandomState, xp: object = None) -> None:
-        given = (self.weights_init, self.means_init, self.precisions_init)
-        if any(value is None for value in given):
+        inits = (self.weights_init, self.means_init, self.precisions_init)
+        if any(value is None for value in inits):
             self._maximise(X, self._start(X, random_state))
         if self.weights_init is not None:
             self.weights_ = self.weights_init

@@ -137,9 +137,9 @@ def debiased_risk(
         if not has_fit_parameter(one, "source"):
             require_weight_use(one)
     if biases is None:
-        own = next((one for one in estimators if getattr(one, "biases", None)), None)
-        biases, target = getattr(own, "biases", None), target or getattr(own, "target", None)
-        known = getattr(own, "known", None) if known is None else known
+        declaring = next((one for one in estimators if getattr(one, "biases", None)), None)
+        biases, target = getattr(declaring, "biases", None), target or getattr(declaring, "target", None)
+        known = getattr(declaring, "known", None) if known is None else known
     fit = debias_rows(X, y, source, biases, target, known, clusters, series)
     named = source is None or isinstance(source, str)
     labels = np.array(fit.names, dtype=object)[fit.solved.pool.source] if named else np.asarray(source)

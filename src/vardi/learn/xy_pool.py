@@ -86,27 +86,27 @@ def joined(X: Rows, y: Rows | None, target: str | None, biases: Mapping[Name, Bi
     for values in targets.values():
         if len(values) != len(rows):
             raise MismatchError(f"y has {len(values)} values, but X has {len(rows)} rows. Give one for each row.")
-    own = rows.columns
+    names = rows.columns
     for name, bias in zip(biases, declared, strict=True):
         for column in bias.columns:
-            _require_readable(column, f"The bias {bias} of {str(name)!r}", own, targets)
-    return _with_columns(rows, {name: values for name, values in targets.items() if name not in own})
+            _require_readable(column, f"The bias {bias} of {str(name)!r}", names, targets)
+    return _with_columns(rows, {name: values for name, values in targets.items() if name not in names})
 
 
-def _require_readable(column: str, who: str, own: tuple[str, ...], targets: Mapping[str, np.ndarray]) -> None:
-    if (column in own) != (column in targets):
+def _require_readable(column: str, who: str, names: tuple[str, ...], targets: Mapping[str, np.ndarray]) -> None:
+    if (column in names) != (column in targets):
         return
-    if column in own:
+    if column in names:
         text = "which is both a column of X and the name of y. Give y another name with target=, or rename the column."
     elif targets:
         text = (
-            f"which is neither a column of X ({first_of(own)}) nor the name of y ({', '.join(targets)})."
-            f"{suggest(column, [*own, *targets])} Add the column to X; if it is the target, give target={column!r}."
+            f"which is neither a column of X ({first_of(names)}) nor the name of y ({', '.join(targets)})."
+            f"{suggest(column, [*names, *targets])} Add the column to X; if it is the target, give target={column!r}."
         )
     else:
         text = (
-            f"which is not a column of X ({first_of(own)}), and y is None.{suggest(column, own)} Add the column to X; "
-            "if it is the target, give y."
+            f"which is not a column of X ({first_of(names)}), and y is None.{suggest(column, names)} Add the column to "
+            "X; if it is the target, give y."
         )
     raise MismatchError(f"{who} reads {column!r}, {text}")
 

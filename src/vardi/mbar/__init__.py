@@ -1,7 +1,13 @@
 """Free energies of thermodynamic states, under the names that physicists use."""
 
-from vardi.mbar._convergence import Convergence, convergence
-from vardi.mbar._equilibration import Equilibration, equilibration, inefficiencies, statistical_inefficiency
+from vardi.mbar._time import (
+    Convergence,
+    Equilibration,
+    convergence,
+    equilibration,
+    inefficiencies,
+    statistical_inefficiency,
+)
 from vardi.mbar._units import kT
 from vardi.mbar.alchemical import AlchemicalEstimator
 from vardi.mbar.fes import FES

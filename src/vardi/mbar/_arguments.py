@@ -22,9 +22,9 @@ def as_sizes(N_k: ArrayLike) -> Integers:
     return sizes.astype(np.int64)
 
 
-def by_state(given: ArrayLike, N_k: Integers, what: str = "u_kn") -> Floats:
+def by_state(numbers: ArrayLike, N_k: Integers, what: str = "u_kn") -> Floats:
     """Return numbers of shape (L, n), given in that shape, as (n,) for one state, or padded by sample (K, L, N_max)."""
-    u = np.asarray(given, np.float64)
+    u = np.asarray(numbers, np.float64)
     if u.ndim == 3:
         u = _unpadded(u, N_k, what)
     u = u.reshape(1, -1) if u.ndim == 1 else u
@@ -37,9 +37,9 @@ def by_state(given: ArrayLike, N_k: Integers, what: str = "u_kn") -> Floats:
     return u
 
 
-def by_row(given: ArrayLike, N_k: Integers, what: str) -> Floats:
+def by_row(numbers: ArrayLike, N_k: Integers, what: str) -> Floats:
     """Return numbers of shape (n,), given in that shape, as one row, or padded by sample (K, N_max)."""
-    values = np.asarray(given, np.float64)
+    values = np.asarray(numbers, np.float64)
     n = int(N_k.sum())
     if values.ndim == 2 and values.shape[0] == len(N_k) and values.shape[1] >= N_k.max(initial=0):
         values = _unpadded(values[:, None, :], N_k, what)[0]
@@ -71,11 +71,9 @@ def as_source(x_kindices: ArrayLike | None, N_k: Integers) -> Integers:
     inside = whole and ((source >= 0) & (source < len(N_k))).all()
     counts = np.bincount(source.astype(np.int64), minlength=len(N_k)) if inside else np.array([])
     if not np.array_equal(counts, N_k):
-        found = (
-            f"has {counts.tolist()} rows of each state" if inside else f"is not a list of states 0 to {len(N_k) - 1}"
-        )
+        fact = f"has {counts.tolist()} rows of each state" if inside else f"is not a list of states 0 to {len(N_k) - 1}"
         raise MismatchError(
-            f"x_kindices {found}, but N_k counts {N_k.tolist()}. Give the state that each row was drawn in."
+            f"x_kindices {fact}, but N_k counts {N_k.tolist()}. Give the state that each row was drawn in."
         )
     return source.astype(np.int64)
 

@@ -20,7 +20,7 @@ from vardi._inputs.frames import as_frame
 from vardi._types import Floats, Integers
 from vardi.biases import where
 from vardi.errors import MismatchError
-from vardi.mbar._weights import StateWeights, dense
+from vardi.mbar._states import StateWeights, dense
 
 KERNELS = ("gaussian", "tophat", "epanechnikov")
 # Of scikit-learn's tree search, which is not used here.
@@ -61,16 +61,16 @@ class Histogram:
     @classmethod
     def of(cls, parameters: Parameters | None) -> Histogram:
         """Read ``histogram_parameters``."""
-        given = {} if parameters is None else dict(parameters)
-        _require_known(given, ("bin_edges", "period"), "histogram_parameters")
-        if "bin_edges" not in given:
+        options = {} if parameters is None else dict(parameters)
+        _require_known(options, ("bin_edges", "period"), "histogram_parameters")
+        if "bin_edges" not in options:
             raise MismatchError(
                 "histogram_parameters has no bin_edges, but a histogram needs them. Give the edges in each dimension, "
                 'as in {"bin_edges": numpy.linspace(0, 1, 21)}.'
             )
-        raw = given["bin_edges"]
+        raw = options["bin_edges"]
         edges = tuple(np.asarray(one, np.float64) for one in ([raw] if np.ndim(raw[0]) == 0 else raw))
-        periods = _periods(given.get("period"), len(edges))
+        periods = _periods(options.get("period"), len(edges))
         for one, period in zip(edges, periods, strict=True):
             if one.ndim != 1 or len(one) < 2 or not (np.diff(one) > 0).all():
                 raise MismatchError(
@@ -103,7 +103,7 @@ class Histogram:
         outside = np.any([(one < 0) | (one >= size) for one, size in zip(index, self.shape, strict=True)], axis=0)
         return np.where(outside, -1, np.ravel_multi_index(index, self.shape, mode="clip"))
 
-    def asked(self, points: Floats) -> tuple[Integers, np.ndarray]:
+    def sites(self, points: Floats) -> tuple[Integers, np.ndarray]:
         """Return the place of each point among the bins asked for, -1 outside the grid, and those bins."""
         bins, places = np.unique(self.places(points), return_inverse=True)
         outside = int(len(bins) > 0 and bins[0] < 0)
@@ -116,9 +116,9 @@ class Histogram:
             return [self._within(rows, index, [i + 1 for i in index]) for index in at]
         column = np.full(prod(self.shape) + 1, -1)
         column[places] = np.arange(len(places))
-        mine = column[self.places(rows)]
-        held = np.flatnonzero(mine >= 0)
-        return sparse.csr_array((np.ones(len(held)), (held, mine[held])), shape=(len(rows), len(places)))
+        chosen = column[self.places(rows)]
+        inside = np.flatnonzero(chosen >= 0)
+        return sparse.csr_array((np.ones(len(inside)), (inside, chosen[inside])), shape=(len(rows), len(places)))
 
     def _within(self, rows: tuple[str, ...], first: Sequence[int], last: Sequence[int]) -> str:
         """Return the condition that the coordinate is between two edges, in each dimension."""
@@ -155,14 +155,14 @@ class Kernel:
     @classmethod
     def of(cls, parameters: Parameters | None, dims: int) -> Kernel:
         """Read ``kde_parameters``."""
-        given = {} if parameters is None else dict(parameters)
-        _require_known(given, ("bandwidth", "kernel", "period", *OF_SPEED), "kde_parameters")
-        width, kind = given.get("bandwidth", 1.0), given.get("kernel", "gaussian")
+        options = {} if parameters is None else dict(parameters)
+        _require_known(options, ("bandwidth", "kernel", "period", *OF_SPEED), "kde_parameters")
+        width, kind = options.get("bandwidth", 1.0), options.get("kernel", "gaussian")
         if isinstance(width, str) or not isfinite(width) or width <= 0:
             raise MismatchError(f"The bandwidth is {width!r}. Give a number above 0, in units of the coordinate.")
         if kind not in KERNELS:
             raise MismatchError(f"The kernel is {kind!r}. Give one of {', '.join(map(repr, KERNELS))}.")
-        periods = _periods(given.get("period"), dims)
+        periods = _periods(options.get("period"), dims)
         narrow = min((period for period in periods if period is not None), default=np.inf)
         if 6.0 * width > narrow:  # images beyond the two nearest would weigh 2e-8 or more
             raise MismatchError(
@@ -176,7 +176,7 @@ class Kernel:
         """How many dimensions the coordinate has."""
         return len(self.periods)
 
-    def asked(self, points: Floats) -> tuple[Integers, np.ndarray]:
+    def sites(self, points: Floats) -> tuple[Integers, np.ndarray]:
         """Return the place of each point among the points asked for, -1 if it is not finite, and those points."""
         there = np.isfinite(points).all(axis=1)
         return np.where(there, np.cumsum(there) - 1, -1), points[there]
@@ -221,19 +221,19 @@ class Kernel:
         return float(np.log(integral) + D * np.log(self.width))
 
 
-def _periods(given: float | Sequence[float | None] | None, dims: int) -> tuple[float | None, ...]:
+def _periods(period: float | Sequence[float | None] | None, dims: int) -> tuple[float | None, ...]:
     """Return the period of each dimension: one for all, or a list with None for those without."""
-    periods = tuple(given) if isinstance(given, Sequence | np.ndarray) else (given,) * dims
+    periods = tuple(period) if isinstance(period, Sequence | np.ndarray) else (period,) * dims
     if len(periods) != dims or not all(one is None or (isfinite(one) and one > 0) for one in periods):
         raise MismatchError(
-            f"period is {given!r}, but there {'is 1 dimension' if dims == 1 else f'are {dims} dimensions'}. Give the "
+            f"period is {period!r}, but there {'is 1 dimension' if dims == 1 else f'are {dims} dimensions'}. Give the "
             "period of each, None where it has none."
         )
     return tuple(None if one is None else float(one) for one in periods)
 
 
-def _require_known(given: Parameters, known: tuple[str, ...], what: str) -> None:
-    for name in given:
+def _require_known(options: Parameters, known: tuple[str, ...], what: str) -> None:
+    for name in options:
         if name not in known:
             raise MismatchError(f"{what} has {name!r}, which is not one of its parameters. Give {', '.join(known)}.")
 
@@ -293,8 +293,8 @@ class InPopulation:
 
     def refits(self, functions: Functions, n: int, seed: int) -> Floats:
         """Return the means in each refit."""
-        given = _as_given(functions)
-        drawn = self._fit.bootstrap(given if isinstance(given, list) else list(given.T), n=n, seed=seed)
+        values = _as_given(functions)
+        drawn = self._fit.bootstrap(values if isinstance(values, list) else list(values.T), n=n, seed=seed)
         return drawn.values[np.isfinite(drawn.log_omegas).any(axis=1)]
 
 

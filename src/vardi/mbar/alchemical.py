@@ -114,10 +114,10 @@ class AlchemicalEstimator(BaseEstimator):  # type: ignore[misc]
         self.mbar_ = MBAR(u_kn, N_k, x_kindices=source, n_bootstraps=self.n_bootstraps, series=time)
         self._states_ = u_nk.columns.tolist()
         method = "bootstrap" if self.n_bootstraps else None
-        found = self.mbar_.compute_free_energy_differences(uncertainty_method=method, return_theta=True)
+        results = self.mbar_.compute_free_energy_differences(uncertainty_method=method, return_theta=True)
         if compute_entropy_enthalpy:
-            found |= self.mbar_.compute_entropy_and_enthalpy(uncertainty_method=method)
-        self._found = {name: self._frame(values, u_nk.attrs) for name, values in found.items()}
+            results |= self.mbar_.compute_entropy_and_enthalpy(uncertainty_method=method)
+        self._found = {name: self._frame(values, u_nk.attrs) for name, values in results.items()}
         return self
 
     def _frame(self, values: Floats, attrs: Mapping[Hashable, object]) -> pd.DataFrame:

@@ -14,8 +14,8 @@ from vardi._fit.sample import DebiasedSample
 from vardi._types import Floats, Integers
 from vardi.errors import MismatchError
 from vardi.mbar._arguments import as_bootstraps, as_seed, by_row, require_potentials
+from vardi.mbar._states import covariance_over, errors_of_differences
 from vardi.mbar._surfaces import Functions, Histogram, InPopulation, InState, Kernel, Parameters, Rows, as_points
-from vardi.mbar._weights import covariance_over, errors_of_differences
 from vardi.mbar.multistate import MBAR
 
 Point: TypeAlias = float | Sequence[float] | Floats
@@ -56,8 +56,8 @@ class FES:
     >>> u_kn = 0.5 * (x_n - centres[:, None]) ** 2
     >>> fes = vardi.mbar.FES(u_kn, [500, 500, 500])
     >>> fes.generate_fes(0 * x_n, x_n, histogram_parameters={"bin_edges": np.linspace(-2, 2, 5)})
-    >>> found = fes.get_fes([-1.5, -0.5, 0.5, 1.5], "from-specified", 0.5, uncertainty_method="analytical")
-    >>> found["f_i"].round(2), found["df_i"].round(2)
+    >>> results = fes.get_fes([-1.5, -0.5, 0.5, 1.5], "from-specified", 0.5, uncertainty_method="analytical")
+    >>> results["f_i"].round(2), results["df_i"].round(2)
     (array([-0.09, -0.04,  0.  , -0.01]), array([0.09, 0.07, 0.  , 0.09]))
     """
 
@@ -223,13 +223,13 @@ class FES:
             raise MismatchError("No surface has been generated. Call generate_fes first.")
         self._require(reference_point, fes_reference, uncertainty_method)
         points = as_points(x, self._surface.dims, "x")
-        places, asked = self._surface.asked(points)
+        places, sites = self._surface.sites(points)
         dims = 2 if reference_point == "all-differences" else 1
         f, errors = np.empty(0), np.empty((0,) * dims)
-        if len(asked):
-            functions = self._surface.functions(self._rows, asked)
+        if len(sites):
+            functions = self._surface.functions(self._rows, sites)
             means = self._means(functions)
-            reference = self._reference(reference_point, fes_reference, asked, means)
+            reference = self._reference(reference_point, fes_reference, sites, means)
             base = self._target.means(reference)[0]
             with np.errstate(divide="ignore"):
                 f = np.log(base) - np.log(means)
@@ -237,11 +237,11 @@ class FES:
                 f += self._surface.log_constant
             if uncertainty_method is not None:
                 errors = self._errors(functions, reference if dims == 1 else None, means, uncertainty_method)
-        found = {"f_i": np.append(f, np.nan)[places]}  # a place of -1, outside, is the last
+        results = {"f_i": np.append(f, np.nan)[places]}  # a place of -1, outside, is the last
         if uncertainty_method is not None:
             padded = np.pad(errors, (0, 1), constant_values=np.nan)
-            found["df_i" if dims == 1 else "df_ij"] = padded[np.ix_(*[places] * dims)]
-        return found
+            results["df_i" if dims == 1 else "df_ij"] = padded[np.ix_(*[places] * dims)]
+        return results
 
     def _require(self, reference_point: str, fes_reference: Point | None, uncertainty_method: str | None) -> None:
         if reference_point not in REFERENCES:
@@ -267,7 +267,7 @@ class FES:
         parts = [self._target.means(_columns(functions, part)) for part in _parts(_width(functions))]
         return np.concatenate(parts)
 
-    def _reference(self, kind: str, point: Point | None, asked: np.ndarray, means: Floats) -> Functions:
+    def _reference(self, kind: str, point: Point | None, sites: np.ndarray, means: Floats) -> Functions:
         """Return the function that free energies are relative to."""
         surface = self._surface
         assert surface is not None
@@ -275,16 +275,16 @@ class FES:
             return surface.whole(self._rows)
         if kind == "from-specified":
             at = as_points(np.asarray(point if surface.dims == 1 else [point]), surface.dims, "fes_reference")
-            found = surface.functions(self._rows, surface.asked(at)[1])
-            outside = _width(found) == 0
-            if outside or self._target.means(found)[0] == 0.0:
+            reference = surface.functions(self._rows, surface.sites(at)[1])
+            outside = _width(reference) == 0
+            if outside or self._target.means(reference)[0] == 0.0:
                 raise MismatchError(
                     f"The reference point {point} lies {'outside the bins' if outside else 'where there are no rows'}. "
                     "Give one that has rows."
                 )
-            return found
+            return reference
         if isinstance(surface, Kernel):
-            return surface.functions(self._rows, asked[[int(means.argmax())]])
+            return surface.functions(self._rows, sites[[int(means.argmax())]])
         every = np.arange(prod(surface.shape))
         best = int(self._means(surface.functions(self._rows, every)).argmax())
         return surface.functions(self._rows, every[[best]])
@@ -298,8 +298,8 @@ class FES:
             return pairs
         errors = np.full(len(means), np.nan)
         for part in _parts(len(there)) if method == "analytical" else [slice(None)]:
-            beside = _beside(reference, _columns(functions, there[part]))
-            errors[there[part]] = self._errors_of_differences(beside, method)[0, 1:]
+            functions_of_pairs = _joined(reference, _columns(functions, there[part]))
+            errors[there[part]] = self._errors_of_differences(functions_of_pairs, method)[0, 1:]
         return errors
 
     def _errors_of_differences(self, functions: Functions, method: str) -> Floats:
@@ -329,7 +329,7 @@ def _columns(functions: Functions, columns: Integers | slice) -> Functions:
     return functions[columns] if isinstance(columns, slice) else [functions[j] for j in columns]
 
 
-def _beside(left: Functions, right: Functions) -> Functions:
+def _joined(left: Functions, right: Functions) -> Functions:
     if isinstance(left, list) and isinstance(right, list):
         return left + right
     return sparse.csr_array(sparse.hstack([left, right])) if sparse.issparse(left) else np.hstack([left, right])

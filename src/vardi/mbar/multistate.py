@@ -13,7 +13,6 @@ from vardi._estimate.reliability import warn_of_few_bridging
 from vardi._fit.debias import debias_matrix
 from vardi._types import Floats, Integers
 from vardi.errors import MismatchError
-from vardi.mbar._answers import Results, StateAnswers
 from vardi.mbar._arguments import (
     as_bootstraps,
     as_seed,
@@ -24,7 +23,15 @@ from vardi.mbar._arguments import (
     require_potentials,
     uncertainty,
 )
-from vardi.mbar._weights import FrameDependence, StateWeights, covariance_over, differences, errors_of_differences
+from vardi.mbar._states import (
+    FrameDependence,
+    Results,
+    StateAnswers,
+    StateWeights,
+    covariance_over,
+    differences,
+    errors_of_differences,
+)
 
 
 class StateOverlap(TypedDict):
@@ -79,6 +86,8 @@ class MBAR:
         Free energies, that of the first state being 0.
     N_k : ndarray of int
         Rows of each state.
+    states_with_samples, K_nonzero : ndarray of int, int
+        The states that have rows, and how many these are.
     u_kn : ndarray of shape (K, n)
         The reduced potentials.
     x_kindices : ndarray of int
@@ -89,8 +98,8 @@ class MBAR:
     >>> import vardi
     >>> design = vardi.datasets.harmonic_oscillators(states=3, rows_per_state=500, seed=0)
     >>> mbar = vardi.mbar.MBAR(-design.omega.T, [500, 500, 500])
-    >>> found = mbar.compute_free_energy_differences()
-    >>> found["Delta_f"][0].round(3), found["dDelta_f"][0].round(3)
+    >>> answers = mbar.compute_free_energy_differences()
+    >>> answers["Delta_f"][0].round(3), answers["dDelta_f"][0].round(3)
     (array([0.   , 0.23 , 0.404]), array([0.   , 0.035, 0.064]))
     """
 
@@ -122,6 +131,8 @@ class MBAR:
             )
         require_potentials(self.u_kn)
         self.x_kindices: Integers = as_source(x_kindices, self.N_k)
+        self.states_with_samples: Integers = np.flatnonzero(self.N_k)
+        self.K_nonzero = len(self.states_with_samples)
         self.n_bootstraps = as_bootstraps(n_bootstraps)
         self._seed = as_seed(rseed)
         depends: FrameDependence = {"series": None if series is False else series, "clusters": clusters}
@@ -135,16 +146,6 @@ class MBAR:
     def f_k(self) -> Floats:
         """Free energies, that of the first state being 0."""
         return self._states.f_k
-
-    @property
-    def states_with_samples(self) -> Integers:
-        """The states that have rows."""
-        return np.flatnonzero(self.N_k)
-
-    @property
-    def K_nonzero(self) -> int:  # noqa: N802 pymbar's name
-        """How many states have rows."""
-        return len(self.states_with_samples)
 
     @property
     def Log_W_nk(self) -> Floats:  # noqa: N802 pymbar's name
@@ -164,8 +165,8 @@ class MBAR:
     def f_k_boots(self) -> Floats:
         """Free energies of each refit, of shape (n_bootstraps, K), that of the first state being 0."""
         uncertainty("bootstrap", self.n_bootstraps)
-        moved = self._bootstrap(lambda w: np.log(w @ self.W_nk))
-        return np.asarray(self.f_k - moved + moved[:, [0]])
+        log_totals = self._bootstrap(lambda w: np.log(w @ self.W_nk))
+        return np.asarray(self.f_k - log_totals + log_totals[:, [0]])
 
     def _bootstrap(self, statistic: Callable[[Floats], Floats]) -> Floats:
         return self._states.bootstrap(statistic, self.n_bootstraps, self._seed)
@@ -218,14 +219,14 @@ class MBAR:
             for.
         """
         method = uncertainty(uncertainty_method, self.n_bootstraps)
-        found: Results = {"Delta_f": differences(self.f_k)}
+        results: Results = {"Delta_f": differences(self.f_k)}
         analytical = compute_uncertainty and method != "bootstrap"
         if analytical or return_theta:
             theta = self._states.theta(weights_known=method == "approximate")
         if compute_uncertainty:
             warn_of_few_bridging(self.fit.bridge, "The errors of free energies rest")
-            found["dDelta_f"] = errors_of_differences(theta if analytical else covariance_over(self.f_k_boots))
-        return found | ({"Theta": theta} if return_theta else {})
+            results["dDelta_f"] = errors_of_differences(theta if analytical else covariance_over(self.f_k_boots))
+        return results | ({"Theta": theta} if return_theta else {})
 
     def compute_perturbed_free_energies(
         self,
@@ -248,8 +249,8 @@ class MBAR:
         dict
             ``Delta_f`` and ``dDelta_f``, of shape (L, L).
         """
-        found = self._inner(None, u_ln, None, uncertainty_method)
-        return found.between(lambda mu, f: f, "Delta_f", "dDelta_f" if compute_uncertainty else "")
+        answers = self._inner(None, u_ln, None, uncertainty_method)
+        return answers.between(lambda mu, f: f, "Delta_f", "dDelta_f" if compute_uncertainty else "")
 
     def compute_expectations(
         self,
@@ -295,12 +296,12 @@ class MBAR:
             )
         states = np.arange(len(u_ln))
         pairs = np.array([states, states if state_dependent else 0 * states])
-        found = self._inner(A, u_ln, pairs, uncertainty_method)
+        answers = self._inner(A, u_ln, pairs, uncertainty_method)
         if output == "differences":
-            results = found.between(lambda mu, f: mu, "mu", "sigma" if compute_uncertainty else "")
+            results = answers.between(lambda mu, f: mu, "mu", "sigma" if compute_uncertainty else "")
         else:
-            results = {"mu": found.mu} | ({"sigma": found.errors()} if compute_uncertainty else {})
-        return results | ({"Theta": found.theta(scaled=True)} if return_theta else {})
+            results = {"mu": answers.mu} | ({"sigma": answers.errors()} if compute_uncertainty else {})
+        return results | ({"Theta": answers.theta(scaled=True)} if return_theta else {})
 
     def compute_multiple_expectations(
         self,
@@ -332,14 +333,14 @@ class MBAR:
         """
         A = np.array([by_row(one, self.N_k, "A_in") for one in np.asarray(A_in)])
         pairs = np.array([np.zeros(len(A), int), np.arange(len(A))])
-        found = self._inner(A, by_row(u_n, self.N_k, "u_n"), pairs, uncertainty_method)
-        results: Results = {"mu": found.mu}
+        answers = self._inner(A, by_row(u_n, self.N_k, "u_n"), pairs, uncertainty_method)
+        results: Results = {"mu": answers.mu}
         if compute_uncertainty:
-            results["sigma"] = found.errors()
+            results["sigma"] = answers.errors()
         if compute_covariance:
-            results["covariances"] = found.covariance()
+            results["covariances"] = answers.covariance()
         if return_theta:
-            results["Theta"] = found.theta(scaled=True)
+            results["Theta"] = answers.theta(scaled=True)
         return results
 
     def compute_expectations_inner(
@@ -374,17 +375,17 @@ class MBAR:
         """
         pairs, u = np.asarray(state_map), self._potentials(u_ln)
         if pairs.ndim == 1:
-            found = self._inner(None, u[pairs], None, uncertainty_method)
+            answers = self._inner(None, u[pairs], None, uncertainty_method)
         else:
-            found = self._inner(by_state(A_n, self.N_k, "A_n"), u, pairs[:2], uncertainty_method)
-        results: Results = {"f": found.f[found.states]}
-        if len(found.mu):
-            results["observables"] = found.mu
+            answers = self._inner(by_state(A_n, self.N_k, "A_n"), u, pairs[:2], uncertainty_method)
+        results: Results = {"f": answers.f[answers.states]}
+        if len(answers.mu):
+            results["observables"] = answers.mu
         if return_theta:
-            results |= {"Theta": found.theta(scaled=False), "Amin": found.least}
-        if return_theta and found.refits is not None:
-            results["bootstrapped_observables"], f = found.refits
-            results["bootstrapped_f"] = f[:, found.states]
+            results |= {"Theta": answers.theta(scaled=False), "Amin": answers.least}
+        if return_theta and answers.refits is not None:
+            results["bootstrapped_observables"], f = answers.refits
+            results["bootstrapped_f"] = f[:, answers.states]
         return results
 
     def compute_entropy_and_enthalpy(
@@ -410,11 +411,11 @@ class MBAR:
             ``dDelta_s``.
         """
         u = self._potentials(u_kn)
-        found = self._inner(u, u, np.tile(np.arange(len(u)), (2, 1)), uncertainty_method)
+        answers = self._inner(u, u, np.tile(np.arange(len(u)), (2, 1)), uncertainty_method)
         results = [
-            found.between(lambda mu, f: f, "Delta_f", "dDelta_f"),
-            found.between(lambda mu, f: mu, "Delta_u", "dDelta_u"),
-            found.between(lambda mu, f: mu - f, "Delta_s", "dDelta_s"),
+            answers.between(lambda mu, f: f, "Delta_f", "dDelta_f"),
+            answers.between(lambda mu, f: mu, "Delta_u", "dDelta_u"),
+            answers.between(lambda mu, f: mu - f, "Delta_s", "dDelta_s"),
         ]
         return results[0] | results[1] | results[2]
 
@@ -440,8 +441,8 @@ class MBAR:
         a = np.asarray(a, float)
         variance = np.square(np.asarray(d_ij, float)[: len(a) * K, : len(a) * K]).reshape(len(a), K, len(a), K)
         sums = np.einsum("k,l,kilj->ij", a, a, variance)
-        own = np.diag(sums)
-        return np.sqrt(np.maximum((sums + sums.T - own[:, None] - own) / 2.0, 0.0))
+        diagonal = np.diag(sums)
+        return np.sqrt(np.maximum((sums + sums.T - diagonal[:, None] - diagonal) / 2.0, 0.0))
 
     def _potentials(self, u: ArrayLike | None) -> Floats:
         """Return potentials of states, of shape (L, n), given in that shape, for one state, or padded by sample."""
@@ -449,9 +450,9 @@ class MBAR:
             return self.u_kn
         u = np.asarray(u, np.float64)
         padded = u.ndim == 2 and u.shape[1] != self.N
-        found = by_row(u, self.N_k, "u_kn")[None, :] if padded else by_state(u, self.N_k)
-        require_potentials(found)
-        return found
+        potentials = by_row(u, self.N_k, "u_kn")[None, :] if padded else by_state(u, self.N_k)
+        require_potentials(potentials)
+        return potentials
 
     def _inner(self, A: Floats | None, u: ArrayLike, pairs: Integers | None, method: str | None) -> StateAnswers:
         method = uncertainty(method, self.n_bootstraps)

@@ -102,16 +102,18 @@ class ConvergenceDisplay(Display):
         return super().plot(ax=ax)
 
     def _draw(self, ax: Axes, colours: Palette) -> None:
-        found, kT = self.convergence, self._kT
-        ax.axhspan(*(found.forward[-1] * kT).interval, color=colours.link, alpha=0.25, lw=0, label="all frames, 95%")
+        convergence, kT = self.convergence, self._kT
+        ax.axhspan(
+            *(convergence.forward[-1] * kT).interval, color=colours.link, alpha=0.25, lw=0, label="all frames, 95%"
+        )
         for direction, colour, marker, estimates in (
-            ("forward", colours.after, "o", found.forward),
-            ("backward", colours.before, "s", found.backward),
+            ("forward", colours.after, "o", convergence.forward),
+            ("backward", colours.before, "s", convergence.backward),
         ):
             scaled = tuple(one * kT for one in estimates)
             values, ends, label = [one.value for one in scaled], _beyond(scaled), f"{direction}, 95%"
-            ax.errorbar(found.fractions, values, yerr=ends, color=colour, marker=marker, capsize=3, label=label)
-        k, l = found.states
+            ax.errorbar(convergence.fractions, values, yerr=ends, color=colour, marker=marker, capsize=3, label=label)
+        k, l = convergence.states
         ax.set(xlabel="part of the frames of each state", ylabel=f"f({l}) - f({k}) ({self._unit})")
         ax.set_title("Forward and backward in time")
         ax.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from vardi._fit.sample import DebiasedSample
 
 
-COLOURS = (0, 1, 2, 3, 4, 5, 6, 8, 9)  # colours of samples in the style's cycle; 7 is the grey of the others
-
-
 @dataclass
 class WeightsDisplay(Display):
     """The weights of the rows of each sample.
@@ -47,9 +44,9 @@ class WeightsDisplay(Display):
     def from_fit(cls, fit: DebiasedSample, *, ax: Axes | None = None) -> Self:
         """Take the weights of a fit and draw them."""
         table = fit.parts.weight_table()
-        own = {name: table.source == k for k, (name, rows) in enumerate(fit.sizes.items()) if rows}
-        weights, counts = ([part[mine] for mine in own.values()] for part in (table.weights, table.counts))
-        return cls(tuple(own), weights, counts).plot(ax=ax)
+        masks = {name: table.source == k for k, (name, rows) in enumerate(fit.sizes.items()) if rows}
+        weights, counts = ([part[mask] for mask in masks.values()] for part in (table.weights, table.counts))
+        return cls(tuple(masks), weights, counts).plot(ax=ax)
 
     def _draw(self, ax: Axes, colours: Palette) -> None:
         from matplotlib.ticker import LogLocator, NullFormatter
@@ -57,9 +54,10 @@ class WeightsDisplay(Display):
         everything = np.concatenate(self.weights)
         low, high = np.log10(everything.min()), np.log10(everything.max())
         by_rows = sorted(range(len(self.names)), key=lambda k: -self.counts[k].sum())
-        groups = [[k] for k in sorted(by_rows[: len(COLOURS)])]
-        titles, inks = [shortened(self.names[k]) for (k,) in groups], [f"C{k}" for k in COLOURS[: len(groups)]]
-        if others := by_rows[len(COLOURS) :]:
+        cycle = [f"C{k}" for k in range(10) if k != 7]  # of the style, whose grey is for the others
+        groups = [[k] for k in sorted(by_rows[: len(cycle)])]
+        titles, inks = [shortened(self.names[k]) for (k,) in groups], cycle[: len(groups)]
+        if others := by_rows[len(cycle) :]:
             groups, titles, inks = [*groups, others], [*titles, f"{len(others):,} others"], [*inks, colours.link]
         weights, counts = (
             [np.concatenate([part[k] for k in group]) for group in groups] for part in (self.weights, self.counts)
@@ -100,12 +98,12 @@ class CdfDisplay(Display):
     def from_fit(cls, fit: DebiasedSample, column: str, *, level: float = 0.95, ax: Axes | None = None) -> Self:
         """Compute both distributions of a column and draw them."""
         parts = fit.parts
-        asked = parts.column(column, column)
-        band = parts.band(asked, level)
+        variable = parts.column(column, column)
+        band = parts.band(variable, level)
         if band is None:
             raise needs_rows("A picture of a distribution")
-        facts = parts.describe([asked])[0]
-        return cls(facts.label, *heights(fit, asked, facts), band).plot(ax=ax)
+        facts = parts.describe([variable])[0]
+        return cls(facts.label, *heights(fit, variable, facts), band).plot(ax=ax)
 
     def _draw(self, ax: Axes, colours: Palette) -> None:
         (first, last), (low, high) = self.x[[0, -1]], self.band.x[[0, -1]]
@@ -188,31 +186,31 @@ class SensitivityDisplay(Display):
         ax: Axes | None = None,
     ) -> Self:
         """Compute the sensitivity of a mean and draw it; the options are those of ``fit.sensitivity``."""
-        found = fit.sensitivity(values, gammas, samples=samples, kind=kind, threshold=threshold)
-        return cls(found).plot(ax=ax)
+        sensitivity = fit.sensitivity(values, gammas, samples=samples, kind=kind, threshold=threshold)
+        return cls(sensitivity).plot(ax=ax)
 
     def _draw(self, ax: Axes, colours: Palette) -> None:
-        found, gammas = self.sensitivity, self.sensitivity.gammas
-        value, stderr = found.estimate.value, found.estimate.stderr
+        ranges, gammas = self.sensitivity, self.sensitivity.gammas
+        value, stderr = ranges.estimate.value, ranges.estimate.stderr
         before, after = colours.before, colours.after
-        ax.fill_between(gammas, found.lower, found.upper, color=after, alpha=0.2, label=f"range ({found.method})")
-        ax.plot(gammas, np.column_stack([found.lower, found.upper]), color=after, marker=".")
-        for end, label in ((found.linear_lower, "to first order"), (found.linear_upper, None)):
+        ax.fill_between(gammas, ranges.lower, ranges.upper, color=after, alpha=0.2, label=f"range ({ranges.method})")
+        ax.plot(gammas, np.column_stack([ranges.lower, ranges.upper]), color=after, marker=".")
+        for end, label in ((ranges.linear_lower, "to first order"), (ranges.linear_upper, None)):
             ax.plot(gammas, end, color=before, ls="--", lw=1, label=label)
         ax.axhline(value, color=colours.ink, lw=1, label="estimate")
         if np.isfinite(stderr):
             low, high = value - stderr, value + stderr
             ax.axhspan(low, high, color=colours.ink, alpha=0.12, lw=0, label="one standard error")
-        if found.threshold is not None:
-            reached = "not reached" if found.tipping is None else f"reached at {found.tipping:.3g}"
-            label = f"{found.threshold:.4g} {reached}"
-            ax.axhline(found.threshold, color=colours.threshold, lw=1, ls=":")
-            if found.tipping is not None and found.tipping <= gammas[-1]:
-                ax.plot([found.tipping], [found.threshold], color=colours.threshold, marker="o", ls="none", label=label)
+        if ranges.threshold is not None:
+            threshold, tipping, colour = ranges.threshold, ranges.tipping, colours.threshold
+            label = f"{threshold:.4g} {'not reached' if tipping is None else f'reached at {tipping:.3g}'}"
+            ax.axhline(threshold, color=colour, lw=1, ls=":")
+            if tipping is not None and tipping <= gammas[-1]:
+                ax.plot([tipping], [threshold], color=colour, marker="o", ls="none", label=label)
             else:
-                ax.plot([], [], color=colours.threshold, ls=":", label=label)
-        ax.set(xscale="log", xlabel="biases wrong by up to a factor of", ylabel=found.name)
+                ax.plot([], [], color=colour, ls=":", label=label)
+        ax.set(xscale="log", xlabel="biases wrong by up to a factor of", ylabel=ranges.name)
         ax.set_xticks(gammas, [f"{gamma:g}" for gamma in gammas])
         ax.minorticks_off()
-        ax.set_title(f"Sensitivity of the {found.name}")
+        ax.set_title(f"Sensitivity of the {ranges.name}")
         ax.legend(fontsize=8)

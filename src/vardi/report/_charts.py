@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 from vardi._facts.account import SampleFacts
 from vardi._facts.columns import ColumnFacts
-from vardi._facts.distributions import Distribution
+from vardi._facts.distributions import Distribution, Weights
 from vardi._facts.numbers import interval, number
-from vardi._facts.weights import Weights
 from vardi.errors._texts import count
 
 Marks = tuple[tuple[float, str], ...]

@@ -9,21 +9,22 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from vardi._facts.account import Account, SampleFacts, account
+from vardi._facts.account import Account, Given, SampleFacts, account
 from vardi._facts.columns import ColumnFacts, Variable, Variables, named_variables
-from vardi._facts.distributions import Distribution, distributions
+from vardi._facts.distributions import Distribution, Weights, distributions, weights_of
 from vardi._facts.fingerprint import Fingerprint
 from vardi._facts.links import Overlap, overlap_of
 from vardi._facts.numbers import number, pvalue, share
-from vardi._facts.parts import Fit, Given
-from vardi._facts.weights import Weights, weights_of
 from vardi._inputs.pool import Name
 from vardi.errors import WeakOverlapWarning
 from vardi.errors._texts import SHOWN, count, listed
 from vardi.report import _verdict
 from vardi.report._recipe import Recipe, StudyFile, recipe_of
+
+if TYPE_CHECKING:
+    from vardi._fit.sample import DebiasedSample
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ class Report(Account):
 
 
 def compute(
-    fit: Fit,
+    fit: DebiasedSample,
     *,
     title: str | None = None,
     variables: Variables | None = None,

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import groupby
 
-from vardi._facts.account import Account
+from vardi._facts.account import Account, Given
 from vardi._facts.columns import Variables
 from vardi._facts.numbers import rows_text
-from vardi._facts.parts import Given
 from vardi.biases import Bias, ExpressionBias, FunctionFamily, ParametricBias
 
 PACKAGES = ("vardi", "numpy", "scipy", "narwhals")

@@ -12,7 +12,7 @@ from vardi._estimate.intervals import DOUBTED, HEAVY
 from vardi._estimate.known_check import KnownCheck
 from vardi._estimate.reliability import Trust
 from vardi._facts.account import Account, SampleFacts
-from vardi._facts.check import Check, Level, Remark
+from vardi._facts.biases import Check, Level, Remark
 from vardi._facts.columns import ColumnFacts
 from vardi._facts.links import Overlap
 from vardi._facts.numbers import number, rows_text, share, with_error

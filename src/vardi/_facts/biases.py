@@ -1,16 +1,22 @@
-"""Notes on biases that have little or no effect, name values that no row has, or seem to cut values off."""
+"""The declared biases: what is odd about them, though it may be intended, and their check in bounded time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
+from vardi._estimate.bias_check import BiasCheck
+from vardi._estimate.quasi_independence import METHOD, MOST_ROWS
+from vardi._facts.numbers import pvalue
+from vardi._inputs.given import Function
 from vardi._inputs.pool import Name, Pool
 from vardi._solve.identify import Verdict
 from vardi._types import Floats
-from vardi.biases import Bias, ExpressionBias
+from vardi.biases import Bias, ExpressionBias, WindowBias
 from vardi.biases._expressions.nodes import (
     And,
     Column,
@@ -24,8 +30,12 @@ from vardi.biases._expressions.nodes import (
     to_text,
 )
 from vardi.biases._learned import checks_of
-from vardi.errors import suggest
-from vardi.errors._texts import listed
+from vardi.biases._window import columns_to_test
+from vardi.errors import NeedsRowsError, suggest
+from vardi.errors._texts import SHOWN, Outcome, listed, outcome
+
+if TYPE_CHECKING:
+    from vardi._fit.sample import DebiasedSample
 
 SURPRISE = "If that is a surprise, check the unit of the column and the direction of the comparison."
 
@@ -56,13 +66,12 @@ def bias_notes(pool: Pool, sizes: Mapping[Name, float], verdict: Verdict, *, eve
 
 def _without_effect(sizes: Mapping[Name, float], biases: Mapping[Name, Bias]) -> Iterator[str]:
     sampled = [name for name, rows in sizes.items() if rows]
-    if len(sampled) == 1 and sampled[0] in biases:
-        name, bias = sampled[0], biases[sampled[0]]
-        if bias.columns and sizes[name] > 1:
-            yield (
-                f"The bias {bias} of {str(name)!r} is the same on all rows, and there is no other sample, so all "
-                "weights are the same and nothing is debiased. Check the unit of the column."
-            )
+    bias = biases.get(sampled[0]) if len(sampled) == 1 else None
+    if bias is not None and bias.columns and sizes[sampled[0]] > 1:
+        yield (
+            f"The bias {bias} of {str(sampled[0])!r} is the same on all rows, and there is no other sample, so all "
+            "weights are the same and nothing is debiased. Check the unit of the column."
+        )
 
 
 def _hardly_telling(
@@ -76,11 +85,8 @@ def _hardly_telling(
     met = dict(zip(verdict.names, np.asarray(verdict.reach.sum(axis=1)).ravel().tolist(), strict=True))
     for name, bias in biases.items():
         others = sum(sizes.values()) - sizes[name]
-        if (
-            not sizes[name]
-            or not (isinstance(bias, ExpressionBias) and bias.columns and is_condition(bias.node))
-            or others < least_rows
-        ):
+        tells = isinstance(bias, ExpressionBias) and bias.columns and is_condition(bias.node)
+        if not (tells and sizes[name] and others >= least_rows):
             continue
         share = met[name] / others
         of_others = f"of the other samples meet {bias}"
@@ -95,13 +101,13 @@ def _absent_values(pool: Pool, biases: Mapping[Name, Bias]) -> Iterator[str]:
     for name, bias in biases.items():
         if not isinstance(bias, ExpressionBias):
             continue
-        for column, asked in _texts_asked_for(bias.node):
+        for column, texts in _texts_asked_for(bias.node):
             there = pool.values_of(column)
-            absent = [] if there is None else [value for value in asked if value not in there]
+            absent = [] if there is None else [value for value in texts if value not in there]
             if absent and there:
                 near = suggest(absent[0], there)
-                said = listed(map(repr, absent))
-                yield f"No row has {said} in {to_text(Column(column))}, which the bias of {str(name)!r} names.{near}"
+                named = listed(map(repr, absent))
+                yield f"No row has {named} in {to_text(Column(column))}, which the bias of {str(name)!r} names.{near}"
 
 
 def _learned(biases: Mapping[Name, Bias]) -> Iterator[str]:
@@ -139,8 +145,8 @@ def _cut_off(pool: Pool, sizes: Mapping[Name, float], biases: Mapping[Name, Bias
     if len([rows for rows in sizes.values() if rows]) < 2 or not windows:
         return
     sampled = np.array([sizes[name] > 0 for name in pool.names])
-    found = pool.sides([(column, bound) for _, (column, _, bound) in windows])
-    for (k, (column, sign, bound)), sides in zip(windows, found, strict=True):
+    counts = pool.sides([(column, bound) for _, (column, _, bound) in windows])
+    for (k, (column, sign, bound)), sides in zip(windows, counts, strict=True):
         rows = sizes[pool.names[k]]
         if _is_heap(sides, k, rows, sampled, above=sign == ">="):
             name, where, value = str(pool.names[k]), to_text(Column(column)), to_text(Constant(bound))
@@ -183,3 +189,134 @@ def _bounds_in(node: Node) -> Iterator[tuple[str, str, float]]:
         case And() | Product():
             for child in children(node):
                 yield from _bounds_in(child)
+
+
+Level: TypeAlias = Literal["bad", "doubt", "good", "fact"]
+
+LEVELS: dict[Outcome, Level] = {"contradicted": "bad", "doubtful": "doubt", "not contradicted": "good"}
+
+
+@dataclass(frozen=True)
+class Remark:
+    """A sentence, and how serious it is."""
+
+    level: Level
+    text: str
+
+
+@dataclass(frozen=True)
+class CheckRow:
+    """The check of one sample.
+
+    Attributes
+    ----------
+    name : str
+        The sample.
+    pvalue : float
+        Of this sample alone; NaN if it cannot be tested.
+    untested : float
+        The share of its rows that the test does not cover.
+    outcome : str
+        The outcome by its p-value, adjusted for the number of samples.
+    """
+
+    name: str
+    pvalue: float
+    untested: float
+    outcome: Outcome
+
+
+@dataclass(frozen=True)
+class Check:
+    """The check of the declared biases.
+
+    Attributes
+    ----------
+    level : str
+        How serious it is.
+    text : str
+        The outcome in a sentence.
+    detail : str
+        The statistic, and the largest discrepancy between the samples.
+    rows : tuple of CheckRow
+        By sample, worst first.
+    found : BiasCheck or None
+        The test itself; None if it was not run.
+    """
+
+    level: Level
+    text: str
+    detail: str = ""
+    rows: tuple[CheckRow, ...] = ()
+    found: BiasCheck | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def is_made(self) -> bool:
+        """Whether the biases were tested."""
+        return self.found is not None and not self.found.reason
+
+
+UNASKED = Check("fact", "The declared biases were not checked: fit.check_biases() runs the check in the engine.")
+
+
+def check_of(fit: DebiasedSample, variables: Mapping[str, Function] | None) -> Check:
+    """Run the check on the columns that the biases read or, if these read none, on the others."""
+    columns = _columns(fit, variables)
+    feasible = _feasible(fit, max(len(columns), 1))
+    if not feasible:
+        return Check("fact", "The declared biases were not checked: fit.check_biases() would take a long time here.")
+    try:
+        check = fit.check_biases(dict(list(columns.items())[:feasible]))
+    except NeedsRowsError:
+        return Check("fact", "The declared biases were not checked: that needs rows in memory.")
+    adjusted = _adjusted([check.by_sample[name] for name in check.worst_first])
+    rows = tuple(
+        CheckRow(str(name), check.by_sample[name], check.untested[name], outcome(p))
+        for name, p in zip(check.worst_first, adjusted, strict=True)
+    )
+    if check.reason:
+        return Check("fact", f"The declared biases cannot be tested: {check.reason}", rows=rows, found=check)
+    is_score = check.method != METHOD
+    test = "Score test" if is_score else "Test of quasi-independence"
+    degrees = "1 degree" if check.df == 1 else f"{check.df} degrees"
+    detail = f"{test} of {', '.join(check.columns)}: chi-square {check.statistic:.4g}, {degrees} of freedom."
+    detail += "" if check.worst is None else f" Largest discrepancy: {check.worst}."
+    what = (
+        "Where the samples overlap, the declared biases are"
+        if is_score
+        else "The assumption that windows are independent of the values they contain (quasi-independence) is"
+    )
+    p = pvalue(check.pvalue)
+    equals = "" if p.startswith("below") else "= "
+    text = f"{what} {check.outcome} (p {equals}{p}).{f' {check.note}' if check.note else ''}"
+    return Check(LEVELS[check.outcome], text, detail, rows, check)
+
+
+def _columns(fit: DebiasedSample, variables: Mapping[str, Function] | None) -> Mapping[str, Function]:
+    numeric = columns_to_test(fit.parts.given().biases, fit.numeric_columns) or fit.numeric_columns[:SHOWN]
+    if not numeric and variables is not None:
+        return variables
+    return {name: name for name in numeric}
+
+
+def _feasible(fit: DebiasedSample, columns: int, most_products: float = 1e9, most_pairs: float = 5e7) -> int:
+    """Return how many columns can be compared while a reader waits: more products, or pairs of rows, take long."""
+    if any(isinstance(bias, WindowBias) for bias in fit.parts.given().biases):
+        return columns if columns * min(len(fit), MOST_ROWS) ** 2 <= most_pairs else 0
+    K = sum(rows > 0 for rows in fit.sizes.values())
+    return next((m for m in range(columns, 0, -1) if 2 * m**2 * len(fit) * K**2 <= most_products), 0)
+
+
+def _adjusted(ordered: Sequence[float]) -> list[float]:
+    """Return p-values, sorted with NaN last, adjusted for their number (Holm 1979); two samples are a single test.
+
+    >>> _adjusted([0.004, 0.03, 0.5, float("nan")])
+    [0.012, 0.06, 0.5, nan]
+    >>> _adjusted([0.004, 0.004])
+    [0.004, 0.004]
+    """
+    p = np.array(ordered)
+    if len(p) != 2:
+        tests = np.count_nonzero(~np.isnan(p))
+        p = np.maximum.accumulate(np.minimum((tests - np.arange(len(p))) * p, 1.0))
+    return p.tolist()
