@@ -102,7 +102,7 @@ class RowsInEngine(UserRows):
         pool, known = self.pool, self.known
         found, is_all = few_rows(pool)
         few = in_memory(pool, found, is_all=is_all)
-        rows = few if is_all else LazyRows(self.frames, pool.reach, few, lambda: _start(few), pool.declared.constants)
+        rows = few if is_all else LazyRows(self.frames, pool.reach, few, lambda: _start(few))
         H = functions_on(pool, found)
         directions, root, moving = independent(known, H, set(pool.declared.features))
         moments = KnownMoments(pool.declared.function_columns, directions, known.values @ directions, root, moving)

@@ -34,7 +34,7 @@ from vardi._inputs.lazy_part import FEATURE, FUNCTION, OMEGA, PREFIX, Change, Pa
 from vardi._inputs.partitions import with_own
 from vardi.biases import Bias, ExpressionBias, FrameExpressionBias, FunctionFamily, ParametricBias, WindowBias
 from vardi.biases._expressions.compile import Compiled, compile_node
-from vardi.biases._expressions.nodes import Column, Constant
+from vardi.biases._expressions.nodes import Column
 from vardi.biases._expressions.targets import NarwhalsTarget
 from vardi.biases._kinds import factors_of
 from vardi.biases._learned import LearnedBias
@@ -195,13 +195,6 @@ class DeclaredColumns:
             for k, bias in enumerate(self.biases)
             if isinstance(bias, ParametricBias)
         }
-
-    @cached_property
-    def constants(self) -> dict[int, float]:
-        """The biases without parameters that are the same number on all rows."""
-        nodes = {k: bias.node for k, bias in enumerate(self.biases) if isinstance(bias, ExpressionBias)}
-        constants = {k: node.value for k, node in nodes.items() if isinstance(node, Constant)}
-        return {k: float(value) for k, value in constants.items() if not isinstance(value, str)}
 
     @property
     def function_columns(self) -> tuple[str, ...]:

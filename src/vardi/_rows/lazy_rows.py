@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -71,8 +71,6 @@ class LazyRows:
         A small part of the rows, in memory.
     start : callable
         Returns a first u.
-    constants : mapping from int to float, optional
-        Biases that are constant on all rows. The share of such a sample gives the sum of the weights.
     """
 
     log = False
@@ -81,19 +79,10 @@ class LazyRows:
     counts = None
     inverse = None
 
-    def __init__(
-        self,
-        frames: Queries,
-        reach: Floats,
-        few: Dense,
-        start: Callable[[], Floats],
-        constants: Mapping[int, float] | None = None,
-    ) -> None:
+    def __init__(self, frames: Queries, reach: Floats, few: Dense, start: Callable[[], Floats]) -> None:
         self.frames = Queries(united(frames.parts), frames.sizes, frames.dependence)
         self.sizes, self.K = frames.sizes, len(frames.sizes)
         self._reach, self._few, self._start = reach, few, start
-        even = [(k, value) for k, value in (constants or {}).items() if value > 0 and self.sizes[k] > 0]
-        self._even = max(even, key=lambda one: self.sizes[one[0]], default=None)
         self._last: Pass | None = None
 
     def __len__(self) -> int:
@@ -112,7 +101,7 @@ class LazyRows:
         """Return log_mass, shares and gram at u: a pass over the rows, unless the last one was there."""
         last = self._last_at(u)
         if last is None or (gram and last.sums.gram is None) or (objective and last.sums.log_mass is None):
-            scale = self._last is not None and self._even is None  # the first point is hardly ever the last
+            scale = self._last is not None  # the first point is hardly ever the last
             last = self._last = self._pass(u, gram=gram, objective=objective, scale=scale)
         return last.sums
 
@@ -163,16 +152,11 @@ class LazyRows:
 
     def weights(self, u: Floats) -> tuple[Floats, float]:
         """Return no weights, which stay in the engine, and the log of the scale at which they have mean 1."""
-        if self._even is not None:  # p_k = e^{u_k} omega_k / S of a constant bias
-            k, value = self._even
-            inverse = self.sums(u, gram=False, objective=False).shares[k] / (value * np.exp(u[k]))
-        else:
-            last = self._last_at(u)
-            if last is None or last.inverse is None:
-                last = self._last = self._pass(u, gram=True, objective=False, scale=True)
-            inverse = last.inverse
-            assert inverse is not None
-        return np.empty(0), float(np.log(inverse / self.sizes.sum()))
+        last = self._last_at(u)
+        if last is None or last.inverse is None:
+            last = self._last = self._pass(u, gram=True, objective=False, scale=True)
+        assert last.inverse is not None
+        return np.empty(0), float(np.log(last.inverse / self.sizes.sum()))
 
     def reach(self) -> Floats:
         """Return the K x K counts of rows of sample l (columns) that bias k (rows) could have drawn."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._types import Floats, Integers
-from vardi.biases._expressions.nodes import column_named, to_text
 from vardi.biases._kinds import Bias, ParametricBias, ProductBias, factors_of
 from vardi.biases._values import as_numbers, is_missing
 from vardi.errors import InvalidBiasError, MissingValuesError
@@ -132,19 +131,6 @@ def _missing(column: np.ndarray) -> int:
     if column.dtype.kind == "f":
         return int(np.isnan(column).sum())
     return sum(map(is_missing, column.tolist())) if column.dtype.kind in "OM" else 0
-
-
-def named(columns: str | Sequence[str]) -> tuple[str, ...]:
-    """Return the names of columns; raise if one is not a string."""
-    names = tuple(columns) if isinstance(columns, Iterable) and not isinstance(columns, str) else (columns,)
-    for name in names:
-        column_named(name)
-    return names
-
-
-def written(kind: str, names: Sequence[str]) -> str:
-    """Return the text form of a bias."""
-    return f"{kind}({', '.join(to_text(column_named(name)) for name in names)})"
 
 
 def parts_of(bias: Bias) -> tuple[Bias, ...]:

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vardi._types import Floats, Integers
-from vardi.biases._fitted import Encoding, Read, cross_fitted, named, parts_of, written
+from vardi.biases._expressions.nodes import column_named, column_text
+from vardi.biases._fitted import Encoding, Read, cross_fitted, parts_of
 from vardi.biases._kinds import Bias, ValuesBias
 from vardi.errors import InvalidBiasError, NotIdentifiableError, WeakOverlapWarning, WeightBlindError
 from vardi.errors._texts import cut, listed, more, width_of
@@ -65,7 +66,7 @@ class LearnedBias(Bias):
         return self.names
 
     def __str__(self) -> str:
-        return written("learned", self.names)
+        return f"learned({', '.join(map(column_text, self.names))})"
 
     def fitted(
         self,
@@ -427,7 +428,8 @@ def learned(
     >>> vardi.learned(["age", "region"])
     where('learned(age, region)')
     """
-    names = () if columns is None else named(columns)
+    several = columns if isinstance(columns, Iterable) and not isinstance(columns, str) else (columns,)
+    names = () if columns is None else tuple(column_named(name).name for name in several)
     if columns is not None and not names:
         raise InvalidBiasError("learned has no column. Name what the selection may depend on.")
     return LearnedBias(names, classifier, folds, random_state)
