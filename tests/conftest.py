@@ -1,4 +1,4 @@
-"""What every test file may import: tests/oracle.py and other helpers beside it, and the table of questions."""
+"""What every test file may import, with assertions of the oracle explained when they fail."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 TESTS = Path(__file__).parent
-sys.path[:0] = [str(TESTS), str(TESTS / "questions")]
+sys.path[:0] = [str(TESTS), str(TESTS / "questions"), str(TESTS / "engines")]
 pytest.register_assert_rewrite("oracle")
 
 settings.register_profile(

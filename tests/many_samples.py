@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.testing import assert_array_equal
 from scipy import sparse
 
-import vardi
 from vardi import Windows
-from vardi._machine import threads
 
 
 def along_a_line(K: int, per: int, seed: int = 0, *, continuous: bool = False) -> tuple[sparse.csr_array, np.ndarray]:
@@ -40,16 +37,3 @@ def doubly_truncated(n: int, width: float, seed: int = 0) -> Windows:
     low = rng.uniform(-width / 2, 0.8 - width / 2, len(x))
     seen = np.flatnonzero((low <= x) & (x <= low + width))[:n]
     return Windows(x[seen], low[seen], low[seen] + width)
-
-
-def assert_same_for_any_number_of_threads(monkeypatch, omega, source):
-    """Fit log omega in one thread and in three, in small blocks, and compare to the last digit."""
-    monkeypatch.setattr(threads, "THREADED", 0)
-    monkeypatch.setattr(threads, "BLOCK", 5000)
-    found = []
-    for workers in (1, 3):
-        monkeypatch.setattr("joblib.cpu_count", lambda workers=workers: workers)
-        found.append(vardi.debias_matrix(omega, source, log=True))
-    assert_array_equal(found[0].solution.u, found[1].solution.u)
-    assert_array_equal(found[0].weights, found[1].weights)
-    assert found[0].solution.certificate == found[1].solution.certificate

@@ -12,7 +12,6 @@ import pytest
 from sklearn.linear_model import LinearRegression
 
 import vardi
-from vardi import _notebook
 from vardi.learn import inference
 
 HOSTILE = "<script>x</script>"
@@ -120,23 +119,3 @@ def test_a_check_that_cannot_be_made_says_why():
     one = vardi.debias({"a": np.arange(1.0, 9.0)}, {"a": "x"}).check_biases()
     assert "<p>The declared biases cannot be tested: " in one._repr_html_()
     assert "<table" not in one._repr_html_()
-
-
-def test_lines_of_a_cell_break_where_it_is_long_and_nowhere_else():
-    """A notebook's own style breaks them anywhere, and it sets names to the right."""
-    html = _notebook.table(("sample", "mean"), [("a sample", "0.1528 ± 0.0072"), ("a " * 30, "1")])
-    assert '<th style="text-align:left;white-space:nowrap">a sample</th>' in html
-    assert '<td style="white-space:nowrap">0.1528 ± 0.0072</td>' in html
-    assert '<th style="text-align:left;min-width:14em">a a ' in html
-
-
-def test_tables_end_where_they_are_too_long():
-    rows = [(str(k), "<&>") for k in range(3)]
-    html = _notebook.table(("a<", "b"), rows, code={1}, caption="c<d")
-    assert ">a&lt;</th>" in html
-    assert "<code>&lt;&amp;&gt;</code>" in html
-    assert '<caption style="text-align:left">c&lt;d</caption>' in html
-    assert "<details>" not in html
-    assert _notebook.table(("a",), []) == ""
-    many = [(str(k), "") for k in range(_notebook.MOST_ROWS)]
-    assert "<p>... and 234 more</p></details>" in _notebook.table(("a", "b"), many, total=_notebook.MOST_ROWS + 234)

@@ -1,11 +1,9 @@
 """The report: what it says is computed as values, and laid out with every text escaped."""
 
 import dataclasses
-import datetime
 import hashlib
 import math
 import re
-import sys
 import warnings
 
 import numpy as np
@@ -14,12 +12,7 @@ import polars as pl
 import pytest
 
 import vardi
-from vardi._facts.columns import Variable
-from vardi._facts.distributions import Bins, Distribution, distributions, weights_of
-from vardi._facts.fingerprint import fingerprint
-from vardi.report import _graph as graphs
 from vardi.report import compute, to_html
-from vardi.report._charts import histogram, shift_ends, shift_scale, steps, ticks
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -118,15 +111,6 @@ def test_distribution_and_band_are_those_of_the_cdf(strata):
     np.testing.assert_allclose([[drawn.low[k] for k in inside], [drawn.high[k] for k in inside]], band(x[inside]))
 
 
-def test_the_band_is_drawn_from_each_point_up_to_the_upper_end_at_the_next():
-    x, ends = (0.0, 1.0, 2.0, 3.0), (0.1, 0.4, 0.7, 0.9)
-    low, high = (None, 0.3, 0.6, None), (None, 0.5, 0.8, None)
-    curve = steps(Distribution("x", x, ends, ends, low, high, Bins((0.0, 3.0), (1.0,), (1.0,))))
-    up = {height: f"{curve.chart.y(height):.1f}" for height in (0.3, 0.6, 0.8)}
-    left, right = (f"{curve.chart.x(at):.1f}" for at in (1, 2))
-    assert curve.band == f"M{left} {up[0.8]}H{right}V{up[0.8]}L{right} {up[0.6]}V{up[0.3]}H{left}Z"
-
-
 @pytest.mark.parametrize("constant", [5.0, 0.1, 1e6])
 def test_a_constant_column_moves_by_nothing(constant):
     rng = np.random.default_rng(0)
@@ -161,31 +145,6 @@ def test_values_whose_squares_are_no_numbers(scale):
     for name in ("shift", "worth", "df", "carried"):
         assert getattr(other, name) == getattr(row, name), name
     assert "nan" not in re.sub(r"<style.*?</style>", "", to_html(scaled), flags=re.DOTALL)
-
-
-def test_values_over_all_orders_of_magnitude():
-    report = compute(vardi.debias({"p": pd.DataFrame({"x": [1e-300, 1.0, 1e300, 1e300]})}, {"p": 1}))
-    (row,) = report.variables
-    assert row.stderr == pytest.approx(1e300 * np.std([0.0, 0.0, 1.0, 1.0], ddof=1) / np.sqrt(4))
-    assert "worth 3 rows without bias" in to_html(report)
-    fit = vardi.debias({"p": np.arange(3.0)}, {"p": 1})
-    columns = (Variable("x", np.array([-1.7e308, 0.0, 1.7e308])),)
-    described = fit.parts.describe(columns)
-    assert math.isnan(described[0].stderr)  # the ends of its interval overflow
-    drawn = steps(distributions(fit, columns, described)[0][0])
-    places = [drawn.chart.x(at) for at, _ in drawn.chart.x.marks]
-    assert len(places) > 2
-    assert places == sorted(places)
-    assert "nan" not in drawn.before + drawn.after
-
-
-def test_weights_too_small_for_a_number_are_drawn():
-    x = 10.0 ** np.linspace(-300, 300, 60)
-    fit = vardi.debias({"p": pd.DataFrame({"x": x})}, {"p": "x"})
-    assert min(fit.weights) == 0.0
-    weights = weights_of(fit)
-    assert sum(sum(bar.rows) for bar in weights.bars) == 60
-    assert histogram(weights)[0].x.high == len(weights.bars)
 
 
 def test_overlap_is_that_of_the_verdict(strata):
@@ -428,16 +387,6 @@ def test_wrong_biases_move_means_as_the_sensitivity_says(houses):
     assert 0.0 == low < high == 1.0
 
 
-def test_what_is_too_much_to_ask_of_an_engine_is_left_out_with_a_sentence(monkeypatch):
-    design = vardi.datasets.house_prices(seed=0)
-    lazy = {name: pl.from_pandas(rows).lazy() for name, rows in design.samples.items()}
-    monkeypatch.setattr("vardi._fit.parts.EngineParts._most_slopes", lambda parts: 0)
-    report = compute(vardi.debias(lazy, design.biases), variables=["MEDV"])
-    assert report.sensitive == ()
-    said = "Not computed for MEDV: there are many rows and samples. fit.sensitivity(...) computes it for any of them."
-    assert f'<p class="note">{said}</p>' in to_html(report)
-
-
 def test_histograms_are_the_differences_of_the_distribution_functions(strata):
     drawn = compute(strata).distributions[0]
     cdf, edges = strata.cdf("x0"), np.array(drawn.bins.edges)
@@ -484,27 +433,6 @@ def test_many_samples_have_an_overview_and_a_second_page():
     html = to_html(report)
     assert all(f">window {k}</th>" in html for k in range(60))
     assert compute(windows(20)).groups == ()
-
-
-def test_the_hash_is_of_the_rows_and_of_nothing_else(strata):
-    design = vardi.datasets.strata()
-    frames = {name: pd.DataFrame(rows, columns=["x0", "x1"]) for name, rows in design.samples.items()}
-    by_library = [
-        compute(vardi.debias({name: make(frame) for name, frame in frames.items()}, design.biases)).fingerprint
-        for make in (lambda frame: frame, pl.from_pandas)
-    ]
-    assert by_library[0] == by_library[1]
-    assert by_library[0].columns == ("x0", "x1")
-    assert compute(strata).fingerprint.digest == by_library[0].digest
-    frames["low"].iloc[0, 1] += 1e-9
-    assert compute(vardi.debias(frames, design.biases)).fingerprint.digest != by_library[0].digest
-    day = datetime.datetime(2026, 3, 1)
-    others = pd.DataFrame({"x": [1.0, 2.0], "text": ["a", None], "day": [day.date()] * 2, "time": [day] * 2})
-    others["time"] = others["time"].astype("datetime64[ns]")
-    pools = (vardi.debias({"a": make(others)}, {"a": "x"}).solved.pool for make in (lambda one: one, pl.from_pandas))
-    assert len({fingerprint(pool, ["text", "day", "time"]) for pool in pools}) == 1
-    lazy = vardi.debias({name: pl.from_pandas(frame).lazy() for name, frame in frames.items()}, design.biases)
-    assert "The rows have no hash here" in to_html(compute(lazy))
 
 
 def test_a_study_is_repeated_by_its_command(strata, tmp_path):
@@ -664,16 +592,6 @@ def test_lazy_fits_have_the_same_sections(make, tmp_path):
     assert "nan" not in re.sub(r"<style.*?</style>", "", html, flags=re.DOTALL)
 
 
-def test_a_lazy_distribution_is_that_of_the_rows():
-    rng = np.random.default_rng(0)
-    frame = pl.DataFrame({"x": rng.pareto(1.2, 3000) + 1.0, "n": rng.integers(1, 4, 3000)})
-    eager, lazy = (vardi.debias({"a": one}, {"a": "x"}, counts="n") for one in (frame, frame.lazy()))
-    for fit in (eager, lazy):
-        drawn = compute(fit, variables=["x"]).distributions[0]
-        assert len(drawn.x) > 100
-        np.testing.assert_allclose(drawn.debiased, [eager.expectation(f"x <= {x!r}").value for x in drawn.x], atol=1e-9)
-
-
 def test_lazy_columns_with_gaps_are_named():
     units = [f"unit {k}" for k in range(40)]
     frame = pl.DataFrame({"x": np.arange(40.0), "y": [None, *range(39)], "z": [np.inf, *range(39)], "t": units})
@@ -704,41 +622,6 @@ def test_categories_in_an_engine_are_those_of_memory():
             assert (one.pooled, one.debiased, one.stderr) == pytest.approx((other.pooled, other.debiased, other.stderr))
 
 
-def test_duckdb_relations():
-    duckdb = pytest.importorskip("duckdb")
-    frame = pd.DataFrame({"x": np.linspace(0, 1, 50)})
-    with duckdb.connect() as connection:
-        rows = {name: connection.from_df(frame) for name in ("a", "b")}
-        report = compute(vardi.debias(rows, {"a": 1, "b": "x >= 0"}), variables=["x", "x > 0.5"])
-    assert [row.pooled for row in report.variables] == pytest.approx([0.5, 0.5])
-
-
-@pytest.mark.parametrize("K", [2, 3, 5, 9, 20, 21, 300])
-def test_any_number_of_samples(K):
-    report = compute(windows(K))
-    html = to_html(report)
-    assert len(html) < 1_000_000
-    assert ('class="heat"' in html) == (K > 20)
-    assert ('class="graph' in html) == (K <= 20)
-    assert len(report.overlap.shares) <= 60
-    long = "The declared biases were not checked: fit.check_biases() would take a long time here."
-    assert (report.check.text == long) == (K == 300)
-    if K <= 20:
-        drawn = graphs.graph(report.overlap)
-        for node in drawn.nodes:
-            width = 7.6 * len(node.label)
-            left = node.label_x - {"start": 0.0, "middle": width / 2, "end": width}[node.anchor]
-            assert 0 <= left <= left + width <= drawn.width
-            assert drawn.top <= node.y - node.radius <= node.y + node.radius <= drawn.top + drawn.height
-        gaps = [
-            math.dist((a.x, a.y), (b.x, b.y)) - a.radius - b.radius
-            for a in drawn.nodes
-            for b in drawn.nodes
-            if a is not b
-        ]
-        assert min(gaps) > 0
-
-
 def test_a_large_pool_is_bounded():
     rng = np.random.default_rng(0)
     rows = rng.gamma(3.0, size=(210_000, 3))
@@ -749,51 +632,6 @@ def test_a_large_pool_is_bounded():
 
 
 # --- geometry
-
-
-def test_marks_stand_where_the_numbers_say(houses):
-    report = compute(houses)
-    scale, row = shift_scale(report.variables), by_name(report.variables, "MEDV")
-    one_deviation = {text: scale(at) for at, text in scale.marks}
-    per_deviation = (one_deviation["0.5"] - one_deviation["0"]) / 0.5
-    assert scale(0.0) == one_deviation["0"]
-    assert (scale(row.shift) - scale(0.0)) / per_deviation == pytest.approx(row.shift, abs=1e-3)
-    low, high = shift_ends(row)
-    assert low < row.shift < high
-    assert all(0 <= scale(end) <= 100 for one in report.variables for end in shift_ends(one))
-    assert (
-        "<title>MEDV: 19.06 in the pool, 23.22 ± 0.97 in the population, worth 107 rows without bias (95%: "
-        in to_html(report)
-    )
-
-
-def test_curves_rise_within_their_box(strata):
-    curve = steps(compute(strata).distributions[0])
-    x, y = curve.chart.x, curve.chart.y
-    for path in (curve.before, curve.after):
-        heights = [float(y) for y in re.findall(r"V([\d.]+)", path)]
-        assert heights == sorted(heights, reverse=True)
-        assert y.end <= min(heights) <= max(heights) <= y.start
-    assert len(curve.strips) <= 48
-    assert x(curve.strips[0].ends[0]) == x.start
-    assert x(curve.strips[-1].ends[1]) == x.end
-
-
-def test_bars_are_as_tall_as_their_rows(houses):
-    html = to_html(compute(houses))
-    bars = re.findall(r"<g><title>(Weight [^<]*)</title>(.*?)</g>", html)
-    heights = [sum(map(float, re.findall(r'class="s\d".*? height="([\d.]+)"', blocks))) for _, blocks in bars]
-    totals = [sum(bar.rows) for bar in weights_of(houses).bars]
-    assert np.array(heights) / heights[0] == pytest.approx(np.array(totals) / totals[0], rel=1e-3)
-    assert bars[0][0] == "Weight 0.6834: 259 rows (200 of agency, 59 of national), 59.0% of all weight"
-
-
-@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-3.2, 7.9), (1e-7, 2e-7), (5e8, 9e8), (2.0, 2.0)])
-def test_ticks_lie_between_the_ends(low, high):
-    places = ticks(low, high)
-    assert 1 <= len(places) <= 8
-    assert all(low - 1e-12 <= at <= high * (1 + 1e-12) for at, _ in places)
-    assert len({text for _, text in places}) == len(places)
 
 
 # --- the page
@@ -869,16 +707,6 @@ def test_functions_as_biases_leave_a_blank_in_the_recipe():
     ).recipe.code
     assert "'b': ...,  # " in code
     compile(code, "recipe", "exec")
-
-
-def test_jinja_is_named_where_it_is_missing(strata, monkeypatch):
-    from vardi.report import _render
-
-    _render._template.cache_clear()
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    with pytest.raises(ImportError) as error:
-        to_html(compute(strata))
-    assert str(error.value) == "Reports need jinja2: pip install 'vardi[report]'"
 
 
 # --- the file

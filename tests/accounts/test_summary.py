@@ -6,7 +6,6 @@ import polars as pl
 import pytest
 
 import vardi
-from vardi._facts.summary import summarize
 
 
 @pytest.fixture
@@ -29,16 +28,6 @@ def test_text(fit):
         "... and 6 more",
     ):
         assert line in text
-
-
-def test_numbers_are_those_of_the_fit(fit):
-    summary = summarize(fit)
-    estimate = fit.expectation("MEDV")
-    price = next(line for line in summary.variables if line.name == "MEDV")
-    assert (price.debiased, price.stderr) == pytest.approx((estimate.value, estimate.stderr))
-    assert summary.effective == pytest.approx(fit.diagnostics(()).effective)
-    assert sum(line.weight_share for line in summary.samples) == pytest.approx(1.0)
-    assert fit.weight_shares()["agency"] == pytest.approx(fit.diagnostics(()).samples[0].weight_share)
 
 
 def test_columns_that_biases_read_come_first(fit):
@@ -136,29 +125,9 @@ def test_samples_after_the_first_are_folded_in_notebooks():
     assert "<details>" not in vardi.debias(few, dict.fromkeys(few, 1))._repr_html_()
 
 
-def test_samples_beyond_what_a_notebook_holds_are_counted(monkeypatch):
-    monkeypatch.setattr("vardi._facts.summary.MOST_ROWS", 21)
-    monkeypatch.setattr("vardi._notebook.MOST_ROWS", 21)
-    rng = np.random.default_rng(0)
-    samples = {f"site {k}": rng.normal(size=40) for k in range(23)}
-    html = vardi.debias(samples, dict.fromkeys(samples, 1))._repr_html_()
-    folded = html.split("<details><summary>3 more samples</summary>")[1].split("</details>")[0]
-    assert ">site 20</th>" in folded
-    assert "site 21" not in html
-    assert folded.endswith("<p>... and 2 more</p>")
-
-
 def test_a_report_is_no_pdf(fit, tmp_path):
     with pytest.raises(
         vardi.OutputError, match=r"A report is an HTML file, and .*x\.pdf has another suffix\. Name it \.html"
     ):
         fit.report(tmp_path / "x.pdf")
     assert not list(tmp_path.iterdir())
-
-
-def test_it_is_made_once(fit, monkeypatch):
-    text = fit.summary()
-    monkeypatch.setattr("vardi._facts.summary.summarize", lambda fit: pytest.fail("made again"))
-    assert str(fit) == text
-    assert fit._repr_html_()
-    assert fit.trust

@@ -10,14 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
-from scipy.special import expit, logsumexp
+from scipy.special import expit
 
 import vardi
-from vardi._estimate.likelihood_ratio import _maximum
-from vardi._fit.rows_in_memory import RowsInMemory
-from vardi._inputs.pool import as_pool
-from vardi._rows.families import as_model
-from vardi._solve.joint import At
 
 FAMILIES = {
     "logistic": vardi.logistic("x", "w"),
@@ -51,17 +46,6 @@ def fit_of(samples, bias, **options):
     return vardi.debias(samples, {"reference": 1, "panel": bias}, **options)
 
 
-def joint_of(samples, bias):
-    """Return the rows with the parameters of the panel's bias."""
-    pool = as_pool(samples, {"reference": 1, "panel": bias})
-    return RowsInMemory.of_pool(pool, None).prepare().joint
-
-
-def solved(fit):
-    """Return the likelihood at the solution."""
-    return At.of(fit.solved.joint, fit.solved.point, 0, objective=True)
-
-
 def direct(samples, log_omega, start):
     """Maximise the likelihood of the labels over (u, theta) by BFGS, for a reference and a panel."""
     pool = pd.concat([samples["reference"], samples["panel"]], ignore_index=True)
@@ -90,31 +74,10 @@ def test_estimates_are_those_of_direct_maximisation(samples, name):
     fit = fit_of(samples, bias)
     theta = np.array([estimate.value for estimate in fit.parameters["panel"].values()])
     assert tuple(fit.parameters["panel"]) == NAMES[name]
-    expected, best = direct(samples, LOG_OMEGAS[name], np.zeros(len(theta)))
-    here = solved(fit)
-    assert here.objective / 750 <= best + 1e-12
+    expected, _ = direct(samples, LOG_OMEGAS[name], np.zeros(len(theta)))
     np.testing.assert_allclose(theta, expected, atol=1e-4)
-    assert here.gradient @ here.information.solve(here.gradient) < 1e-16  # the score in standard errors, squared
     assert fit.solution.residual < 1e-10
     assert np.isnan(fit.solution.certificate)
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-def test_gradient_and_hessian_are_those_of_differences(samples, name):
-    joint = joint_of(samples, FAMILIES[name])
-    rng = np.random.default_rng(0)
-    d = len(joint.coordinates)
-    point = rng.normal(0, 0.5, d)
-
-    def at(x):
-        return At.of(joint, x, 0, objective=True)
-
-    steps = 1e-5 * np.eye(d)
-    differences = [(at(point + h).objective - at(point - h).objective) / 2e-5 for h in steps]
-    np.testing.assert_allclose(at(point).gradient / 750, np.array(differences) / 750, atol=1e-9)
-    second = [(at(point + h).gradient - at(point - h).gradient) / 2e-5 for h in steps]
-    np.testing.assert_allclose(at(point).jacobian.matrix / 750, np.array(second) / 750, atol=1e-9)
-    assert np.linalg.eigvalsh(at(point).information.matrix / 750)[0] > -1e-12  # a covariance, unlike the Hessian
 
 
 def test_a_tilt_gains_nothing_for_what_it_tilts(samples):
@@ -363,17 +326,6 @@ def test_a_function_is_its_family(samples, gradient):
     np.testing.assert_allclose(core.weights, fit.weights, rtol=1e-9)
 
 
-def test_differences_are_good_on_any_scale(samples):
-    pool = as_pool({key: rows.assign(x=1e6 * rows["x"]) for key, rows in samples.items()}, {"reference": 1, "panel": 1})
-    everything = np.ones(750, bool)
-    differences = as_model(vardi.parametric(tilt, start=[0.0, 0.0]), pool.frames, everything, None, "panel")
-    exact = as_model(
-        vardi.parametric(tilt, start=[0.0, 0.0], gradient=tilt_gradient), pool.frames, everything, None, "panel"
-    )
-    theta = np.array([1e-6, -0.5])
-    np.testing.assert_allclose(differences.gradient(theta), exact.gradient(theta), rtol=1e-8)
-
-
 def test_the_best_of_several_starts_is_taken(samples):
     def mixed(rows, theta):  # even in theta: where it starts decides where it ends, and both ends are as good
         return np.exp(np.abs(theta[0]) * rows["x"] * np.sign(theta[0]))
@@ -444,8 +396,8 @@ def test_no_bias_of_a_logistic_curve_is_that_of_its_tilt(samples):
     test = logistic.test_no_bias("panel")
     assert test.dof == 2
     assert test.statistic == pytest.approx(tilted.test_no_bias("panel").statistic, rel=1e-8)
-    none = -np.log([1 / 3, 2 / 3]) @ [1 / 3, 2 / 3]
-    assert test.statistic == pytest.approx(2 * (750 * none - solved(tilted).objective), rel=1e-8)
+    none, best = -np.log([1 / 3, 2 / 3]) @ [1 / 3, 2 / 3], direct(samples, LOG_OMEGAS["tilt"], np.zeros(2))[1]
+    assert test.statistic == pytest.approx(2 * 750 * (none - best), rel=1e-8)
     assert test.pvalue < 1e-10
     assert "chi-square" in str(test)
 
@@ -474,17 +426,10 @@ def test_a_flat_curve_is_compared_with_at_its_limit(samples):
     """Under so flat a slope any intercept is too high: the likelihood tends to that of the tilt by it."""
     fit = fit_of(samples, vardi.logistic("x"))
     tilted = fit_of(samples, vardi.exponential_tilt("x"))
-    better = 2 * (solved(tilted).objective - solved(fit).objective)
+    curve = direct(samples, lambda z, t: -np.logaddexp(0, -(t[0] + t[1] * z["x"])), np.zeros(2))[1]
+    better = 2 * 750 * (direct(samples, lambda z, t: t[0] * z["x"], np.zeros(1))[1] - curve)
     expected = tilted.test_parameters("panel", {"x": 0.1}).statistic + better
     assert fit.test_parameters("panel", {"x": 0.1}).statistic == pytest.approx(expected, rel=1e-6)
-
-
-def test_a_hypothesis_under_which_the_rest_runs_away_is_refused():
-    rng = np.random.default_rng(0)
-    rows = {"reference": rng.normal(size=50), "panel": rng.normal(12, 1, 50)}
-    joint = joint_of(rows, vardi.exponential_tilt("x"))
-    with pytest.raises(vardi.UnidentifiedParametersError, match="of 'panel' as declared, the others diverge"):
-        _maximum(joint, np.zeros(3), np.eye(1), "panel")
 
 
 # --- what is not identified
@@ -621,17 +566,6 @@ def test_functions_of_lazy_frames_are_refused(samples):
     for ask in (vardi.debias, vardi.identify):
         with pytest.raises(vardi.NeedsRowsError, match=r"is a function of rows and parameters.*Collect"):
             ask(lazy, {"reference": 1, "panel": vardi.parametric(tilt, start=[0.0, 0.0])})
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-def test_lazy_frames_have_the_same_parameters(samples, name):
-    lazy = {key: pl.LazyFrame(rows.to_dict("list")) for key, rows in samples.items()}
-    found, wanted = fit_of(lazy, FAMILIES[name]), fit_of(samples, FAMILIES[name])
-    for parameter, estimate in wanted.parameters["panel"].items():
-        mine = found.parameters["panel"][parameter]
-        assert (mine.value, mine.stderr) == pytest.approx((estimate.value, estimate.stderr), rel=1e-6)
-    one, other = found.expectation("y"), wanted.expectation("y")
-    assert (one.value, one.stderr) == pytest.approx((other.value, other.stderr), rel=1e-8)
 
 
 def test_known_values_stand_beside_parameters(samples):
@@ -795,17 +729,3 @@ def test_learners_take_biases_with_parameters(samples):
     model.fit(pool[["x", "w"]], pool["y"], source=source)
     reference = LinearRegression().fit(pool[["x", "w"]], pool["y"], sample_weight=np.asarray(fit.weights))
     np.testing.assert_allclose(model.estimator_.coef_, reference.coef_, rtol=1e-8)
-
-
-def test_a_likelihood_of_known_biases_is_the_dual(samples):
-    """Q at any point is the dual of the core, whose minimum the core finds."""
-    core = fit_of(samples, vardi.exponential_tilt("x", "w").at([1.0, -0.5]))
-    L = core.solved.rows.log_omega()
-    A = L + core.solution.u
-    expected = float((logsumexp(A, axis=1) - A[np.arange(750), core.solved.memory.source]).mean())
-    joint = joint_of(samples, vardi.exponential_tilt("x", "w"))
-    model = joint.families[1]
-    theta = np.array([1.0, -0.5]) * model.deviation
-    u = core.solution.u + np.array([0.0, model.offset(theta)])
-    found = At.of(joint, np.concatenate([u, theta]), 0, objective=True)
-    assert found.objective / 750 == pytest.approx(expected, rel=1e-12)

@@ -14,24 +14,17 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
-import warnings
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
-from typer.testing import CliRunner
+from shell import FILES, STUDY
+from shell import invoke as run
 
 import vardi
 from vardi.cli import main
-from vardi.cli._app import app
-from vardi.cli._command import complete_study
-from vardi.cli._console import progress, warnings_as_lines
-from vardi.cli._demo import FILES, STUDY
-from vardi.cli._summary import links_table
-from vardi.study._locate import quoted, quoted_key
 
 ROOT = Path(__file__).resolve().parents[2]
 VARDI = [sys.executable, "-m", "vardi"]
@@ -65,10 +58,6 @@ def small(tmp_path, monkeypatch):
     return tmp_path
 
 
-def run(*arguments, input=None):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments], input=input)
-
-
 @pytest.fixture
 def program(monkeypatch):
     """Return what runs the program in this process: its exit code, and what appears, errors included."""
@@ -81,7 +70,6 @@ def program(monkeypatch):
             patch.setattr(sys, "argv", ["vardi", *arguments])
             patch.setattr(sys, "stdout", shown)
             patch.setattr(sys, "stderr", shown)
-            patch.setattr("vardi.cli._console.DELAY", 1e6)  # or a busy machine would show how far the work is
             return main(), shown.getvalue()
 
     return ran
@@ -429,19 +417,6 @@ def test_a_draw_larger_than_the_memory_is_refused(small, n):
         found["message"],
     )
     assert not (small / "drawn.csv").exists()
-
-
-@pytest.mark.parametrize(("reason", "shown"), [("", ""), ("8 GiB for an array", " (8 GiB for an array)")])
-def test_memory_that_is_used_up_is_one_line(small, monkeypatch, reason, shown):
-    def fail(*arguments, **options):
-        raise MemoryError(reason)
-
-    monkeypatch.setattr("vardi.study._study.debias", fail)
-    result = run("fit", "study.toml", "-o", "weights.csv", "--json")
-    message = f"There is too little memory{shown}. Use fewer rows, or a machine with more."
-    assert (result.exit_code, result.stderr) == (1, f"error: {message}\n")
-    assert json.loads(result.stdout)["message"] == message
-    assert not (small / "weights.csv").exists()
 
 
 def test_sample_draws_the_same_again(folder):
@@ -846,15 +821,6 @@ def test_init_that_is_left_writes_nothing(folder):
     assert not (folder / "new.toml").exists()
 
 
-def test_texts_in_toml():
-    import tomllib
-
-    for text in ('a"b\\c\n\t\x7f\x1b', "é😀", "", "a b", "a-b_1"):
-        assert tomllib.loads(f"x = {quoted(text)}") == {"x": text}
-        if text:
-            assert tomllib.loads(f"{quoted_key(text)} = 1") == {text: 1}
-
-
 # --- the program
 
 
@@ -902,13 +868,6 @@ def completed(program):
 
 def test_names_of_sources_complete(folder, completed):
     assert completed("vardi init --source low=low.csv --source high=high.csv --bias h") == ["high="]
-
-
-def test_studies_complete(folder, completed):
-    (folder / "studies").mkdir()
-    assert complete_study("stu") == ["studies/", "study.toml"]
-    assert complete_study("nowhere/") == []
-    assert completed("vardi fit stud") == ["studies/", "study.toml"]
 
 
 def test_version(capsys, monkeypatch):
@@ -1033,45 +992,6 @@ def on_terminal(*arguments, **environment):
     process.wait()
     os.close(ours)
     return printed.decode()
-
-
-def test_warnings_are_printed_once_also_before_an_error(capfd):
-    def fail():
-        for kind in (vardi.WeakOverlapWarning, vardi.WeakOverlapWarning, vardi.ContradictedKnownWarning):
-            warnings.warn(kind.__name__, kind, stacklevel=1)
-        raise ZeroDivisionError
-
-    with warnings_as_lines(reported=(vardi.ContradictedKnownWarning,)) as messages, pytest.raises(ZeroDivisionError):
-        fail()
-    with pytest.raises(ZeroDivisionError), warnings_as_lines():
-        fail()
-    assert messages == ["WeakOverlapWarning", "ContradictedKnownWarning"]
-    printed = capfd.readouterr().err.splitlines()
-    assert printed == ["warning: WeakOverlapWarning"] * 2 + ["warning: ContradictedKnownWarning"]
-
-
-@pytest.mark.parametrize("hidden", [False, True])
-@pytest.mark.parametrize("takes_long", [False, True])
-def test_progress_is_shown_once_the_work_takes_long(monkeypatch, takes_long, hidden):
-    class Timer(threading.Timer):
-        """A clock by which the delay is over at once, or never."""
-
-        def start(self):
-            assert self.interval == 1.0
-            if takes_long:
-                self.function()
-
-        def join(self):
-            pass
-
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(sys, "stderr", Terminal())
-    with progress(hidden=hidden, timer=Timer) as stage:
-        stage("solving", 1, 2)
-    shown = sys.stderr.getvalue()
-    assert ("solving" in shown) == (takes_long and not hidden)
-    if hidden:
-        assert shown == ""
 
 
 def test_colours_on_a_terminal_unless_no_color(folder):
@@ -1228,15 +1148,6 @@ def test_an_interrupted_fit_leaves_a_clean_line_and_no_files(folder):
     assert contents(folder) == before
 
 
-def test_an_interrupted_engine_is_an_interruption(folder, monkeypatch):
-    def query(*arguments, **options):
-        raise RuntimeError("Query interrupted") from KeyboardInterrupt()  # as DuckDB does
-
-    monkeypatch.setattr("vardi.study._study.debias", query)
-    result = run("fit", "study.toml", "-o", "weights.csv")
-    assert (result.exit_code, result.stderr) == (130, "interrupted: no file was written.\n")
-
-
 # --- the pages
 
 
@@ -1290,7 +1201,7 @@ def browser(tmp_path_factory, monkeypatch):
         place.write_text(BROWSER.format(python=sys.executable, does=does))
         place.chmod(0o755)
 
-    monkeypatch.setattr("vardi.cli._outputs.BROWSERS", (str(place),))
+    monkeypatch.setenv("PATH", f"{place.parent}:{os.environ['PATH']}")
     return put
 
 
@@ -1393,14 +1304,3 @@ def test_what_is_odd_about_columns_and_biases_is_noted(tmp_path, monkeypatch, en
     notes = json.loads(run("fit", "study.toml", "--json").stdout)["notes"]
     assert notes[0].startswith(text)
     assert unit in notes[-1]
-
-
-def test_of_many_links_those_of_the_fewest_rows_are_listed():
-    rng = np.random.default_rng(0)
-    samples = {f"s{k:02d}": rng.uniform(k, k + 8, 40) for k in range(12)}
-    verdict = vardi.identify(samples, {name: f"{k} <= x <= {k + 8}" for k, name in enumerate(samples)})
-    table = links_table(verdict, None)
-    cells = [[float(str(cell).replace(",", "")) for cell in table.columns[j].cells] for j in (2, 3)]
-    shared = [sum(pair) for pair in zip(*cells, strict=True)]
-    assert len(verdict.links) > len(shared) == 20
-    assert shared[1:] == sorted(link.rows for link in verdict.links if link != verdict.weakest)[:19]

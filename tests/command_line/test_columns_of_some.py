@@ -6,10 +6,9 @@ import json
 
 import polars as pl
 import pytest
-from typer.testing import CliRunner
+from shell import invoke as run
 
 import vardi
-from vardi.cli._app import app
 from vardi.study import read
 
 STUDY = """
@@ -33,10 +32,6 @@ def folder(tmp_path):
     panel = pl.DataFrame({"age": [80.0 - 60.0 * (1.0 - k / 199) ** 0.5 * 0.99 for k in range(200)]})
     panel.with_columns(children=pl.lit(2)).write_csv(tmp_path / "panel.csv")
     return tmp_path
-
-
-def run(*arguments):
-    return CliRunner().invoke(app, [str(one) for one in arguments])
 
 
 @pytest.mark.parametrize(

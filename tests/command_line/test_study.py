@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import os
-import tomllib
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,15 +14,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from shell import draw, invoke, write_weights
 
 import vardi
-from vardi.cli._summary import study_account
-from vardi.study import _data as study_data
-from vardi.study import _engines as study_engines
 from vardi.study import parse, read
-from vardi.study._engines import _database, _relation
-from vardi.study._locate import key_lines, line_of
-from vardi.study._outputs import draw, write_weights
 
 AGENCY = '[sources.agency]\ndata = "agency.csv"\nbias = "MEDV <= 22"\n'
 NATIONAL = '[sources.national]\ndata = "national.csv"\nbias = 1\n'
@@ -249,16 +244,6 @@ def test_biases_with_parameters_are_fitted(folder, houses):
     expected = vardi.debias(houses.samples, {"agency": bias, "national": 1})
     np.testing.assert_allclose(study.fit().weights, expected.weights, rtol=1e-12)
     assert set(study.fit().parameters) == {"agency"}
-
-
-def test_auto_reads_small_files_into_memory_and_leaves_large_ones(folder, monkeypatch):
-    text = AGENCY + NATIONAL
-    assert read(written(folder, text)).engine == "memory"
-    size = sum((folder / f"{name}.csv").stat().st_size for name in ("agency", "national"))
-    monkeypatch.setattr(study_data, "available_memory", lambda: 8 * size)
-    assert read(written(folder, text)).engine == "memory"
-    monkeypatch.setattr(study_data, "available_memory", lambda: 8 * size - 1)
-    assert read(written(folder, text)).engine == "polars"
 
 
 def test_a_draw_is_that_of_the_fit(folder):
@@ -489,29 +474,6 @@ def test_a_link_leads_to_data_only(folder):
     assert "is not a regular file" in found
 
 
-def test_duckdb_is_closed_to_all_but_the_named_files(folder, tmp_path):
-    (other,) = [folder / "national.csv"]
-    data = read(written(folder, 'engine = "duckdb"\n' + AGENCY)).data[0]
-    relation = _relation(data)
-    assert relation.count("*").fetchone() == (200,)
-    with duckdb.connect(str(tmp_path / "d.duckdb")) as connection:
-        connection.execute("CREATE TABLE t AS SELECT 1 AS x")
-        connection.execute(f"CREATE VIEW v AS SELECT * FROM read_csv('{other}')")
-    text = '[sources.a]\ndata = "d.duckdb"\ntable = "t"\nbias = 1\n'
-    database = _database(read(written(folder, text)).data[0])
-    for statement in (
-        f"SELECT * FROM read_csv('{other}')",
-        "CREATE TABLE u AS SELECT 2 AS y",
-        f"COPY t TO '{tmp_path / 'out.csv'}'",
-        "SET enable_external_access = true",
-    ):
-        with pytest.raises(duckdb.Error):
-            database.execute(statement)
-    (found,) = problems(folder, text.replace('"t"', '"v"'))
-    assert "cannot be read as duckdb" in found
-    assert not (tmp_path / "out.csv").exists()
-
-
 def test_table_names_are_quoted(tmp_path):
     name = 'a"; DROP TABLE b; --'
     with duckdb.connect(str(tmp_path / "d.duckdb")) as connection:
@@ -632,23 +594,6 @@ def test_blank_lines_are_left_out_by_no_engine(tmp_path, ends):
     )
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 1 << 20])
-@pytest.mark.parametrize(
-    ("content", "blank"),
-    [
-        (b"x,k\n1,2\n", False),
-        (b"x,k\n1,2\n\n", True),
-        (b"\nx,k\n1,2\n", True),
-        (b"x,k\r\n1,2\r\n\r\n3,4", True),
-        (b'x,k\n1,"a\n\nb"\n2,"""\n\n"""\n', False),
-        (b'x,k\n1,"a\n\nb"\n\n2,c\n', True),
-    ],
-)
-def test_blank_lines_are_found_outside_quotes(tmp_path, size, content, blank):
-    (tmp_path / "a.csv").write_bytes(content)
-    assert study_engines._has_blank_line(tmp_path / "a.csv", size) is blank
-
-
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     ("content", "message"),
@@ -752,8 +697,10 @@ def test_labels_that_are_numbers_stay_numbers_for_the_study(tmp_path, houses, en
     found = weights(study, tmp_path)
     assert found.columns == ["source", "row", "weight"]
     assert found["source"].to_list() == ["0"] * 200 + ["1"] * 100
-    (line,) = study_account(opened, fit).variables
-    assert line.debiased == pytest.approx(np.average(rows[variable], weights=found["weight"]), rel=1e-9)
+    account = json.loads(invoke("fit", study.path, "--json").stdout)
+    assert account["variables"][0]["debiased"] == pytest.approx(
+        np.average(rows[variable], weights=found["weight"]), rel=1e-9
+    )
     known = {"RM > 6": 0.6} if reads == "share" else None
     expected = vardi.debias(houses.samples, houses.biases, known=known).weights
     np.testing.assert_allclose(found["weight"], expected, rtol=1e-8)
@@ -838,30 +785,6 @@ def test_any_text_is_a_study_or_a_study_error(text):
 
 # --- lines of keys
 
-NAMES = st.text(alphabet="ab. \"'#=[]é\\", min_size=1, max_size=5)
-LEAVES = st.one_of(
-    st.integers(), st.sampled_from(['"x # y"', "'''\nz = 1\n'''", '"""\n[a]\n"""', "[\n 1,\n 2, # ]\n]"])
-)
-
-
-@given(st.dictionaries(NAMES, st.dictionaries(NAMES, LEAVES, min_size=1, max_size=4), min_size=1, max_size=4))
-def test_lines_are_those_where_keys_are_written(document):
-    text, expected, line = "", {}, 1
-    for table, keys in document.items():
-        text += f"# a comment\n[{toml(table)}]\n"
-        line += 1
-        expected[(table,)] = line
-        line += 1
-        for key, value in keys.items():
-            text += f"{toml(key)} = {value}\n"
-            expected[(table, key)] = line
-            line += str(value).count("\n") + 1
-    tomllib.loads(text)
-    found = key_lines(text)
-    assert {key: found[key] for key in expected} == expected
-    assert line_of(found, (*next(iter(expected)), "inside", "it")) == next(iter(expected.values()))
-    assert line_of(found, ("nowhere to be found",)) is None
-
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_units_whose_ids_are_in_two_samples_are_told(tmp_path, engine):
@@ -917,24 +840,6 @@ def test_digits_with_leading_zeros_are_text_in_every_file_and_in_outputs(tmp_pat
     assert (found[0], found[100]) == ("0961945600000", "961945600000")
     (problem,) = problems(tmp_path, f'engine = "{engine}"\nvariables = ["cds"]\n{PAIR}')
     assert "'cds' has digits with leading zeros, which are read as text." in problem
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_what_r_writes_for_missing_is_missing_and_a_stray_text_is_named(tmp_path, engine):
-    write_codes(tmp_path)
-    text = f'engine = "{engine}"\n{EVERYWHERE}'
-    study = read(written(tmp_path, text))
-    schema = study_engines.schema(study.data[0], study.engine)
-    assert schema["y"].is_integer()
-    assert study.notes == (
-        "The column 'z' of a.csv is read as text, since it holds 'n/a', which is not a number. Correct it; a missing "
-        "value is an empty cell or NA.",
-    )
-    (problem,) = problems(tmp_path, f'variables = ["z"]\n{text}')
-    assert "The variable 'z' holds text." in problem
-    assert problem.endswith(study.notes[0])
-    with pytest.raises(vardi.MissingValuesError):
-        read(written(tmp_path, text.replace("bias = 1", "bias = 'y >= 0'"))).fit()
 
 
 @pytest.mark.parametrize("engine", ENGINES)

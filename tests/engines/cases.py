@@ -32,8 +32,6 @@ class Case:
         Whose distribution to compare.
     options : dict
         For ``vardi.debias``.
-    in_memory : bool
-        Whether equal rows are few, so that the solve goes on in memory.
     """
 
     tables: dict[Any, pa.Table]
@@ -41,7 +39,6 @@ class Case:
     means: tuple[str, ...]
     column: str
     options: dict[str, Any] = field(default_factory=dict)
-    in_memory: bool = True
 
     @property
     def labelled(self) -> bool:
@@ -126,7 +123,7 @@ def lengths() -> Case:
         "tilted": drawn({"x": x, "k": k}, np.exp(-x / 2) * k, 100, rng),
     }
     biases = {"plain": 1, "seen": "x", "tilted": "exp(-x / 2) * k", "root": "sqrt(x) + abs(x - 1)"}
-    return Case(tables_of(samples), biases, ("x", "x ** 2", "min(x, k)"), "x", in_memory=False)
+    return Case(tables_of(samples), biases, ("x", "x ** 2", "min(x, k)"), "x")
 
 
 def windows() -> Case:
@@ -136,7 +133,7 @@ def windows() -> Case:
     samples = {f"w{k}": drawn({"x": x}, np.maximum(0.0, 2.0 - np.abs(x - k)), 60, rng) for k in range(12)}
     biases = {f"w{k}": f"max(0, 2 - abs(x - {k}))" for k in range(12)}
     tables = labelled(tables_of(samples), "window")
-    return Case(tables, biases, ("x", "x > 5"), "x", {"source": "window"}, in_memory=False)
+    return Case(tables, biases, ("x", "x > 5"), "x", {"source": "window"})
 
 
 def strata() -> Case:
@@ -196,7 +193,7 @@ def weighted_raking() -> Case:
     effects = np.exp([EFFECTS[one] for one in population["region"].tolist()])
     samples = {"panel": drawn(population, population["x"] * effects, 400, rng)}
     biases = {"panel": "x * cells(region, sex)", "root": "sqrt(x)"}
-    return Case(tables_of(samples), biases, ("x", "y", "region == 'S'"), "y", {"known": MARGINS}, in_memory=False)
+    return Case(tables_of(samples), biases, ("x", "y", "region == 'S'"), "y", {"known": MARGINS})
 
 
 def selected() -> Case:
@@ -211,9 +208,39 @@ def selected() -> Case:
     }
     biases = {"plain": 1, "panel": "logistic(y)", "tilted": "exponential_tilt(x)"}
     known = {"x": (3.3, 0.05), "sex == 'f'": 0.5, "panel": (0.45, 0.03)}
-    return Case(tables_of(samples), biases, ("y", "x > 3", "x * y"), "x", {"known": known}, in_memory=False)
+    return Case(tables_of(samples), biases, ("y", "x > 3", "x * y"), "x", {"known": known})
 
 
-MADE = (houses, lengths, windows, strata, census, raking, weighted_raking, selected)
+def everything() -> Case:
+    """Every family beside known biases and values, one frame with labels, and counts, some of them 0."""
+    rng = np.random.default_rng(0)
+    n = 5000
+    x, k = rng.gamma(3.0, 1.0, n), rng.integers(1, 5, n)
+    y = 100.0 + 5.0 * rng.normal(size=n) + x
+    laws = {
+        "plain": np.ones(n),
+        "seen": x,
+        "panel": 1.0 / (1.0 + np.exp(-(y - 103.0) / 4.0)),
+        "web": np.where(k >= 4, 2.0, 1.0),
+        "tilted": np.exp((y - 103.0) / 20.0),
+    }
+    samples = {name: drawn({"x": x, "y": y, "k": k}, omega, 200, rng) for name, omega in laws.items()}
+    biases = {
+        "plain": 1,
+        "seen": "x",
+        "panel": "(k < 5) * logistic(y, x)",
+        "web": "steps(k, [2, 4])",
+        "tilted": "exponential_tilt(y, k)",
+        "none": "sqrt(x)",
+    }
+    known = {"x > 2": float((x > 2).mean()), "y": (float(y.mean()), 0.4), "seen": 3.0, "panel": (0.45, 0.03)}
+    for rows in samples.values():
+        rows["n rows"] = rng.integers(0, 4, 200)
+    options = {"source": "origin", "counts": "n rows", "known": known}
+    tables = labelled(tables_of(samples), "origin")
+    return Case(tables, biases, ("y", "x > 2", "x * k"), "x", options)
+
+
+MADE = (houses, lengths, windows, strata, census, raking, weighted_raking, selected, everything)
 MAKERS: dict[str, Callable[[], Case]] = {make.__name__: make for make in MADE}
 CASES = {name: make() for name, make in MAKERS.items()}

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
-import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 import cases
 import engines
+import pytest
 from spark_cluster import SparkCluster, require_spark
 
 

@@ -15,8 +15,6 @@ import pyarrow as pa
 import pytest
 from spark_cluster import SparkCluster
 
-from vardi._inputs.lazy_pool import LazyPool, open_frames
-
 
 @dataclass(frozen=True)
 class Engine:
@@ -146,8 +144,3 @@ def collected(native: Any) -> dict[str, list[Any]]:
     columns = rows.sort_by("id").to_pydict()
     columns.pop("__index_level_0__", None)  # of pandas
     return columns
-
-
-def as_lazy_pool(samples: Any, biases: Any, *, source: Any, counts: Any, functions: Any = ()) -> LazyPool:
-    """Return lazy samples as one pool, checked."""
-    return open_frames(samples, biases, source=source, counts=counts).survey(functions)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import duckdb
 import numpy as np
 import polars as pl
@@ -11,8 +9,6 @@ import pytest
 from numpy.testing import assert_allclose
 
 import vardi
-from vardi._estimate.refits import GroupRefits
-from vardi._rows import hashed
 
 PARTS = {
     "none": ("x", None),
@@ -41,57 +37,6 @@ def fitted(frames, part, *, lazy):
     bias, known = PARTS[part]
     given = {name: frame.lazy() for name, frame in frames.items()} if lazy else frames
     return vardi.debias(given, {"plain": 1, "seen": bias, "beyond": "x > 5"}, known=known)
-
-
-def refits_of(fit, statistic, groups=None):
-    return GroupRefits(fit.solved, fit.solved.engine.in_groups(fit.solved, statistic, groups, 0, None), "bayesian")
-
-
-@pytest.mark.parametrize("part", PARTS)
-def test_one_step_is_a_refit_but_for_what_is_of_second_order(frames, part, monkeypatch):
-    """Each row is a group of its own, so that rows in memory can count as often: half as far, a quarter as wrong."""
-    numbered = {name: frame.with_columns(row=pl.lit(name) + pl.col("id").cast(str)) for name, frame in frames.items()}
-    memory, refits = fitted(frames, part, lazy=False), refits_of(fitted(numbered, part, lazy=True), ["x", "y"], "row")
-    rows = [row for frame in numbered.values() for row in frame["row"]]
-    labels = [label for _, label in refits.sums.answers.labels]
-    place = np.array([labels.index(row) for row in rows])
-    source, drawn = memory.solved.memory.source, np.random.default_rng(1).standard_exponential(len(rows)) - 1.0
-    values = np.column_stack([memory.solved.memory.values("x"), memory.solved.memory.values("y")])
-    before = np.append(memory.expectations(["x", "y"]).values, list(memory.log_omegas.values()))
-    wrong = []
-    for far in (0.1, 0.05):
-        times = 1.0 + far * drawn
-        times *= (np.bincount(source) / np.bincount(source, times))[source]
-        counted = np.empty(len(rows))
-        counted[place] = times
-        monkeypatch.setattr(refits, "_times", lambda rng, counted=counted: counted)
-        means, log_omegas = refits(_Still())
-        refit = memory.solved.refit(times, tol=1e-12, may_part=False)
-        exact = (refit.weights * times) @ values / (refit.weights @ times)
-        wrong.append(np.abs(np.append(means - exact, log_omegas - refit.log_omegas)))
-    moved = np.abs(np.append(means, log_omegas) - before)
-    told = wrong[0] > 1e-7  # what is known has no error to shrink, and refits stop at rounding
-    assert told.sum() >= 3
-    assert (wrong[1] < np.maximum(0.2 * moved, 1e-7)).all()
-    assert (wrong[1][told] < 0.35 * wrong[0][told]).all()
-
-
-class _Still:
-    """Draws known values where they are."""
-
-    def standard_normal(self, size):
-        return np.zeros(size)
-
-
-@pytest.mark.parametrize("part", PARTS)
-def test_sums_of_groups_add_up_to_those_of_all_rows(frames, part):
-    fit = fitted(frames, part, lazy=True)
-    refits = refits_of(fit, "y")
-    groups = refits.sums.answers
-    sums = groups.drawn(np.ones(len(groups.source)))
-    assert_allclose(groups.counts.sum(), 800)
-    assert_allclose(sums.total[0] / sums.total[1], fit.expectation("y").value, rtol=1e-12)
-    assert_allclose(sums.likelihood.x[:2], fit.solved.rows.sizes[:2], rtol=1e-9)
 
 
 @pytest.mark.filterwarnings("ignore::vardi.WeakOverlapWarning")
@@ -167,11 +112,4 @@ def test_rows_without_a_group_are_counted(frames):
     }
     fit = vardi.debias(given, {"plain": 1, "seen": "x"})
     with pytest.raises(vardi.errors.MissingValuesError, match="6 rows have no group"):
-        fit.bootstrap("y", n=10, groups="cluster")
-
-
-def test_too_many_groups_are_refused(frames, monkeypatch):
-    monkeypatch.setattr(hashed, "_require_few_groups", partial(hashed._require_few_groups, most=50))
-    fit = fitted(frames, "none", lazy=True)
-    with pytest.raises(vardi.errors.TooLargeError, match="'cluster' has 80 groups"):
         fit.bootstrap("y", n=10, groups="cluster")

@@ -9,13 +9,11 @@ import pytest
 from numpy.testing import assert_allclose
 
 import vardi
-from vardi._rows import lazy_model
-from vardi._rows.union import MANY
 
 duckdb = pytest.importorskip("duckdb")
 pytest.importorskip("ibis")
 
-K = MANY + 1
+K = 9  # frames, from which on they are asked together
 TILTS = {f"s{k}": f"exp({k / K} * x)" for k in range(K)}
 
 
@@ -32,11 +30,6 @@ ENGINES = {
     "duckdb": lambda frame: duckdb.from_arrow(frame.to_arrow()),
     "ibis": as_ibis,
 }
-
-
-@pytest.fixture(autouse=True)
-def _small(monkeypatch):
-    monkeypatch.setattr(lazy_model, "ROWS", 300)
 
 
 @pytest.fixture

@@ -49,46 +49,11 @@ def by_id(frames, name):
 
 @LOCAL
 @FORMS
-def test_weights_are_a_column_of_the_user_s_frames(engine, labels, counts):
-    """Rows that do not count are there, too, with weights of zero."""
-    memory, lazy = fitted(engine, tables(), labels, counts)
-    weights, counted = np.asarray(memory.weights), np.ones(150)
-    if counts:
-        counted = tables()["c"].to_numpy()
-        assert not counted.all()
-    probabilities = by_id(lazy.probabilities, "probability")
-    assert_allclose(probabilities, np.asarray(memory.probabilities), rtol=1e-9)
-    assert_allclose(sum(probabilities), 1.0)
-    assert_allclose(by_id(lazy.weights, "weight"), np.where(counted > 0, weights, 0.0), rtol=1e-9)
-
-
-@LOCAL
-@FORMS
 def test_the_weights_of_some_samples_are_zero_for_others(engine, labels, counts):
     memory, lazy = (fit.among(["a", "b"]) for fit in fitted(engine, tables(), labels, counts))
     probabilities = by_id(lazy.probabilities, "probability")
     assert_allclose(probabilities, np.asarray(memory.probabilities), rtol=1e-9, atol=1e-15)
     assert not any(probabilities[110:])
-
-
-@LOCAL
-@FORMS
-def test_sums_of_weights_and_their_largest(engine, labels, counts):
-    memory, lazy = fitted(engine, tables(), labels, counts)
-    one, other = memory.parts.weight_sums(), lazy.parts.weight_sums()
-    assert_allclose([other.mass, other.squares, other.largest], [one.mass, one.squares, one.largest], rtol=1e-9)
-    assert_allclose(list(lazy.weight_shares().values()), list(memory.weight_shares().values()), rtol=1e-9)
-    assert_allclose(lazy.effective_rows(), memory.effective_rows(), rtol=1e-9)
-    assert_allclose(lazy.identify().kappa, memory.identify().kappa, rtol=1e-9)
-
-
-@LOCAL
-@FORMS
-def test_bins_hold_all_rows_of_a_sample_and_all_weight(engine, labels, counts):
-    _, lazy = fitted(engine, tables(), labels, counts)
-    table, sums = lazy.parts.weight_table(), lazy.parts.weight_sums()
-    assert_allclose(np.bincount(table.source, table.counts), list(lazy.sizes.values()))
-    assert_allclose(np.bincount(table.source, table.counts * table.weights), sums.mass, rtol=1e-12)
 
 
 def test_a_column_that_is_there_already():

@@ -17,12 +17,9 @@ import joblib
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from typer.testing import CliRunner
+from shell import STUDY, invoke
 
 import vardi
-from vardi._machine import memory as _memory
-from vardi.cli._app import app
-from vardi.cli._demo import STUDY
 
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 
@@ -70,7 +67,7 @@ class TestFilesAreWholeOrNotThere:
         assert left
         assert all(name.startswith(".") and ".part" in name for name in left)  # hidden, and not the output
         monkeypatch.chdir(study)
-        assert CliRunner().invoke(app, arguments).exit_code == 0
+        assert invoke(*arguments).exit_code == 0
         assert arguments[-1] in names(study)
 
     @outputs("fit")
@@ -122,14 +119,14 @@ def open_study(study, monkeypatch):
 
 def invoke_as_a_mere_user(*arguments):
     """Run the command line in this process, without the rights of root where it has them."""
-    invoke, user = CliRunner().invoke, os.geteuid()
+    user = os.geteuid()
     if user == 0:
-        invoke(app, arguments)  # loads every module that it needs: root's own may not be read later
-        invoke(app, ["fit", "no such study.toml"])
+        invoke(*arguments)  # loads every module that it needs: root's own may not be read later
+        invoke("fit", "no such study.toml")
         Path(arguments[-1]).unlink()
         os.seteuid(65534)
     try:
-        return invoke(app, arguments)
+        return invoke(*arguments)
     finally:
         os.seteuid(user)
 
@@ -166,40 +163,6 @@ def test_a_folder_that_may_not_be_written_to(open_study):
     said = " ".join(refused.stderr.split())
     assert "closed/out.csv cannot be written: the folder closed is read-only." in said
     assert not any(closed.iterdir())
-
-
-class TestTooLittleMemory:
-    """More than there is, is refused before any of it is taken, with the size that it needs."""
-
-    def test_values_of_biases(self, monkeypatch):
-        monkeypatch.setattr(_memory, "available_memory", lambda: 10**6)
-        monkeypatch.setattr(_memory, "ALWAYS", 10**6)
-        x = np.linspace(0.0, 1.0, 50_000)
-        biases = {"all": 1, "long": "x + 1", "low": "x <= 0.5"}
-        with pytest.raises(vardi.TooLargeError) as refusal:
-            vardi.debias({"all": x, "long": x, "low": x[x <= 0.5]}, biases)
-        assert refusal.value.bytes == 125_000 * (1 + 16 + 16)
-        assert str(refusal.value) == (
-            "The values of 3 biases on 125,000 rows need 3.9 MB of memory, but 1.0 MB is available. Give lazy frames "
-            "(Polars, DuckDB, Spark), which are asked only for sums; or give vardi.debias_matrix a function that "
-            "yields omega in blocks."
-        )
-
-    def test_a_container_may_have_less_than_the_machine(self, monkeypatch, tmp_path):
-        monkeypatch.setattr(_memory, "CGROUP", tmp_path)
-        assert _memory.available_memory() > 2**20
-        (tmp_path / "memory.max").write_text("1000000\n")
-        (tmp_path / "memory.current").write_text("400000\n")
-        assert _memory.available_memory() == 600_000
-        (tmp_path / "memory.max").write_text("max\n")
-        assert _memory.available_memory() > 2**20
-
-    def test_a_system_that_does_not_tell(self, monkeypatch):
-        def refuse(*_, **__):
-            raise OSError
-
-        monkeypatch.setattr("builtins.open", refuse)
-        assert _memory._of_machine() == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 
 
 def large():

@@ -15,10 +15,10 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from shell import invoke
 
 import vardi
 from vardi.study import read
-from vardi.study._outputs import write_weights
 
 SOURCE = Path(vardi.__file__).parent
 CHROMIUM = shutil.which("chromium")
@@ -283,8 +283,7 @@ def test_values_are_written_to_a_csv_as_they_are(tmp_path):
         f'[sources."{FORMULA}"]\ndata = "a.csv"\nid = "id"\nbias = 1\n'
         '[sources.b]\ndata = "b.csv"\nid = "id"\nbias = "x"\n'
     )
-    opened = read(tmp_path / "study.toml").open()
-    write_weights(opened, opened.fit(), tmp_path / "weights.csv")
+    assert invoke("fit", tmp_path / "study.toml", "-o", tmp_path / "weights.csv").exit_code == 0
     written = pl.read_csv(tmp_path / "weights.csv", schema_overrides={"id": pl.String})
     assert written["source"].to_list() == [FORMULA, FORMULA, "b", "b"]
     assert written["id"].to_list() == ids["a"] + ids["b"]

@@ -242,12 +242,6 @@ PLACES = {
     "polars": lambda frames: {name: pl.from_pandas(frame).lazy() for name, frame in frames.items()},
     "duckdb": lambda frames: {name: duckdb.from_arrow(pa.table(dict(frame))) for name, frame in frames.items()},
 }
-PARTS = {
-    "known biases": (BIASES, {}),
-    "parameters": ({**BIASES, "web": vardi.exponential_tilt("x")}, {}),
-    "known values": (BIASES, {"known": {"x": (0.0, 0.05)}}),
-    "clusters": (BIASES, {"clusters": "h"}),
-}
 
 
 def answers(fit):
@@ -271,17 +265,6 @@ def answers(fit):
     weights = few.weigh(pd.DataFrame({"x": [-1.0, 0.5]}))
     rest = [few.effective_rows(), *few.weight_shares().values(), *weights]
     return np.array([x for one in found for x in (one.value, one.stderr, *one.interval)] + rest)
-
-
-@pytest.mark.filterwarnings("ignore::vardi.VardiWarning")
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("part", PARTS)
-def test_engines_answer_as_memory_does(samples, place, part):
-    biases, options = PARTS[part]
-    given = without(samples, "survey")
-    memory, engine = vardi.debias(given, biases, **options), vardi.debias(PLACES[place](given), biases, **options)
-    np.testing.assert_allclose(answers(engine), answers(memory), rtol=1e-8, atol=1e-8)
-    assert engine.expectation("y").among == ("panel", "web")
 
 
 @pytest.mark.filterwarnings("ignore::vardi.VardiWarning")

@@ -137,23 +137,6 @@ def test_domains_and_totals(fit):
     assert sum(one.value for one in totals.values()) == pytest.approx(total.value, rel=1e-9)
 
 
-def test_clusters_are_in_one_fold_and_known_to_the_errors(samples, monkeypatch):
-    import vardi._fit.assisted as module
-
-    dealt = []
-    original = module.dealt_out
-    monkeypatch.setattr(module, "dealt_out", lambda *given: dealt.append(original(*given)) or dealt[-1])
-    fit = vardi.debias(samples, BIASES, clusters="c")
-    found = fit.expectation("y", assisted_by=LinearRegression(), columns=["x"])
-    clusters = np.tile(np.arange(N) % 50, 3)
-    assert all(len(np.unique(dealt[0][clusters == c])) == 1 for c in range(50))
-    phi = found.influence.of_rows()[:, 0]
-    source = np.repeat(np.arange(3), N)
-    centred = phi - np.array([phi[source == k].mean() for k in range(3)])[source]
-    sums = np.bincount(clusters, centred)
-    assert found.stderr == pytest.approx(np.sqrt(50 / 49 * (sums**2).sum()) / len(phi), rel=1e-10)
-
-
 def test_known_values_sharpen_what_a_model_assists_without_a_warning(samples):
     fit = vardi.debias(samples, BIASES, known={"x": 0.0})
     with warnings.catch_warnings():

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import duckdb
+import narwhals as nw
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
 
 import vardi
-from vardi._estimate.domains import _judged
 
 pytestmark = pytest.mark.filterwarnings("ignore::vardi.WeakOverlapWarning")
 
@@ -84,12 +84,6 @@ def test_the_joint_estimates_have_the_covariance_of_all(fit):
     difference = table["N"] - table["S"]
     contrast = np.array([1.0, -1.0, 0.0])
     close(contrast @ joint.covariance @ contrast, difference.stderr**2)
-
-
-def test_domains_in_blocks_are_domains_at_once(fit, monkeypatch):
-    whole = [numbers(one) for one in fit.expectation("y", by=["region", "year"]).values()]
-    monkeypatch.setattr(_judged, "__defaults__", (2,))  # domains at once
-    close([numbers(one) for one in fit.expectation("y", by=["region", "year"]).values()], whole)
 
 
 # ---------------------------------------------------------------- shares
@@ -322,10 +316,10 @@ def test_labels_of_another_length_and_by_of_engines(fit, samples):
 def test_an_engine_is_asked_by_groups_not_by_domain(samples, place, monkeypatch):
     """As many queries for 20 domains as for 2."""
     asked = []
-    from vardi._inputs.lazy_part import Part
-
-    plain = Part.ask
-    monkeypatch.setattr(Part, "ask", lambda self, build: (asked.append(1), plain(self, build))[1])
+    collect = nw.LazyFrame.collect
+    monkeypatch.setattr(
+        nw.LazyFrame, "collect", lambda *given, **options: asked.append(1) or collect(*given, **options)
+    )
     many = {name: frame.assign(two=frame.index % 2, twenty=frame.index % 20) for name, frame in samples.items()}
     fit = vardi.debias(PLACES[place](many), BIASES)
     fit.expectation("y")
@@ -335,16 +329,6 @@ def test_an_engine_is_asked_by_groups_not_by_domain(samples, place, monkeypatch)
         assert str(fit.expectation("y", by=by))
         counts.append(len(asked))
     assert counts == [8, 8]  # four of each frame: domains, means, products with x, deviations; y was checked before
-
-
-@pytest.mark.parametrize("place", ["polars", "duckdb"])
-def test_many_domains_are_asked_in_batches_with_the_same_answer(samples, place, monkeypatch):
-    many = {name: frame.assign(part=frame.index % 9) for name, frame in samples.items()}
-    memory, engine = (vardi.debias(PLACES[one](many), BIASES) for one in ("memory", place))
-    monkeypatch.setattr(_judged, "__defaults__", (4,))
-    one, other = memory.expectation("y", by="part"), engine.expectation("y", by="part")
-    close([numbers(a) for a in other.values()], [numbers(a) for a in one.values()], rtol=1e-8, atol=1e-8)
-    close(other.joint.covariance, one.joint.covariance, rtol=1e-8, atol=1e-12)
 
 
 @pytest.mark.parametrize("place", ["polars", "duckdb"])

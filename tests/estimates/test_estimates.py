@@ -519,3 +519,17 @@ def test_a_series_of_values_keeps_its_index():
         fit.expectation(frame["x"].sort_values(ascending=False))
     with pytest.raises(vardi.MismatchError, match="only numbers have a mean"):
         fit.expectation(np.array(["a"] * 20))
+
+
+def test_a_constant_bias_has_a_known_normaliser():
+    """A difference of sums would leave their rounding, of either sign, where the variance is 0."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=3000)
+    source = np.arange(3000) % 3
+    found = {}
+    for size in (0.0, 1e-6, 1e-3):
+        omega = np.column_stack([np.exp(0.1 * x), np.exp(-0.1 * x), 1.0 + size * np.sin(np.arange(3000))])
+        found[size] = vardi.debias_matrix(omega, source).log_omega_covariance()[2, 2]
+        assert found[size] >= 0
+    assert found[0.0] < 1e-25
+    assert found[1e-6] == pytest.approx(1e-6 * found[1e-3], rel=1e-2)

@@ -11,7 +11,6 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 import vardi
-from vardi._estimate.reliability import smallest_cut
 
 Z = 1.959963984540054
 
@@ -242,27 +241,6 @@ class TestScales:
 
 
 class TestSmallestCut:
-    def test_of_random_graphs_by_trying_all(self):
-        rng = np.random.default_rng(0)
-        for K in (2, 3, 5, 7):
-            for _ in range(20):
-                links = rng.exponential(size=(K, K)) * (rng.random((K, K)) < 0.7)
-                links = links + links.T
-                sides = [np.array([i >> k & 1 for k in range(K)], bool) for i in range(1, 2 ** (K - 1))]
-                smallest = min(links[side][:, ~side].sum() for side in sides)
-                value, side = smallest_cut(links)
-                assert 0 < side.sum() < K
-                assert_allclose(value, smallest, atol=1e-12)
-                assert_allclose(links[side][:, ~side].sum(), smallest, atol=1e-12)
-
-    @pytest.mark.parametrize("K", [3, 4, 9])
-    def test_of_a_ring_none_of_whose_nodes_have_common_neighbours(self, K):
-        links = np.roll(np.eye(K), 1, axis=0) * np.linspace(1.0, 2.0, K)
-        links = links + links.T
-        value, side = smallest_cut(links)
-        assert_allclose(value, np.sort(links[links > 0])[::2][:2].sum())
-        assert_allclose(links[side][:, ~side].sum(), value)
-
     def test_a_test_and_a_covariance_that_rest_on_few_rows_warn(self):
         samples = {"low": np.linspace(0.0, 0.5, 40), "high": np.linspace(0.48, 1.0, 40)}
         fit = vardi.debias(samples, {"low": "x <= 0.5", "high": "x >= 0.48"})

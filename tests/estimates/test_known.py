@@ -16,7 +16,6 @@ from scipy import sparse, stats
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import vardi
-from vardi._rows import choose
 from vardi.learn import inference
 
 RNG = np.random.default_rng(85)
@@ -113,16 +112,14 @@ def test_normalisers_are_those_of_the_weights():
     assert fit.omegas == pytest.approx(shares, rel=1e-9)
 
 
-def test_collapsed_rows_give_the_same(monkeypatch):
+def test_collapsed_rows_give_the_same():
     everyone = people(40_000, 1)
     samples = {"all": everyone.head(2000), "men": everyone[everyone.sex == "m"], "north": everyone[everyone.age < 40]}
     biases = {"all": 1, "men": "sex == 'm'", "north": "age < 40"}
     shares = {"region": SHARES, "sex == 'm'": 0.5}
     fit = vardi.debias(samples, biases, known=shares)
-    assert fit.solved.rows.inverse is not None
-    monkeypatch.setattr(choose, "MAX_UNCOLLAPSED_NUMBERS", 10**9)
-    whole = vardi.debias(samples, biases, known=shares)
-    assert whole.solved.rows.inverse is None
+    apart = {name: f"({bias}) * (1 + 1e-13 * age)" for name, bias in biases.items()}  # so that no rows are equal
+    whole = vardi.debias(samples, apart, known=shares)
     np.testing.assert_allclose(np.asarray(fit.weights), np.asarray(whole.weights), rtol=1e-9)
     assert fit.expectation("income").stderr == pytest.approx(whole.expectation("income").stderr, rel=1e-9)
     assert fit.known.statistic == pytest.approx(whole.known.statistic, rel=1e-8)
@@ -438,25 +435,6 @@ def test_summary_shows_the_shares():
     assert max(map(len, str(fit.known).splitlines())) <= 80
     assert "<br>Known: 5 known values are met to" in fit._repr_html_()
     assert "\nknown" not in vardi.debias(samples["N"], {"N": 1}, source=["N"] * 80).summary()
-
-
-def test_what_else_a_fit_is_asked():
-    samples, biases = three_regions(sizes=(80, 300, 60))
-    samples["young"] = three_regions(sizes=(80, 300, 60), seed=1)[0]["S"].tail(150).query("age < 50")
-    biases["young"] = "region == 'S' and age < 50"
-    fit = vardi.debias(samples, biases, known=MARGINS)
-    assert fit.identify().identified
-    assert fit.identify().groups == (("N",), ("S", "young"), ("W",))
-    diagnostics = fit.diagnostics()
-    assert 0 < diagnostics.second_eigenvalue < 1
-    assert diagnostics.disconnection < 1e-3  # S and young share many rows, and the others need none
-    check = fit.check_biases("age")
-    alone = vardi.debias({k: samples[k] for k in ("S", "young")}, {k: biases[k] for k in ("S", "young")})
-    assert check.pvalue == pytest.approx(alone.check_biases("age").pvalue, rel=1e-9)
-    drawn = fit.sample(20_000, seed=0)
-    assert np.mean(drawn.region == "N") == pytest.approx(0.2, abs=0.01)
-    with pytest.raises(vardi.VardiError, match="Debias without known values"):
-        fit.bounds()
 
 
 # ---------------------------------------------------------------- new rows
@@ -798,48 +776,6 @@ def lazy_frames(samples, engine):
         return {name: pl.LazyFrame(rows.reset_index(drop=True)) for name, rows in samples.items()}
     duckdb = pytest.importorskip("duckdb")
     return {name: duckdb.from_arrow(pl.from_pandas(rows).to_arrow()) for name, rows in samples.items()}
-
-
-@pytest.mark.parametrize("engine", ["polars", "duckdb"])
-def test_lazy_frames_give_the_same(engine):
-    samples, biases = three_regions(sizes=(80, 300, 60))
-    others = three_regions(sizes=(80, 300, 60), seed=1)[0]["S"]
-    samples["young"] = others.tail(150).query("age < 50").reset_index(drop=True)
-    biases["young"], biases["nobody"] = "region == 'S' and age < 50", "age"
-    shares = {"N": 0.2, "region == 'W'": 0.3, "sex": {"f": 0.55, "m": 0.45}}
-    fit = vardi.debias(samples, biases, known=shares)
-    lazy = vardi.debias(lazy_frames(samples, engine), biases, known=shares)
-    assert isinstance(lazy, vardi.DebiasedSample)
-    weights = np.concatenate([frame_weights(lazy.weights[name]) for name in samples])
-    np.testing.assert_allclose(weights, np.asarray(fit.weights), rtol=1e-10)
-    for ours, theirs in (
-        (lazy.expectation("income"), fit.expectation("income")),
-        (lazy.expectation("region == 'N'"), fit.expectation("region == 'N'")),
-        (lazy.cdf("income")(3.0), fit.cdf("income")(3.0)),
-        (lazy.cdf("income").quantile(0.5), fit.cdf("income").quantile(0.5)),
-        (lazy.normalisers()["young"], fit.normalisers()["young"]),
-        (lazy.normalisers()["nobody"], fit.normalisers()["nobody"]),
-    ):
-        assert (ours.value, ours.stderr) == pytest.approx((theirs.value, theirs.stderr), rel=1e-8, abs=1e-12)
-    np.testing.assert_allclose(lazy.log_omega_covariance(), fit.log_omega_covariance(), atol=1e-14)
-    assert lazy.known.pvalue == pytest.approx(fit.known.pvalue, rel=1e-9)
-    assert [line.estimated for line in lazy.known.lines] == pytest.approx([line.estimated for line in fit.known.lines])
-    assert lazy.weight_shares() == pytest.approx(fit.weight_shares(), rel=1e-10)
-    assert lazy.effective_rows() == pytest.approx(fit.effective_rows(), rel=1e-10)
-    assert lazy.identify().message == fit.identify().message
-    assert lazy.trust.bridging == pytest.approx(fit.trust.bridging, rel=1e-9)
-    assert "4 known values are met to" in lazy.summary()
-    asked, expected = (one.expectations(["income", "age"]) for one in (lazy, fit))
-    np.testing.assert_allclose(asked.covariance, expected.covariance, rtol=1e-8)
-    np.testing.assert_allclose(np.asarray(lazy.weigh(samples["W"])), np.asarray(fit.weigh(samples["W"])), rtol=1e-10)
-    np.testing.assert_allclose(lazy.bootstrap(n=5, id="age").value, fit.bootstrap(n=2).value, atol=1e-9)
-    few = vardi.debias(lazy_frames(samples, engine), {k: biases[k] for k in samples}, known=shares)
-    assert few.bootstrap(n=5).log_omegas[:, 0] == pytest.approx(np.log(0.2), abs=1e-9)
-    assert vardi.identify(lazy_frames(samples, engine), biases, known=shares)
-
-
-def frame_weights(native):
-    return (native.collect() if isinstance(native, pl.LazyFrame) else native.pl())["weight"].to_numpy()
 
 
 def test_what_lazy_frames_do_not_give():

@@ -11,10 +11,8 @@ import pandas as pd
 import pytest
 
 import vardi
-from vardi._estimate.known_check import KnownCheck, KnownLine, known_lines
-from vardi._inputs.known import PoolTable, as_known
-from vardi._inputs.pool import as_pool
 
+KnownLine = type(vardi.debias({"a": np.arange(4.0)}, {"a": 1}, known={"x": 1.5}).known.lines[0])
 AGE = KnownLine("age", 41.2, 0.3, 43.0, 0.4, ("age",))
 OLD = KnownLine("age > 65", 0.2, 0.0, 0.25, 0.02, ("age",))
 NORTH = KnownLine("region = N", 0.2, 0.0, 0.31, 0.01, ("region",), ("region", "N"))
@@ -25,7 +23,7 @@ UNTOLD = KnownLine("north", 0.3, 0.0, 0.3, 0.0)
 
 
 def check(*lines, pvalue=1e-9, samples=("panel",)):
-    return KnownCheck(lines, 40.0, len(lines), pvalue, 1e-13, samples)
+    return vardi.KnownCheck(lines, 40.0, len(lines), pvalue, 1e-13, samples)
 
 
 def test_z_counts_both_errors():
@@ -105,17 +103,17 @@ def test_the_summary_is_a_table_in_eighty_columns():
 
 
 def test_lines_of_known_values():
-    rows = pd.DataFrame({"age": [30, 50], "region": ["N", "S"]})
-    pool = as_pool({"panel": rows}, {"panel": "age"})
-    known = as_known({"age": (41.2, 0.3), "panel": 41.0, "region": {"N": 0.2, "S": 0.8}}, pool.names, PoolTable(pool))
-    lines = known_lines(known, np.array([43.0, 40.0, 0.3, 0.7]), np.array([0.4, 0.5, 0.0, 0.0]))
-    assert lines == (
-        KnownLine("age", 41.2, pytest.approx(0.3), 43.0, 0.4, ("age",)),
-        KnownLine("panel", 41.0, 0.0, 40.0, 0.5, ()),
-        KnownLine("region = N", 0.2, 0.0, 0.3, 0.0, ("region",), ("region", "N")),
-        KnownLine("region = S", 0.8, 0.0, 0.7, 0.0, ("region",), ("region", "S")),
-    )
-    found = check(*lines)
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"age": rng.uniform(30, 50, 200), "region": rng.choice(["N", "S"], 200, p=[0.2, 0.8])})
+    known = {"age": (39.0, 0.3), "panel": 39.2, "region": {"N": 0.2, "S": 0.8}}
+    found = vardi.debias({"panel": rows}, {"panel": "age"}, known=known).known
+    told = [(line.label, line.known, line.known_stderr, line.columns, line.margin) for line in found.lines]
+    assert told == [
+        ("age", 39.0, pytest.approx(0.3), ("age",), None),
+        ("panel", 39.2, 0.0, (), None),
+        ("region = N", 0.2, 0.0, ("region",), ("region", "N")),
+        ("region = S", 0.8, 0.0, ("region",), ("region", "S")),
+    ]
     assert pickle.loads(pickle.dumps(found)) == found
     assert asdict(found)["lines"][2]["margin"] == ("region", "N")
 

@@ -13,7 +13,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import vardi
-from vardi._fit import assisted
 
 LINEAR = make_pipeline(StandardScaler(), LogisticRegression())
 LEARNED = vardi.learned(["age", "region"], LINEAR)
@@ -69,7 +68,7 @@ def test_the_default_is_boosted_on_the_learned_columns():
     given = {name: rows.assign(age=rows.age.round()) for name, rows in samples().items()}  # with 255 values or fewer
     fit = learned_with(given)
     found = fit.expectation("y")
-    model = HistGradientBoostingRegressor(**fit_options(), random_state=0)
+    model = default_model()
     value, error = by_hand(fit, given, model, encoded(given))
     assert found.value == pytest.approx(value, rel=1e-9)
     assert found.stderr == pytest.approx(error, rel=1e-6)
@@ -81,12 +80,9 @@ def test_the_default_is_boosted_on_the_learned_columns():
     assert fit.expectation("y", columns=["age", "region"]).value == found.value
 
 
-def fit_options():
-    from vardi._fit.assisted import default_model
-
-    model = default_model(2)
-    assert model.random_state == 0
-    return {name: getattr(model, name) for name in ("max_iter", "max_leaf_nodes", "early_stopping")}
+def default_model():
+    """Return what assists means where nothing else is asked for."""
+    return HistGradientBoostingRegressor(max_leaf_nodes=4, early_stopping=False, random_state=0)
 
 
 def test_a_model_of_ones_own():
@@ -251,9 +247,8 @@ def test_there_is_one_word_for_the_default():
     assert plain.expectation("y", assisted_by="auto").value == plain.expectation("y").value
 
 
-def test_sensitivity_is_that_of_what_the_model_misses(monkeypatch):
+def test_sensitivity_is_that_of_what_the_model_misses():
     """The mean of what it predicts is of the reference, which no learned bias has a part in."""
-    monkeypatch.setattr(assisted, "default_model", lambda columns: LinearRegression())
     given = samples(100)
     fit = learned_with(given)
     found, mean = fit.sensitivity("y", gammas=[1.0, 2.0]), fit.expectation("y")
@@ -262,7 +257,7 @@ def test_sensitivity_is_that_of_what_the_model_misses(monkeypatch):
     predicted, survey = np.empty(100), np.zeros(100)
     for k in range(5):
         seen = bias.fold[100:] != k
-        model = LinearRegression().fit(X[100:][seen], y[seen], sample_weight=1 / bias.values[100:][seen])
+        model = default_model().fit(X[100:][seen], y[seen], sample_weight=1 / bias.values[100:][seen])
         predicted[~seen] = model.predict(X[100:][~seen])
         survey += model.predict(X[:100]) / 5
     missed, pi = y - predicted, 1 / bias.values[100:]
@@ -281,8 +276,7 @@ def test_sensitivity_is_that_of_what_the_model_misses(monkeypatch):
         two.sensitivity("y", samples="panel")
 
 
-def test_sensitivity_where_all_have_recorded_the_values(monkeypatch):
-    monkeypatch.setattr(assisted, "default_model", lambda columns: LinearRegression())
+def test_sensitivity_where_all_have_recorded_the_values():
     fit = learned_with(samples(100, recorded=True))
     found, mean = fit.sensitivity("y", gammas=[1.0, 1.5]), fit.expectation("y")
     assert found.estimate.value == mean.value

@@ -9,12 +9,8 @@ import pyarrow as pa
 import pytest
 from numpy.testing import assert_allclose
 from scipy.signal import lfilter
-from scipy.stats import chisquare, kstest, poisson
 
 import vardi
-from vardi._estimate.refits import one_step
-from vardi._estimate.replicates import ReplicatesInMemory, SomeReplicates
-from vardi._rows.multipliers import Multipliers, hashed_numbers
 
 PARTS = {
     "none": ("x", None),
@@ -104,101 +100,11 @@ def test_errors_know_of_parameters_and_of_known_values(samples, pool, part, kind
     assert_allclose(found, fit.expectation("y").stderr, rtol=MONTE_CARLO[kind])
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_one_step_is_a_refit_but_for_what_is_of_second_order(samples, part, monkeypatch):
-    """Half as far, a quarter as wrong."""
-    fit = fitted(samples, part)
-    held = fit.solved
-    rows = ReplicatesInMemory(held, "bayesian", 2, 0, None)
-    usual = np.zeros((held.tangent.measure.coordinates.uncertain, 1))  # known values as they are
-    drawn = np.random.default_rng(1).standard_exponential(len(held.memory.source)) - 1.0
-    values = held.memory.values("y")
-    wrong, moved = [], []
-    for far in (0.1, 0.05):
-        times = 1.0 + far * drawn
-        times *= (np.bincount(held.memory.source) / np.bincount(held.memory.source, times))[held.memory.source]
-        monkeypatch.setattr(rows, "times", lambda chunk, times=times: times[:, None])
-        counted, by_sample, q = rows.drawn(range(1))
-        steps = one_step(held.tangent, q, by_sample, usual)
-        rows.keep(SomeReplicates(range(1), rows.point, counted, steps))
-        weights = rows.weights
-        refit = held.refit(times, tol=1e-12, may_part=False).weights * times
-        wrong.append(abs(np.average(values, weights=weights[:, 0]) - np.average(values, weights=refit)))
-        moved.append(abs(np.average(values, weights=refit) - fit.expectation("y").value))
-    assert wrong[0] < 0.05 * moved[0]
-    assert wrong[1] < 0.35 * wrong[0]
-
-
-def law(kind="bayesian", n=50, units=20_000, seed=7):
-    return Multipliers(kind, n, seed, np.array([float(units)]))
-
-
-@pytest.fixture(scope="module")
-def halves():
-    return hashes(20_000)
-
-
-def hashes(rows, seed=7):
-    return [half.astype(float)[:, None] for half in hashed_numbers(np.arange(rows), seed, 0)]
-
-
-def test_multipliers_look_random(halves):
-    found = law().of(*halves, range(50), 1.0)
-    assert all(kstest(found[:, r], "expon").pvalue > 1e-4 for r in range(50))
-    between = np.corrcoef(found.T) - np.eye(50)
-    assert np.abs(between).max() < 5 / np.sqrt(20_000)
-    assert np.abs(np.corrcoef((found**2).T) - np.eye(50)).max() < 5 / np.sqrt(20_000)
-    for lag in (1, 2, 100):
-        assert abs(np.corrcoef(found[:-lag, 0], found[lag:, 0])[0, 1]) < 4 / np.sqrt(20_000)
-    counts = law("rows").of(*halves, range(50), 1.0)
-    seen = np.bincount(counts.astype(int).ravel(), minlength=9)
-    expected = poisson(1).pmf(np.arange(8))
-    assert chisquare([*seen[:8], seen[8:].sum()], 10**6 * np.append(expected, 1 - expected.sum())).pvalue > 1e-4
-
-
-def test_rows_that_stand_for_several_have_the_mean_of_as_many_multipliers(halves):
-    counts = np.repeat([1.0, 4.0], 10_000)[:, None]
-    for kind in ("bayesian", "rows"):
-        found = law(kind).of_counts(*halves, range(10), counts)
-        of_one, of_four = found[:10_000], found[10_000:]
-        assert_allclose([of_one.mean(), of_four.mean()], 1, atol=0.01)  # three deviations
-        assert_allclose([of_one.var(), of_four.var()], [1, 0.25], rtol=0.03)  # three deviations of 100,000 numbers
-        assert_allclose(of_one, law(kind).of(*halves, range(10), 1.0)[:10_000], rtol=1e-6)
-
-
-@pytest.mark.parametrize("g", [3, 5, 8, 15, 30])
-def test_few_units_have_the_variance_that_is_due(g):
-    """Of m = g e / sum e it has to be 1: within 3%, and within 1% from 8 on, and 3 deviations of this simulation."""
-    n = 2 * 10**5 // g
-    few = law(n=n, units=g, seed=3)
-    found = few.of(*hashes(g, seed=3), range(n), few.powers)
-    found *= g / found.sum(axis=0)
-    assert_allclose(found.var(), 1.0, atol=(0.03 if g < 8 else 0.01) + 0.012)
-
-
 def test_a_jackknife_leaves_every_row_out_once(samples):
     fit = fitted(samples)
     made = np.asarray(fit.replicate_weights(20, kind="jackknife"))
     assert ((made == 0).sum(axis=1) == 1).all()
     assert ((made == 0).sum(axis=0) > 0).all()
-
-
-def test_weights_have_mean_1_and_samples_their_sizes(samples):
-    fit = fitted(samples)
-    times = ReplicatesInMemory(fit.solved, "rows", 30, 0, None).times(range(30))
-    assert_allclose([times[:300].sum(axis=0), times[300:].sum(axis=0)], [[300.0] * 30, [500.0] * 30])
-    assert_allclose(np.asarray(fit.replicate_weights(30, kind="rows")).mean(axis=0), 1.0)
-
-
-def test_a_replicate_depends_on_the_seed_and_its_number_alone(samples, monkeypatch):
-    fit = fitted(samples)
-    done = []
-    whole = np.asarray(fit.replicate_weights(40, progress=lambda i, n: done.append((i, n))))
-    assert done == [(40, 40)]
-    assert_allclose(np.asarray(fit.replicate_weights(10)), whole[:, :10], rtol=1e-12)
-    monkeypatch.setattr(ReplicatesInMemory.at_once, "__defaults__", (3 * 800,))  # three
-    assert_allclose(np.asarray(fit.replicate_weights(40)), whole, rtol=1e-12)
-    assert (np.abs(np.asarray(fit.replicate_weights(40, 1)) / whole - 1) > 1e-6).mean() > 0.99
 
 
 def test_multipliers_hash_what_identifies_a_row_and_never_its_values(samples):
@@ -235,20 +141,6 @@ def test_they_come_in_the_user_s_library(samples):
     matrix = vardi.debias_matrix(np.column_stack([np.ones(800), x]), source).replicate_weights(3)
     assert isinstance(matrix, np.ndarray)
     assert matrix.shape == (800, 3)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_clusters_count_whole(samples, pool, kind):
-    fit, clusters = fitted(samples, clusters="cluster"), pool["cluster"].to_numpy()
-    n = 80 if kind == "jackknife" else 1000
-    made = np.asarray(fit.replicate_weights(n, 0, kind=kind))
-    times = ReplicatesInMemory(fit.solved, kind, n, 0, None).times(range(2))
-    firsts = np.unique(clusters, return_index=True, return_inverse=True)
-    assert_allclose(times, times[firsts[1]][firsts[2]])
-    found = error(statistics(pool)["mean"], fit.weights, made, kind)
-    assert_allclose(found, fit.bootstrap("y", n=1000).stderr, rtol=0.25 if kind == "jackknife" else MONTE_CARLO[kind])
-    assert_allclose(found, fit.expectation("y").stderr, rtol=0.25 if kind == "jackknife" else MONTE_CARLO[kind])
-    assert found > 1.2 * fitted(samples).expectation("y").stderr
 
 
 @pytest.mark.parametrize("kind", ["bayesian", "rows"])
@@ -319,18 +211,6 @@ def test_samples_that_are_left_out_weigh_nothing(labels):
     assert_allclose(found.select("^replicate_.*$").to_numpy(), made, rtol=1e-9)
 
 
-def test_a_sample_that_a_replicate_leaves_out_is_left_as_it_is():
-    samples = {"plain": pl.DataFrame({"x": [2.0]}), "seen": pl.DataFrame({"x": np.linspace(1.0, 4.0, 60)})}
-    fit = fitted(samples)
-    times = ReplicatesInMemory(fit.solved, "jackknife", 10, 0, None).times(range(10))
-    assert_allclose(times[0], 1.0)
-    lazy = fitted({name: frame.lazy() for name, frame in samples.items()})
-    for kind in ("rows", "jackknife"):
-        found = pl.concat([frame.collect() for frame in lazy.replicate_weights(10, kind=kind).values()])
-        made = fit.replicate_weights(10, kind=kind)
-        assert_allclose(found.select(made.columns).to_numpy(), made.to_numpy(), rtol=1e-9)
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -352,12 +232,6 @@ def test_a_matrix_has_no_column_that_identifies_rows():
         fit.replicate_weights(3, id="id")
 
 
-def test_more_than_the_memory_holds_is_refused(samples, monkeypatch):
-    monkeypatch.setattr("vardi._machine.memory.available_memory", lambda: 2**26)
-    with pytest.raises(vardi.TooLargeError, match="10000 replicate weights of 800 rows need .*give lazy frames"):
-        fitted(samples).replicate_weights(10_000)
-
-
 def test_a_thin_bridge_is_told():
     rng = np.random.default_rng(0)
     low, high = rng.uniform(0, 1, 300), rng.uniform(1, 2, 300)
@@ -368,3 +242,38 @@ def test_a_thin_bridge_is_told():
     lazy = vardi.debias({name: frame.lazy() for name, frame in samples.items()}, {"low": "x <= 1", "high": 1})
     with pytest.warns(vardi.WeakOverlapWarning, match="of 50 replicates move the weights so far"):
         lazy.replicate_weights(50)
+
+
+def test_weights_have_mean_1_and_samples_their_sizes(samples):
+    fit = fitted(samples)
+    assert_allclose(np.asarray(fit.replicate_weights(30, kind="rows")).mean(axis=0), 1.0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_clusters_count_whole(samples, pool, kind):
+    fit = fitted(samples, clusters="cluster")
+    n = 80 if kind == "jackknife" else 1000
+    made = np.asarray(fit.replicate_weights(n, 0, kind=kind))
+    found = error(statistics(pool)["mean"], fit.weights, made, kind)
+    assert_allclose(found, fit.bootstrap("y", n=1000).stderr, rtol=0.25 if kind == "jackknife" else MONTE_CARLO[kind])
+    assert_allclose(found, fit.expectation("y").stderr, rtol=0.25 if kind == "jackknife" else MONTE_CARLO[kind])
+    assert found > 1.2 * fitted(samples).expectation("y").stderr
+
+
+def test_a_replicate_depends_on_the_seed_and_its_number_alone(samples):
+    fit = fitted(samples)
+    done = []
+    whole = np.asarray(fit.replicate_weights(40, progress=lambda i, n: done.append((i, n))))
+    assert done == [(40, 40)]
+    assert_allclose(np.asarray(fit.replicate_weights(10)), whole[:, :10], rtol=1e-12)
+    assert (np.abs(np.asarray(fit.replicate_weights(40, 1)) / whole - 1) > 1e-6).mean() > 0.99
+
+
+def test_a_sample_that_a_replicate_leaves_out_is_left_as_it_is():
+    samples = {"plain": pl.DataFrame({"x": [2.0]}), "seen": pl.DataFrame({"x": np.linspace(1.0, 4.0, 60)})}
+    fit = fitted(samples)
+    lazy = fitted({name: frame.lazy() for name, frame in samples.items()})
+    for kind in ("rows", "jackknife"):
+        found = pl.concat([frame.collect() for frame in lazy.replicate_weights(10, kind=kind).values()])
+        made = fit.replicate_weights(10, kind=kind)
+        assert_allclose(found.select(made.columns).to_numpy(), made.to_numpy(), rtol=1e-9)

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import vardi
-from vardi._solve.model import _start
 
 EQUAL = 1e-10
 
@@ -66,44 +65,6 @@ def test_a_new_sample_is_the_fit_of_all_samples(seed, size):
     scratch = vardi.debias(all_rows, {**BIASES, "short": "x <= 2"})
     np.testing.assert_allclose(fit.weights, scratch.weights, rtol=EQUAL)
     assert fit.names == ("plain", "seen", "short")
-
-
-def count_passes(monkeypatch):
-    from vardi._rows.dense import Dense
-
-    passes = []
-    kept = Dense.sums
-
-    def sums(self, *arguments, **options):
-        passes.append(len(self))
-        return kept(self, *arguments, **options)
-
-    monkeypatch.setattr(Dense, "sums", sums)
-    return passes
-
-
-def test_it_starts_from_the_solution(monkeypatch):
-    design = vardi.datasets.harmonic_oscillators(states=10, rows_per_state=4000, seed=0)
-    fit = vardi.debias_matrix(design.omega, design.source, log=True)
-    passes = count_passes(monkeypatch)
-    fit.update({"3": design.omega[:50]})
-    warm = len(passes)
-    assert min(passes) > len(design.source)  # no subsample was solved first
-    passes.clear()
-    joined = np.concatenate([design.omega, design.omega[:50]])
-    vardi.debias_matrix(joined, np.append(design.source, np.full(50, 3)), log=True)
-    assert warm < len(passes)
-    assert warm <= 5
-
-
-@pytest.mark.parametrize("log", [True, False])
-def test_a_new_sample_starts_as_the_others_weigh_their_rows(log):
-    design = vardi.datasets.harmonic_oscillators(states=5, rows_per_state=2000, seed=0)
-    omega = design.omega if log else np.exp(design.omega)
-    fit = vardi.debias_matrix(omega, design.source, log=log)
-    told = {name: value for name, value in zip(fit.names, fit.solved.log_omegas, strict=True) if name != "2"}
-    found = _start(fit.solved.rows, fit.names, told)
-    assert np.ptp(found - fit.solution.u) < 0.2  # a few standard errors of what four samples say of the fifth
 
 
 @pytest.mark.parametrize("form", ["pandas", "polars", "labelled", "labelled, by sample", "array of labels"])

@@ -52,8 +52,8 @@ def test_a_pool_with_labels():
 
 
 def test_many_rows_are_looked_at_in_part_and_counted_in_full():
-    rows = people(25_000, 0)
-    assert told({"a": rows, "b": pd.concat([rows, people(1000, 1)])}).count == 25_000
+    rows = people(100_000, 0)
+    assert told({"a": rows, "b": pd.concat([rows, people(20_000, 1)])}).count == 100_000
 
 
 def test_units_with_an_id_are_told_however_few():

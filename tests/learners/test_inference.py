@@ -96,31 +96,6 @@ def test_the_coefficients_minimise_what_scikit_learn_minimises(name, fit):
     assert not hasattr(model, "coef_")  # the user's model is left as it was
 
 
-def refitted(frame, source, biases, counts, model, y, theta):
-    """Coefficients where rows stand for so many, normalisers and all: solved by Newton from theta."""
-    fit = debiased(frame, source, biases, counts)
-    return inference(fit, model, ["x", "v"], y).coefficients
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_influence_is_the_derivative_in_the_mass_of_a_row(name, monkeypatch):
-    """Give row i a little more mass, take it from its sample, and fit everything again."""
-    monkeypatch.setattr("vardi.errors._refusals.WHOLE", 1.0)  # counts that are a little more than 1
-    frame, source, biases = pool()
-    model, y = MODELS[name]
-    fit = debiased(frame, source, biases)
-    phi = inference(fit, model, ["x", "v"], y).influence.of_rows()
-    eps = 1e-4
-    for i in (0, 7, 130, 250, 319):
-        mine = source == source[i]
-        centred = (phi[i] - phi[mine].mean(axis=0)) / len(frame)
-        step = np.zeros(len(frame))
-        step[mine] = -1.0 / mine.sum()
-        step[i] += 1.0
-        ends = [refitted(frame, source, biases, 1 + sign * eps * step, model, y, None) for sign in (1, -1)]
-        np.testing.assert_allclose((ends[0] - ends[1]) / (2 * eps), centred, rtol=2e-4, atol=1e-8)
-
-
 @pytest.mark.parametrize("name", MODELS)
 def test_a_count_is_so_many_rows(name):
     """A Ridge of alpha = 20 is not the same with more rows, counted or not, but is the same either way."""
@@ -202,16 +177,12 @@ def test_the_normalisers_cost_something_where_strata_must_be_compared():
     assert (result.stderr > 1.1 * naive).all()
 
 
-def test_indicator_biases_are_collapsed_and_nothing_changes(monkeypatch):
-    from vardi._rows import choose
-
+def test_indicator_biases_are_collapsed_and_nothing_changes():
     design = vardi.datasets.strata((9000, 6000, 6000), seed=0)
-    fit = vardi.debias(design.samples, design.biases)
-    assert fit.solved.rows.inverse is not None
-    one = inference(fit, Ridge(5.0), ["x0"], "x1")
-    monkeypatch.setattr(choose, "MAX_UNCOLLAPSED_NUMBERS", np.inf)
-    other = inference(vardi.debias(design.samples, design.biases), Ridge(5.0), ["x0"], "x1")
-    np.testing.assert_allclose(one.covariance, other.covariance, rtol=1e-9)
+    one = inference(vardi.debias(design.samples, design.biases), Ridge(5.0), ["x0"], "x1")
+    apart = {name: f"({bias}) * (1 + 1e-12 * x0)" for name, bias in design.biases.items()}  # equal rows are none now
+    other = inference(vardi.debias(design.samples, apart), Ridge(5.0), ["x0"], "x1")
+    np.testing.assert_allclose(one.covariance, other.covariance, rtol=1e-8)
 
 
 # ---------------------------------------------------------------- fitted models

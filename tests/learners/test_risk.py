@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from inspect import signature
 
 import numpy as np
 import pandas as pd
@@ -16,18 +15,15 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator, clone
 from sklearn.cluster import KMeans
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.linear_model import GammaRegressor, LinearRegression, LogisticRegression, PoissonRegressor, Ridge
-from sklearn.metrics import get_scorer, get_scorer_names, make_scorer, max_error, mean_squared_error
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.metrics import get_scorer, make_scorer, max_error, mean_squared_error
 from sklearn.model_selection import GridSearchCV, RepeatedKFold, StratifiedKFold, cross_val_predict, cross_validate
-from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KernelDensity, KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
-from sklearn.tree import DecisionTreeClassifier
 
 import vardi
-from vardi.learn._losses import LOSSES, SCORES, as_loss
 from vardi.learn.estimator import DebiasedEstimator
 from vardi.learn.risk import debiased_risk, debiased_scorer
 
@@ -229,75 +225,6 @@ def classes(seed=0):
     return X, np.array(["few", "many", "most"])[np.digitize(y, [0.5, 1.8])], source
 
 
-@pytest.mark.parametrize(
-    ("scoring", "metric", "model", "kind"),
-    [
-        ("squared_error", "neg_mean_squared_error", Ridge(), "number"),
-        ("absolute_error", "neg_mean_absolute_error", Ridge(), "number"),
-        ("poisson_deviance", "neg_mean_poisson_deviance", PoissonRegressor(), "count"),
-        ("zero_one", "accuracy", LogisticRegression(), "class"),
-        ("log_loss", "neg_log_loss", LogisticRegression(), "class"),
-        ("log_loss", "neg_log_loss", LogisticRegression(), "binary"),
-        ("brier", "neg_brier_score", LogisticRegression(), "binary"),
-    ],
-)
-def test_losses_are_those_of_scikit_learn(scoring, metric, model, kind):
-    X, y, _ = pool()
-    target = {"number": y, "count": np.floor(np.abs(y) * 2), "class": classes()[1], "binary": y > 1.0}[kind]
-    weights = np.asarray(pool_fit().weights)
-    fitted = clone(model).fit(X, target, sample_weight=weights)
-    losses = LOSSES[scoring](fitted, X, target)
-    score = get_scorer(metric)(fitted, X, target, sample_weight=weights)
-    expected = 1 - score if metric == "accuracy" else -score
-    assert losses.shape == (500,)
-    assert np.average(losses, weights=weights) == pytest.approx(expected)
-
-
-def labels_of(y):
-    """Return sets of labels, some of them empty."""
-    return np.column_stack([y > 1.0, y > 1.8, y < -0.2]).astype(int)
-
-
-@pytest.mark.parametrize(
-    ("scoring", "model", "kind"),
-    [
-        ("neg_mean_squared_error", Ridge(), "number"),
-        ("neg_mean_squared_error", Ridge(), "numbers"),
-        ("neg_mean_absolute_error", Ridge(), "number"),
-        ("neg_mean_absolute_percentage_error", Ridge(), "count"),
-        ("neg_mean_squared_log_error", PoissonRegressor(), "count"),
-        ("neg_mean_poisson_deviance", PoissonRegressor(), "count"),
-        ("neg_mean_gamma_deviance", GammaRegressor(), "positive"),
-        ("accuracy", LogisticRegression(), "class"),
-        ("accuracy", DecisionTreeClassifier(max_depth=2), "labels"),
-        ("top_k_accuracy", LogisticRegression(), "class"),
-        ("top_k_accuracy", GaussianNB(), "class"),  # by its probabilities
-        ("neg_log_loss", LogisticRegression(), "class"),
-        ("neg_log_loss", LogisticRegression(), "binary"),
-        ("neg_brier_score", LogisticRegression(), "binary"),
-        ("precision_samples", DecisionTreeClassifier(max_depth=2), "labels"),
-        ("recall_samples", DecisionTreeClassifier(max_depth=2), "labels"),
-        ("f1_samples", DecisionTreeClassifier(max_depth=2), "labels"),
-        ("jaccard_samples", DecisionTreeClassifier(max_depth=2), "labels"),
-    ],
-)
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.UndefinedMetricWarning")  # rows without labels count as 0
-def test_names_of_scikit_learn_have_its_value_and_sign(scoring, model, kind):
-    X, y, _ = pool()
-    targets = {"number": y, "numbers": np.column_stack([y, y**2]), "count": np.floor(np.abs(y) * 2)}
-    targets |= {"positive": np.exp(y), "class": classes()[1], "binary": y > 1.0, "labels": labels_of(y)}
-    weights = np.asarray(pool_fit().weights)
-    fitted = clone(model).fit(X, targets[kind], sample_weight=weights)
-    found = np.average(SCORES[scoring](fitted, X, targets[kind]), weights=weights)
-    assert found == pytest.approx(get_scorer(scoring)(fitted, X, targets[kind], sample_weight=weights), rel=1e-12)
-
-
-def test_two_classes_are_always_among_the_first_two():
-    X, y, _ = pool()
-    model = LogisticRegression().fit(X, y > 1.0)
-    np.testing.assert_array_equal(SCORES["top_k_accuracy"](model, X, y > 1.0), 1.0)
-
-
 def test_a_name_of_scikit_learn_is_a_mean_of_the_held_out_rows():
     loss, score = (risk(Ridge(), cv=FOLDS, scoring=name) for name in ("squared_error", "neg_mean_squared_error"))
     assert score.value == -loss.value
@@ -307,26 +234,6 @@ def test_a_name_of_scikit_learn_is_a_mean_of_the_held_out_rows():
     right = debiased_risk(LogisticRegression(), X, y, scoring="accuracy", **options)
     wrong = debiased_risk(LogisticRegression(), X, y, scoring="zero_one", **options)
     assert right.value == pytest.approx(1.0 - wrong.value)
-
-
-def test_every_scorer_is_a_mean_over_rows_or_refused():
-    assert set(SCORES) <= set(get_scorer_names())
-    for name in sorted(set(get_scorer_names()) - set(SCORES)):
-        with pytest.raises(vardi.MismatchError, match=f"scoring='{name}' is not a mean over rows") as error:
-            as_loss(name, None)
-        weighted = "sample_weight" in signature(get_scorer(name)._score_func).parameters
-        assert str(error.value).endswith("but gives no standard error.") is weighted
-
-
-def test_brier_of_three_classes_and_of_one_that_was_not_trained_on():
-    X, y, _ = classes()
-    model = LogisticRegression().fit(X, y)
-    p = model.predict_proba(X)
-    expected = ((p - (y[:, None] == model.classes_)) ** 2).sum(axis=1)
-    np.testing.assert_allclose(LOSSES["brier"](model, X, y), expected)
-    stranger = np.array(["none"])
-    np.testing.assert_allclose(LOSSES["brier"](model, X[:1], stranger), 1 + (p[0] ** 2).sum())
-    assert LOSSES["log_loss"](model, X[:1], stranger) == pytest.approx(-np.log(np.finfo(float).eps))
 
 
 def test_defaults_suit_the_estimator():

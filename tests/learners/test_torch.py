@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import vardi
-from vardi._estimate import draws
 
 torch = pytest.importorskip("torch", reason="PyTorch is an extra: pip install 'vardi[torch]'")
 
@@ -99,7 +98,7 @@ def test_a_loader_speaks_for_the_population(fit):
     assert abs(x.mean() - mean) > 0.5
 
 
-@pytest.mark.parametrize("function", [draws.torch_sampler, draws.torch_weights])
+@pytest.mark.parametrize("function", [vardi.DebiasedSample.torch_sampler, vardi.DebiasedSample.torch_weights])
 def test_the_examples_run(fit, function):
     """The code of the docstrings, which cannot be doctests: PyTorch may be absent."""
     text = inspect.getdoc(function).split(".. code-block:: python\n")[1]

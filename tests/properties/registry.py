@@ -13,7 +13,7 @@ LEARN = "properties/test_learn_properties.py::"
 MBAR = "properties/test_mbar_properties.py::"
 OUTPUT = "properties/test_output_properties.py::"
 STUDY = "properties/test_study_fuzz.py::"
-EXPRESSIONS = "biases/test_library_expressions.py::"
+EXPRESSIONS = "unit/test_library_expressions.py::"
 INVARIANCE = "weights/test_invariances.py::"
 
 _WEIGHTS = FIT + "test_weights_probabilities_and_what_is_counted_from_them"
@@ -98,7 +98,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "Estimate.is_approximate": (_LEARNED,),
     **dict.fromkeys(["LearnedCheck", "LearnedCheck.said_of_clipping", "LearnedCheck.off"], (_LEARNED,)),
     **dict.fromkeys(["BiasCheck.note", "Bootstrap.is_approximate"], (_LEARNED,)),
-    "where": (_ANY_TEXT, _READS_BACK, "biases/test_expressions.py::test_round_trip"),
+    "where": (_ANY_TEXT, _READS_BACK, "unit/test_expressions.py::test_round_trip"),
     "biases.as_bias": (_ALGEBRA,),
     "biases.FrameExpressionBias": (EXPRESSIONS + "test_values", EXPRESSIONS + "test_missing_values_are_never_false"),
     **dict.fromkeys(["biases.ExpressionBias", "biases.ProductBias", "biases.ValuesBias"], (_ALGEBRA, _READS_BACK)),

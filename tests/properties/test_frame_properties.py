@@ -17,8 +17,6 @@ from hypothesis import strategies as st
 from properties.common import close, examples
 
 import vardi
-from vardi._inputs.frames import as_frame, concat
-from vardi._inputs.frames.frame import misread_names
 
 pytestmark = pytest.mark.filterwarnings("ignore::vardi.VardiWarning")
 N = 12
@@ -60,7 +58,7 @@ def test_a_column_of_any_name_is_that_column(name, library):
         "p": MAKERS[library]({name: V, "other": V[::-1].copy()}),
         "q": MAKERS[library]({name: W, "other": W[::-1].copy()}),
     }
-    if library == "Polars" and misread_names([name], pl_implementation()):
+    if library == "Polars" and name.startswith("^") and name.endswith("$"):
         for call in (vardi.debias, vardi.identify):
             with pytest.raises(vardi.MismatchError, match="Polars takes the column name .* for a pattern"):
                 call(parts, {"p": 1, "q": ticked(name)})
@@ -224,7 +222,7 @@ def test_whole_numbers_that_would_turn_into_others_are_refused(library):
         fit.sample(3, 0)
     assert fit.summary()
     small = make({"v": V, "id": np.arange(N, dtype=np.uint64)})
-    assert len(concat([as_frame(small), as_frame(second)])) == 2 * N
+    assert len(vardi.debias({"p": small, "q": second}, {"p": 1, "q": "v"}).sample(3, 0)) == 3
 
 
 def test_great_whole_numbers_are_compared_to_the_last_digit():
@@ -248,9 +246,8 @@ PLAIN = pd.DataFrame({"x": [1.0, 2.0, 4.0]})
         lambda: vardi.debias(TWICE, {"a": 1, "b": "x"}, source=["a", "b"]),
         lambda: vardi.identify({"a": TWICE, "b": PLAIN}, {"a": 1, "b": "x"}),
         lambda: vardi.debias({"a": PLAIN, "b": PLAIN}, {"a": 1, "b": "x"}).weigh(TWICE),
-        lambda: as_frame(TWICE),
     ],
-    ids=["mapping", "list", "labels", "identify", "weigh", "frame"],
+    ids=["mapping", "list", "labels", "identify", "weigh"],
 )
 def test_two_columns_of_one_name_are_refused(call):
     with pytest.raises(vardi.MismatchError, match="More than one column is named 'x'"):

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 import vardi
-from vardi._estimate.bias_test import check_biases
-from vardi._estimate.bounds import bounds
 from vardi.datasets import length_bias, strata, tilts
 
 DESIGNS = {"strata": (strata, "x0"), "length": (length_bias, "x"), "tilt": (tilts, "x")}
@@ -20,7 +18,7 @@ def column(samples: dict[str, np.ndarray]) -> np.ndarray:
 
 def pvalue(samples, biases, name: str, **options) -> float:
     fit = vardi.debias(samples, biases)
-    return check_biases(fit.solved.tangent, fit.names, {name: column(samples)}, **options).pvalue
+    return fit.check_biases({name: column(samples)}, **options).pvalue
 
 
 @pytest.mark.parametrize("options", [{}, {"features": "cells"}], ids=str)
@@ -93,7 +91,7 @@ def test_the_certificate_holds(draw, sizes):
         d = draw(sizes=sizes, seed=seed)
         fit = vardi.debias(d.samples, d.biases)
         u_true = np.log(sizes) - np.log([d.truth[f"Omega of {name}"] for name in fit.names])
-        r = bounds(fit.solved.tangent, fit.names, delta=0.05).r
+        r = fit.bounds(delta=0.05).r
         radii.append(r)
         actual.append(np.ptp(fit.solution.u - u_true))
         held.append(actual[-1] <= r)

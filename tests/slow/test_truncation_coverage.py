@@ -8,7 +8,6 @@ import pytest
 from scipy import integrate, stats
 
 import vardi
-from vardi._estimate.quasi_independence import quasi_independence
 
 REPEATS = 500  # fixed before the first run
 
@@ -107,8 +106,5 @@ def test_the_power_of_the_test_grows_with_dependence():
 
 
 def pvalue(frame):
-    """Return that of the test alone, without a fit."""
-    high = frame["v"] if "v" in frame else np.full(len(frame), np.inf)
-    windows = vardi.Windows(frame["x"], frame["u"], high)
-    ends = {name: frame[name].to_numpy() for name in ("u", "v") if name in frame}
-    return quasi_independence("seen", windows, ends, {"x": frame["x"].to_numpy()}, None).pvalue
+    bias = vardi.window("x", "u", "v" if "v" in frame else None)
+    return vardi.debias({"seen": frame}, {"seen": bias}).check_biases("x").pvalue

@@ -1,4 +1,4 @@
-"""Dense rows: few passes, no copy, and the same answer whichever way a block is scaled."""
+"""Dense rows: no copy, and the same answer whichever way a block is scaled."""
 
 import tracemalloc
 
@@ -8,36 +8,11 @@ from numpy.testing import assert_allclose
 from oracle import certify
 
 import vardi
-from vardi._rows.dense import Dense
 
 
 def oscillators(states, rows, seed=0):
     design = vardi.datasets.harmonic_oscillators(states=states, rows_per_state=rows, seed=seed)
     return design.omega, design.source
-
-
-@pytest.fixture
-def passes(monkeypatch):
-    """Record rows and gram of each pass for sums."""
-    made = []
-    sums = Dense.sums
-
-    def counted(self, u, *, gram=True, **options):
-        made.append((len(self), gram))
-        return sums(self, u, gram=gram, **options)
-
-    monkeypatch.setattr(Dense, "sums", counted)
-    return made
-
-
-@pytest.mark.parametrize("log", [False, True])
-def test_few_passes_over_all_rows(passes, log):
-    logs, source = oscillators(10, 20_000)
-    fit = vardi.debias_matrix(logs if log else np.exp(logs), source, log=log)
-    whole = [gram for rows, gram in passes if rows == len(source)]
-    assert len(whole) <= 5
-    assert sum(whole) == 1  # the first step takes the Hessian of the subsample, later ones reuse that of all rows
-    assert fit.solution.residual < 1e-10
 
 
 @pytest.mark.long
@@ -95,17 +70,3 @@ def test_float32_is_stored_as_it_is_and_summed_in_double():
     double = vardi.debias_matrix(single.astype(np.float64), source, log=True)
     assert_allclose(fit.solution.u, double.solution.u, rtol=0, atol=1e-12)
     assert_allclose(fit.weights, double.weights, rtol=1e-12)
-
-
-def test_what_a_pass_leaves_behind_serves_the_weights_only_where_it_was_taken():
-    logs, source = oscillators(4, 5000)
-    rows = Dense(np.exp(logs), source, moderate=True)
-    u = np.log(rows.sizes)
-    rows.sums(u)
-    elsewhere, _ = rows.weights(u + np.array([0.0, 1.0, 0.0, 0.0]))
-    fresh, _ = Dense(np.exp(logs), source, moderate=True).weights(u + np.array([0.0, 1.0, 0.0, 0.0]))
-    assert_allclose(elsewhere, fresh, rtol=1e-13)
-    rows.sums(u)
-    there, _ = rows.weights(u)
-    again, _ = rows.weights(u)  # the first took the array
-    assert_allclose(there, again, rtol=1e-13)

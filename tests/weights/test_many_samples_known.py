@@ -8,7 +8,6 @@ from many_samples import along_a_line, anywhere, doubly_truncated
 from scipy import sparse
 
 import vardi
-from vardi._rows import sparse as sparse_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::vardi.VardiWarning")  # small samples, on purpose
 
@@ -110,13 +109,3 @@ def test_normalisers_by_weights_of_unsampled_states(name):
     fit, _ = fitted(DESIGNS[name](), 1, uncertain=False)
     omega = fit.solved.rows.matrix.toarray()
     np.testing.assert_allclose(list(fit.omegas.values()), fit.probabilities @ omega, rtol=1e-10)
-
-
-def test_a_state_without_rows_joins_no_samples(monkeypatch):
-    omega, source, _, _ = any_other()
-    monkeypatch.setattr(sparse_rows, "MAX_DENSE_SAMPLES", 0)
-    monkeypatch.setattr(sparse_rows, "FILLED", 0.0)
-    own = sparse.csr_array(omega[:, :320])
-    alone = vardi.debias_matrix(own, source).identify().kappa
-    assert vardi.debias_matrix(omega, source).identify().kappa == pytest.approx(alone, rel=1e-12)
-    assert alone > 0

@@ -1,4 +1,4 @@
-"""Where the data live: one contract (:class:`~vardi._rows.base.Rows`), with one file for each way to hold rows."""
+"""Where the data live: one contract (:mod:`vardi._rows.contract`), with one file for each form of rows."""
 
 from vardi._rows.base import Rows
 from vardi._rows.checks import Checks

@@ -11,11 +11,14 @@ import pytest
 from numpy.testing import assert_allclose
 
 import vardi
+from vardi._inputs import lazy_pool
 from vardi._inputs.lazy_dependence import EngineDependence
 from vardi._inputs.lazy_part import OMEGA, Part
+from vardi._inputs.lazy_pool import open_frames
 from vardi._rows import lazy_model
 from vardi._rows.dense import Dense
 from vardi._rows.lazy_rows import LazyRows
+from vardi._rows.lazy_values import with_levels
 from vardi._rows.queries import Queries
 
 duckdb = pytest.importorskip("duckdb")
@@ -136,3 +139,27 @@ def test_biases_whose_sum_is_beyond_any_number(engine):
     plain = vardi.debias(engine(frame), {"a": "1", "b": "x"}, source="label")
     large = vardi.debias(engine(frame), {"a": "1", "b": "x * 1e308"}, source="label")
     assert_allclose(large.omegas["b"] / 1e308, plain.omegas["b"], rtol=1e-9)
+
+
+def test_columns_of_few_values_may_have_many_combinations():
+    frame = pl.LazyFrame({"a": np.arange(1800) % 30, "b": np.arange(1800) % 900 // 30})
+    opened = open_frames({"p": frame, "q": frame}, {"p": 1, "q": vardi.cells(("a", "b"))}, source=None, counts=None)
+    assert len(with_levels(opened).biases[1].names) == 899
+
+
+class TestMemory:
+    def test_distinct_rows_are_as_many_as_memory_holds(self, monkeypatch):
+        monkeypatch.setattr(lazy_pool, "available_memory", lambda: 16 * 10**9)
+        assert lazy_pool.most_cells(3) == 13_888_888
+        assert lazy_pool.most_cells(100) == 16 * 10**9 // 4 // (8 * 103 * 6)
+        monkeypatch.setattr(lazy_pool, "available_memory", lambda: 0)
+        assert lazy_pool.most_cells(3) == 1
+
+    @pytest.mark.parametrize("biases", [{"a": "x <= 40", "b": "x >= 0"}, {"a": "x <= 40", "b": "0.5 + (x >= 3)"}])
+    def test_more_distinct_rows_than_memory_holds_stay_in_the_engine(self, engine, monkeypatch, biases):
+        for module in ("_inputs.lazy_pool", "_rows.lazy_model"):
+            monkeypatch.setattr(f"vardi.{module}.most_cells", lambda columns: 2)
+        rows = drawn({"a": "1", "b": "x"})
+        lazy = vardi.debias(engine(rows), biases, source="label")
+        assert isinstance(lazy.solved.rows, LazyRows) == ("0.5" in biases["b"])
+        assert_allclose(lazy.solution.u, vardi.debias(rows, biases, source="label").solution.u, rtol=1e-9)

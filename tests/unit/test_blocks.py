@@ -155,14 +155,6 @@ def test_other_types(dtype: Any, tmp_path: Path) -> None:
     assert_same(*both(ragged(omega), omega.astype(np.float64), source), x)
 
 
-def test_float32_in_memory_is_summed_in_float64() -> None:
-    x, log_omega, source = potentials()
-    single = log_omega.astype(np.float32)
-    fit = debias_matrix(single, source, log=True)
-    assert fit.solved.rows.matrix.dtype == np.float32
-    assert_same(fit, debias_matrix(single.astype(np.float64), source, log=True), x)
-
-
 @pytest.mark.parametrize("kind", [in_file, in_blocks])
 def test_counts_some_of_them_zero(kind: Any, tmp_path: Path) -> None:
     x, omega, source = windows()
@@ -187,16 +179,6 @@ def test_rows_of_some_samples_are_gathered_where_they_are_not_kept() -> None:
     part = rows.subset(np.sort(np.append(missing, np.flatnonzero(source == 2))))
     np.testing.assert_allclose(part.subsample(0.0, least=1).sizes, part.sizes)
     assert part.log_omega().shape == (len(part), STATES)
-
-
-@pytest.mark.parametrize("kind", [in_file, in_blocks])
-def test_known_shares(kind: Any, tmp_path: Path) -> None:
-    x, omega, source = windows()
-    fit, expected = both(
-        kind(omega, tmp_path), omega, source, known={"0": 0.84}
-    )  # E omega_0 is twice the share of its part
-    assert_same(fit, expected, x)
-    assert fit.known.pvalue == pytest.approx(expected.known.pvalue, rel=1e-8)
 
 
 @pytest.mark.parametrize("kind", [in_file, in_blocks])
@@ -233,44 +215,11 @@ def test_largest_group(kind: Any, tmp_path: Path) -> None:
     assert fit.expectation(x).stderr == pytest.approx(expected.expectation(x).stderr, rel=1e-10)
 
 
-@pytest.mark.parametrize("kind", [in_file, in_blocks])
-def test_what_else_a_fit_can_do(kind: Any, tmp_path: Path) -> None:
-    x, omega, source = windows()
-    fit, expected = both(kind(omega, tmp_path), omega, source)
-    np.testing.assert_allclose(fit.bootstrap(x, n=3).values, expected.bootstrap(x, n=3).values, rtol=1e-8)
-    assert fit.check_biases({"x": x}).pvalue == pytest.approx(expected.check_biases({"x": x}).pvalue, rel=1e-6)
-    assert str(fit.bounds()) == str(expected.bounds())
-    assert str(fit.diagnostics()) == str(expected.diagnostics())
-    assert str(fit.sensitivity(x, 1.2)) == str(expected.sensitivity(x, 1.2))
-    assert str(fit.identify()) == str(expected.identify())
-    assert fit.cdf(x).quantile(0.5) == expected.cdf(x).quantile(0.5)
-    assert str(fit).splitlines()[-1] == str(expected).splitlines()[-1]
-    np.testing.assert_allclose(fit.weigh(omega[:9]), expected.weigh(omega[:9]), rtol=1e-10)
-    assert fit.sample(9, seed=0).tolist() == expected.sample(9, seed=0).tolist()
-
-
 def test_a_fit_of_a_file_can_be_pickled(tmp_path: Path) -> None:
     x, omega, source = windows()
     fit = debias_matrix(in_file(omega, tmp_path), source)
     again = pickle.loads(pickle.dumps(fit))
     assert again.expectation(x).stderr == pytest.approx(fit.expectation(x).stderr, rel=1e-12)
-
-
-@pytest.mark.parametrize("counted", [False, True])
-def test_errors_of_normalisers_by_sums(counted: bool) -> None:
-    x, omega, source = windows()
-    omega, source = np.vstack([omega, [1.0, 1.0, 0, 0, 2.0]]), np.append(source, 0)
-    counts = np.random.default_rng(2).integers(1, 4, ROWS + 1) if counted else None
-    fit, expected = both(ragged(omega), omega, source, counts=counts)
-    for name, one in expected.log_normalisers().items():
-        mine = fit.log_normalisers()[name]
-        assert (mine.value, mine.stderr) == pytest.approx((one.value, one.stderr), rel=1e-9)
-        assert mine.df == pytest.approx(one.df, rel=1e-7)  # not the number of rows, less one
-    np.testing.assert_allclose(fit.log_omega_covariance(), expected.log_omega_covariance(), rtol=1e-9)
-    mine, other = (names["0"] - names["2"] for names in (fit.log_normalisers(), expected.log_normalisers()))
-    assert (mine.value, mine.stderr) == pytest.approx((other.value, other.stderr), rel=1e-9)
-    mine, other = (one.log_normalisers()["0"] - one.expectation(np.append(x, 0.5)) for one in (fit, expected))
-    assert (mine.value, mine.stderr) == pytest.approx((other.value, other.stderr), rel=1e-9)
 
 
 @pytest.mark.parametrize("counted", [False, True])

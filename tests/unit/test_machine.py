@@ -1,16 +1,85 @@
-"""Where no thread can be started, as in a browser, the same work is done in this one, with the same results."""
+"""Memory and threads: what the machine has, and what is done where it gives none."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import textwrap
 import threading
 import time
 
 import numpy as np
 import pytest
+from shell import STUDY
 
 import vardi
+from vardi._machine import memory as _memory
 from vardi._machine import threads
 from vardi._rows.stored import Blocks
+
+
+@pytest.fixture
+def study(tmp_path):
+    for name, rows in vardi.datasets.house_prices(seed=0, backend="polars").samples.items():
+        rows.write_csv(tmp_path / f"{name}.csv")
+    (tmp_path / "study.toml").write_text(STUDY)
+    return tmp_path
+
+
+def command(folder, *arguments, before="", **options):
+    """Run the command line in a process of its own, after some lines that make it fail."""
+    code = f"{textwrap.dedent(before)}\nimport sys\nfrom vardi.cli import main\nsys.argv[0] = 'vardi'\nsys.exit(main())"
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments], cwd=folder, capture_output=True, text=True, **options
+    )
+
+
+class TestTooLittleMemory:
+    """More than there is, is refused before any of it is taken, with the size that it needs."""
+
+    def test_values_of_biases(self, monkeypatch):
+        monkeypatch.setattr(_memory, "available_memory", lambda: 10**6)
+        monkeypatch.setattr(_memory, "ALWAYS", 10**6)
+        x = np.linspace(0.0, 1.0, 50_000)
+        biases = {"all": 1, "long": "x + 1", "low": "x <= 0.5"}
+        with pytest.raises(vardi.TooLargeError) as refusal:
+            vardi.debias({"all": x, "long": x, "low": x[x <= 0.5]}, biases)
+        assert refusal.value.bytes == 125_000 * (1 + 16 + 16)
+        assert str(refusal.value) == (
+            "The values of 3 biases on 125,000 rows need 3.9 MB of memory, but 1.0 MB is available. Give lazy frames "
+            "(Polars, DuckDB, Spark), which are asked only for sums; or give vardi.debias_matrix a function that "
+            "yields omega in blocks."
+        )
+
+    def test_a_container_may_have_less_than_the_machine(self, monkeypatch, tmp_path):
+        monkeypatch.setattr(_memory, "CGROUP", tmp_path)
+        assert _memory.available_memory() > 2**20
+        (tmp_path / "memory.max").write_text("1000000\n")
+        (tmp_path / "memory.current").write_text("400000\n")
+        assert _memory.available_memory() == 600_000
+        (tmp_path / "memory.max").write_text("max\n")
+        assert _memory.available_memory() > 2**20
+
+    def test_a_system_that_does_not_tell(self, monkeypatch):
+        def refuse(*_, **__):
+            raise OSError
+
+        monkeypatch.setattr("builtins.open", refuse)
+        assert _memory._of_machine() == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+
+
+def large():
+    """A pool that is solved in threads."""
+    design = vardi.datasets.harmonic_oscillators(states=6, rows_per_state=40_000, seed=0)
+    return design.omega, design.source
+
+
+def solved(_=None):
+    omega, source = large()
+    fit = vardi.debias_matrix(omega, source, log=True)
+    return fit.solution.u, float(fit.weights[17])
+
 
 STATES = 3
 

@@ -1,13 +1,66 @@
-"""The test of quasi-independence: what it counts, and what it finds; sizes are in tests/slow."""
+"""What overlap is measured by: cuts, eigenvalues, pairs of windows; and how powers of ten are printed."""
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
+from scipy import sparse
 
 import vardi
 from vardi._estimate import quasi_independence as module
+from vardi._estimate.bounds import _power, _second_eigenvalue
 from vardi._estimate.quasi_independence import quasi_independence
+from vardi._estimate.reliability import smallest_cut
+from vardi._rows.gram import DenseGram
+from vardi._solve.laplacian import Laplacian
+
+
+class TestSmallestCut:
+    def test_of_random_graphs_by_trying_all(self):
+        rng = np.random.default_rng(0)
+        for K in (2, 3, 5, 7):
+            for _ in range(20):
+                links = rng.exponential(size=(K, K)) * (rng.random((K, K)) < 0.7)
+                links = links + links.T
+                sides = [np.array([i >> k & 1 for k in range(K)], bool) for i in range(1, 2 ** (K - 1))]
+                smallest = min(links[side][:, ~side].sum() for side in sides)
+                value, side = smallest_cut(links)
+                assert 0 < side.sum() < K
+                assert_allclose(value, smallest, atol=1e-12)
+                assert_allclose(links[side][:, ~side].sum(), smallest, atol=1e-12)
+
+    @pytest.mark.parametrize("K", [3, 4, 9])
+    def test_of_a_ring_none_of_whose_nodes_have_common_neighbours(self, K):
+        links = np.roll(np.eye(K), 1, axis=0) * np.linspace(1.0, 2.0, K)
+        links = links + links.T
+        value, side = smallest_cut(links)
+        assert_allclose(value, np.sort(links[links > 0])[::2][:2].sum())
+        assert_allclose(links[side][:, ~side].sum(), value)
+
+
+def test_many_samples_have_the_same_second_eigenvalue():
+    rng = np.random.default_rng(0)
+    K = 330
+    G = np.abs(sparse.random_array((K, K), density=0.05, rng=rng).toarray())
+    G = G + G.T + np.eye(K)
+    expected = np.linalg.eigvalsh(np.diag(G.sum(axis=1)) - G)[1]
+    np.testing.assert_allclose(_second_eigenvalue(Laplacian(G.sum(axis=1), DenseGram(G))), expected, rtol=1e-8)
+
+
+def test_powers_of_ten_are_readable():
+    assert [_power(x) for x in (0.0, 3.0, -2.0, 12.34, -4540.2, -4e10, math.inf, -math.inf)] == [
+        "1",
+        "1e+03",
+        "0.01",
+        "10^12.3",
+        "10^-4540.2",
+        "10^-4.0e+10",
+        "inf",
+        "0",
+    ]
 
 
 def draw(seed, n=80, *, strength=0.0, ties=False):

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from designs import FAMILIES
 from judging import WRONG, judge_all
-from many_samples import assert_same_for_any_number_of_threads
 from numpy.testing import assert_allclose, assert_array_equal
 from oracle import certify, far_logs
 
 import vardi
+from vardi._machine import threads
 from vardi._rows import choose, thinned
 from vardi._rows.thinned import SLACK, Thinned
 from vardi._solve.newton import REUSED
@@ -53,6 +53,19 @@ def compared(omega, source, monkeypatch, **options):
     fit = vardi.debias_matrix(omega, source, **options)
     assert fit.solved.rows.settled(fit.solution.u) is not fit.solved.rows
     return fit, dense
+
+
+def assert_same_for_any_number_of_threads(monkeypatch, omega, source):
+    """Fit log omega in one thread and in three, in small blocks, and compare to the last digit."""
+    monkeypatch.setattr(threads, "THREADED", 0)
+    monkeypatch.setattr(threads, "BLOCK", 5000)
+    found = []
+    for workers in (1, 3):
+        monkeypatch.setattr("joblib.cpu_count", lambda workers=workers: workers)
+        found.append(vardi.debias_matrix(omega, source, log=True))
+    assert_array_equal(found[0].solution.u, found[1].solution.u)
+    assert_array_equal(found[0].weights, found[1].weights)
+    assert found[0].solution.certificate == found[1].solution.certificate
 
 
 # ---------------------------------------------------------------- what is left out
