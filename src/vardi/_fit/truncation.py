@@ -1,4 +1,4 @@
-r"""Truncated rows of one sample, each with its window: as input of the pipeline, and as a solved fit.
+r"""Truncated rows of one sample, each with its window: as what is solved, and as a solved fit.
 
 Inside, each row is a sample of its own, whose bias is its window; to the user there is one sample, whose bias is the
 chance of being seen, :math:`\alpha S(x)`, with S the sum over windows; the weights are :math:`1 / S`. Given its window
