@@ -376,7 +376,8 @@ def _step(here: At) -> Floats:
     """Return Newton's step, NaN if there is none."""
     if not here.sums.positive:
         return np.full(len(here.v), np.nan)
-    return -(here.jacobian if here.coordinates.parameters else here.level).solve(here.gradient)
+    is_level = len(here.free) > SPECTRAL and not here.coordinates.parameters
+    return -(here.level if is_level else here.jacobian).solve(here.gradient)
 
 
 def _smaller(rows: JointRows, here: At, delta: Floats) -> At | None:

@@ -182,8 +182,8 @@ def _solved(
         if not walk.converged:
             raise _not_met(joint, walk, known, values, groups, names)
         # as u of a group diverges, the equations hold ever better, while nothing is left for the group
-        by_estimate = joining is not None and not joining.exact
-        if by_estimate and (error := _emptied(joint, walk, known, groups, names, least=max(EMPTY, 10 * tol))):
+        least = max(EMPTY, 10 * tol) if joining is not None and not joining.exact else 10 * tol
+        if error := _emptied(joint, walk, known, groups, names, least=least):
             raise error
     if joint.families:
         require_identified(joint, walk.at, names)

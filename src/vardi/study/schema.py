@@ -25,7 +25,7 @@ class DependenceOptions(TypedDict, total=False):
     population: Population
 
 
-class Kind(NamedTuple):
+class ValueKind(NamedTuple):
     """What the value of a key may be, what is said of another ``{value}`` of ``{key}``, and where it is ``missing``."""
 
     holds: Callable[[Any], bool]
@@ -50,23 +50,23 @@ def _are_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
 
-TEXT = Kind(_is_text, "{key} must be a string, not {value}.")
-COLUMN = Kind(_is_text, "{key} must be the name of a column, not {value}.")
-BIAS = Kind(
+TEXT = ValueKind(_is_text, "{key} must be a string, not {value}.")
+COLUMN = ValueKind(_is_text, "{key} must be the name of a column, not {value}.")
+BIAS = ValueKind(
     lambda value: isinstance(value, str) or is_number(value),
     "The bias of {name!r} must be an expression in quotes or a number, not {value}.",
     "{name!r} has no bias. Say how its rows were drawn; bias = 1 means at random.",
 )
-SIZE = Kind(
+SIZE = ValueKind(
     lambda value: is_number(value) and value > 0,
     "population must be how many units a sample was drawn from, not {value}.",
 )
-PATHS = Kind(
+PATHS = ValueKind(
     lambda value: isinstance(value, str) or (_are_texts(value) and bool(value)),
     "data must be a path or a list of paths, not {value}.",
     "{name!r} has no data. Name its file: data = ...",
 )
-TABLE = Kind(_is_text, "{key} must be the name of a table, not {value}.")
+TABLE = ValueKind(_is_text, "{key} must be the name of a table, not {value}.")
 LABEL = COLUMN._replace(missing="[pool] has no source: name the column that holds the sample of each row, source = ...")
 SOURCE = {"data": PATHS, "table": TABLE, "bias": BIAS, "counts": COLUMN, "id": COLUMN}
 POOL = {
@@ -76,25 +76,25 @@ POOL = {
     "counts": COLUMN,
     "id": COLUMN,
 }
-TABLES = Kind(_is_table, "{key} must be a table of tables: [{key}.NAME], then its keys.")
+TABLES = ValueKind(_is_table, "{key} must be a table of tables: [{key}.NAME], then its keys.")
 STUDY = {
     "title": TEXT,
     "sources": TABLES,
-    "pool": Kind(_is_table, "pool must be a table: [pool], then data = ... and source = ..."),
-    "biases": Kind(_is_table, "A [pool] needs [biases] with a line for each sample: NAME = ..."),
+    "pool": ValueKind(_is_table, "pool must be a table: [pool], then data = ... and source = ..."),
+    "biases": ValueKind(_is_table, "A [pool] needs [biases] with a line for each sample: NAME = ..."),
     "states": TABLES,
-    "variables": Kind(
+    "variables": ValueKind(
         lambda value: _are_texts(value) and all(name.strip() for name in value),
         "variables must be a list of strings: columns and expressions.",
     ),
     "engine": TEXT,
-    "known": Kind(
+    "known": ValueKind(
         _is_table, "known must be a table: a sample, a column or a condition, each with its value in the population."
     ),
     "clusters": COLUMN,
     "series": COLUMN,
     "strata": COLUMN,
-    "population": Kind(lambda value: _is_table(value) or SIZE.holds(value), SIZE.otherwise),
+    "population": ValueKind(lambda value: _is_table(value) or SIZE.holds(value), SIZE.otherwise),
 }
 DEPENDS: tuple[Literal["clusters", "series", "strata"], ...] = ("clusters", "series", "strata")
 
@@ -187,7 +187,7 @@ class Declarations:
                     reads = f"{owner} reads one file twice, as {path} and as {file}"
                     self.problems.add((*key, "data"), f"{reads}, so its rows would count twice. Name it once.")
 
-    def _checked(self, place: Key, table: Mapping[str, object], kinds: Mapping[str, Kind]) -> dict[str, Any]:
+    def _checked(self, place: Key, table: Mapping[str, object], kinds: Mapping[str, ValueKind]) -> dict[str, Any]:
         """Return the values of a table that are of their kinds; note unknown keys, missing ones, and other values."""
         self.problems.unknown_keys(place, table, kinds)
         values = {}
@@ -214,7 +214,7 @@ class Declarations:
         places: dict[Data, Key] = {} if data is None else {data: ("pool",)}
         return places, table.get("source"), {name: (("biases", name), bias) for name, bias in valid.items()}
 
-    def _tables(self, key: str, kinds: Mapping[str, Kind]) -> dict[str, dict[str, Any]]:
+    def _tables(self, key: str, kinds: Mapping[str, ValueKind]) -> dict[str, dict[str, Any]]:
         """Return the tables in a table, by name."""
         tables = {}
         for name, table in self.document.get(key, {}).items():
