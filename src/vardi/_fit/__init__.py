@@ -1,1 +1,1 @@
-"""One fit: what users call, the pipeline, and the sample that comes out of it."""
+"""One fit: what users call, the rows they gave, and the sample that comes out of it."""

@@ -1,20 +1,31 @@
-"""The functions that users call: samples and biases, or their values, are checked and passed to the pipeline."""
+"""The functions that users call, and what they do: inputs -> rows -> verdict -> solution -> DebiasedSample."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from vardi._fit.inputs import Depends, FrameInputs, MatrixInputs, as_matrix
-from vardi._fit.pipeline import OnUnidentified, Options, verdict_of
+from vardi._fit.inputs import Depends, FrameInputs, MatrixInputs, OnUnidentified, Options, as_matrix
+from vardi._fit.known import as_identified, warn_of_contradiction
+from vardi._fit.rows_in_memory import RowsInMemory
 from vardi._fit.sample import DebiasedSample
+from vardi._fit.solved import Solved
+from vardi._fit.user_rows import Prepared, UserRows
 from vardi._inputs.given import Biases, ByRow, Counts, Known, Labels, Population, Samples
 from vardi._inputs.pool import Name
+from vardi._inputs.shared_units import warn_of_shared_units
 from vardi._rows.stored import MAX_IN_MEMORY
-from vardi._solve.identify import Verdict
-from vardi.errors import MismatchError
+from vardi._solve.identify import Verdict, joined_verdict
+from vardi._solve.model import JointFit, joining_of, solve_joint, solve_plain
+from vardi._solve.newton import Solution, shifted
+from vardi._solve.parameters import unknown_everywhere
+from vardi.errors import DroppedSamplesWarning, MismatchError, NotIdentifiableError
+from vardi.errors._texts import show
+from vardi.errors._warn import warn
 
 
 def debias(
@@ -110,7 +121,7 @@ def debias(
     _require_choice(on_unidentified)
     options = Options(on_unidentified, tol, max_iterations)
     depends = Depends(clusters, series, strata, population)
-    return FrameInputs(samples, biases, source, counts, known, depends, options).fitted()
+    return fitted(FrameInputs(samples, biases, source, counts, known, depends, options))
 
 
 def debias_matrix(
@@ -168,9 +179,8 @@ def debias_matrix(
     options = Options(on_unidentified, tol, max_iterations)
     depends = Depends(clusters, series, strata, population)
     names = None if names is None else tuple(names)
-    return MatrixInputs(
-        as_matrix(omega, source, max_in_memory), source, log, names, counts, known, depends, options
-    ).fitted()
+    matrix = as_matrix(omega, source, max_in_memory)
+    return fitted(MatrixInputs(matrix, source, log, names, counts, known, depends, options))
 
 
 def identify(
@@ -214,3 +224,94 @@ def identify_with_notes(
 def _require_choice(on_unidentified: str) -> None:
     if on_unidentified not in ("raise", "largest"):
         raise MismatchError(f"on_unidentified is {on_unidentified!r}. Give 'raise' or 'largest'.")
+
+
+def fitted(
+    inputs: FrameInputs | MatrixInputs,
+    near: Mapping[Name, float] | None = None,
+    among: NDArray[np.bool_] | None = None,
+) -> DebiasedSample:
+    """Debias all rows, or some in memory, starting near given log normalisers if any."""
+    rows = inputs.opened()
+    if among is not None:
+        assert isinstance(rows, RowsInMemory)
+        rows = rows.among(among)
+    fit = DebiasedSample(solve(rows, inputs.options, near), inputs)
+    if fit.solved.prepared.known:
+        warn_of_contradiction(fit.known)
+    if isinstance(inputs, FrameInputs) and rows.in_memory and among is None:
+        warn_of_shared_units(inputs.samples, rows.pool)
+    return fit
+
+
+def solve(rows: UserRows, options: Options, near: Mapping[Name, float] | None = None) -> Solved:
+    """Return the solution at the rows, or at those of the largest group of samples, if that was asked for."""
+    prepared = rows.prepare()
+    if not prepared.is_plain:
+        return _solve_joint(prepared, options, near)
+    found = solve_plain(prepared.rows, prepared.names, options.tol, options.max_iterations, near)
+    if isinstance(found, Solution):
+        weights, shift = prepared.rows.settled(found.u).weights(found.u)
+        return rows.solved(prepared, JointFit(replace(shifted(found, shift), weights=weights)))
+    verdict = rows.explained(found)
+    if options.on_unidentified == "raise":
+        raise verdict.error()
+    return solve(rows.of_samples(_largest_group(verdict, prepared.sizes)), options, near)
+
+
+def _solve_joint(prepared: Prepared, options: Options, near: Mapping[Name, float] | None) -> Solved:
+    _refuse_largest(options.on_unidentified, known=bool(prepared.known))
+    found = solve_joint(
+        prepared.joint,
+        prepared.names,
+        prepared.known,
+        prepared.values,
+        prepared.data.overlap(prepared),
+        tol=options.tol,
+        max_iterations=options.max_iterations,
+        near=near,
+    )
+    return prepared.data.solved(prepared, found)
+
+
+def verdict_of(prepared: Prepared) -> Verdict:
+    """Judge samples, solving only what that takes."""
+    verdict, joint, names = prepared.data.overlap(prepared), prepared.joint, prepared.names
+    if prepared.is_plain:
+        return verdict
+    sampled = [name for name, size in zip(names, joint.sizes, strict=True) if size > 0]
+    if not prepared.known:
+        if len(joint.families) == len(sampled) and verdict.identified:
+            return as_identified(verdict, str(unknown_everywhere(sampled, verdict)))
+        return verdict
+    try:
+        joining = joining_of(joint.few, names, verdict)
+    except NotIdentifiableError as error:
+        if error.verdict is None:
+            raise
+        return as_identified(error.verdict, str(error))
+    return joined_verdict(verdict, joining)
+
+
+def _refuse_largest(on_unidentified: str, *, known: bool) -> None:
+    """Refuse to leave samples out if known values or parameters concern all of them."""
+    if on_unidentified != "largest":
+        return
+    fact, remedy = (
+        (
+            "but known values describe the whole population",
+            "Give known values that join the groups, or debias the samples of one group without them.",
+        )
+        if known
+        else ("and with them information about the parameters", "Debias the samples of one group.")
+    )
+    raise MismatchError(f"on_unidentified='largest' leaves samples out, {fact}. {remedy}")
+
+
+def _largest_group(verdict: Verdict, sizes: Mapping[Name, float]) -> set[Name]:
+    """Return the samples of the group with the most rows, and warn of the others."""
+    largest = max(verdict.groups, key=lambda group: sum(sizes[name] for name in group))
+    dropped = [name for group in verdict.groups if group is not largest for name in group]
+    rows = sum(sizes[name] for name in dropped)
+    warn(DroppedSamplesWarning(f"Left out {show(dropped)} with {rows:g} rows. {verdict.message}"))
+    return set(largest)

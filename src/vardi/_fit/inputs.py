@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from vardi._fit.capabilities import refusal
-from vardi._fit.pipeline import Options, fit
 from vardi._fit.rows_in_memory import RowsInMemory
-from vardi._fit.sample import DebiasedSample
 from vardi._fit.user_rows import UserRows
 from vardi._inputs.dependence import as_dependence
 from vardi._inputs.frames import as_frame, concat, stacked
 from vardi._inputs.frames.frame import any_lazy
 from vardi._inputs.given import Biases, ByRow, Counts, Known, Labels, Population, Samples
 from vardi._inputs.pool import Name, Pool, as_named, as_pool, matrix_pool
-from vardi._inputs.shared_units import warn_of_shared_units
 from vardi._rows import Windows
 from vardi._rows.stored import Reader, as_reader
 from vardi.biases import LearnedBias, ValuesBias, WindowBias, as_bias
@@ -32,6 +29,18 @@ from vardi.errors._texts import show
 
 if TYPE_CHECKING:
     from vardi.biases._constructors import BiasLike
+
+
+OnUnidentified = Literal["raise", "largest"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a fit is solved: the arguments of the same names of :func:`vardi.debias`."""
+
+    on_unidentified: OnUnidentified = "raise"
+    tol: float = 1e-10
+    max_iterations: int = 100
 
 
 class Depends(NamedTuple):
@@ -62,7 +71,7 @@ class FrameInputs:
     options: Options = DEFAULT
 
     def opened(self) -> UserRows:
-        """Return samples as the pipeline takes them: in an engine if one of them is a lazy frame, else in memory."""
+        """Return the rows: in an engine if one of them is a lazy frame, else in memory."""
         given = {"source": self.source, "counts": self.counts}
         if any_lazy(self.samples):
             from vardi._fit.rows_in_engine import RowsInEngine  # what asks engines is loaded only for them
@@ -80,14 +89,6 @@ class FrameInputs:
 
             return opened_with_learned(pool, self.known, self.options)
         return RowsInMemory.of_pool(pool, self.known)
-
-    def fitted(self, near: Mapping[Name, float] | None = None, rows: NDArray[np.bool_] | None = None) -> DebiasedSample:
-        """Solve, starting near given log normalisers if any, for all rows or for some of the pool."""
-        opened = self.opened()
-        fitted = fit(_of_rows(opened, rows), self, self.options, near)
-        if isinstance(opened, RowsInMemory) and rows is None:
-            warn_of_shared_units(self.samples, opened.pool)
-        return fitted
 
     def updated(self, samples: Samples, biases: Biases | None, pool: Pool) -> FrameInputs:
         """Return the inputs with further rows."""
@@ -144,14 +145,10 @@ class MatrixInputs:
     options: Options = DEFAULT
 
     def opened(self) -> UserRows:
-        """Return the matrix as the pipeline takes it."""
+        """Return the matrix as rows."""
         pool = matrix_pool(self.omega, self.source, self.counts, self.names)
         pool = replace(pool, dependence=as_dependence(pool, *self.depends))
         return RowsInMemory.of_pool(pool, self.known, self.omega, log=self.log)
-
-    def fitted(self, near: Mapping[Name, float] | None = None, rows: NDArray[np.bool_] | None = None) -> DebiasedSample:
-        """Solve, starting near given log normalisers if any, for all rows or for some of the pool."""
-        return fit(_of_rows(self.opened(), rows), self, self.options, near)
 
     def updated(self, samples: Samples, biases: Biases | None, pool: Pool) -> MatrixInputs:
         """Return the inputs with further rows of the matrix, and further columns."""
@@ -202,13 +199,6 @@ def as_matrix(omega: object, source: ArrayLike, max_in_memory: int) -> Matrix:
 
 BY_COLUMN = "Name a column of the frames instead, which new rows have too"
 BY_MATRIX = "Debias all rows together"
-
-
-def _of_rows(opened: UserRows, rows: NDArray[np.bool_] | None) -> UserRows:
-    if rows is None:
-        return opened
-    assert isinstance(opened, RowsInMemory)
-    return opened.among(rows)
 
 
 def _joined_biases(

@@ -1,6 +1,8 @@
-"""Unknown biases: the samples whose biases are known are debiased first, and the others are learned against them.
+r"""Unknown biases: the samples whose biases are known are debiased first, and the others are learned against them.
 
-The first fit is the reference: its weights and its tangent are also mapped to the rows of all samples.
+The first fit is the reference: its weights and its tangent are also mapped to the rows of all samples, so that
+:math:`E_{ref}\hat y` and :math:`E_A(y - \hat y)` add up with any other estimate of the fit. Odds and predictions come
+from the same folds. What uses the weights of all samples carries a flag, ``approximate``, from the tangent to the text.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ import numpy as np
 
 from vardi._estimate.bias_check import BiasCheck, Features, untested
 from vardi._estimate.tangent import Influence, Tangent
-from vardi._fit.pipeline import Options, fit
+from vardi._fit.debias import solve
+from vardi._fit.inputs import Options
 from vardi._fit.rows_in_memory import RowsInMemory
 from vardi._fit.solved import Solved
 from vardi._inputs import given
@@ -84,7 +87,7 @@ def _debiased(pool: Pool, unknown: list[int], known: Any, options: Options) -> S
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", VardiWarning)  # the fit of all samples will warn
         try:
-            solved = fit(rows.of_samples(names), None, replace(options, on_unidentified="raise")).solved
+            return solve(rows.of_samples(names), replace(options, on_unidentified="raise"))
         except NotIdentifiableError as error:
             raise NotIdentifiableError(
                 "Biases are learned by comparison with the samples whose biases are known, which cannot be debiased "
@@ -92,7 +95,6 @@ def _debiased(pool: Pool, unknown: list[int], known: Any, options: Options) -> S
                 groups=error.groups,
                 verdict=error.verdict,
             ) from None
-    return solved
 
 
 def _learned(pool: Pool, k: int, chances: Floats) -> Bias:

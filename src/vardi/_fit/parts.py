@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -22,7 +22,6 @@ from vardi._rows.gram import Gram
 from vardi._rows.measure import as_functions
 from vardi._rows.shares import Shares, shares_of
 from vardi._rows.weights import WeightSums, WeightTable, values_in_bins, weights_by_sample, weights_in_bins
-from vardi._types import Floats
 from vardi.biases._expressions import nodes
 from vardi.errors._refusals import needs_rows
 from vardi.errors._texts import SHOWN
@@ -43,13 +42,7 @@ class MemoryParts:
 
     def __init__(self, fit: WeightedSample) -> None:
         self._fit, self._solved = fit, fit.solved
-        self._pool, self._rows = fit.solved.pool, fit.solved.rows
-
-    @property
-    def pool(self) -> Pool:
-        """The rows as the user gave them."""
-        pool: Pool = self._pool
-        return pool
+        self.pool: Pool = fit.solved.pool
 
     @property
     def numeric_of_some(self) -> tuple[str, ...]:
@@ -64,7 +57,7 @@ class MemoryParts:
 
     def given(self) -> Given:
         """Return what the fit was given."""
-        pool, rows = self._pool, self._rows
+        pool, rows = self.pool, self._solved.rows
         with_rows = np.bincount(pool.source, pool.counts, minlength=len(pool.names)) > 0
         return Given(
             biases=pool.biases,
@@ -83,7 +76,7 @@ class MemoryParts:
 
     def fingerprint(self, columns: Sequence[str]) -> Fingerprint:
         """Return the hash of the rows of frames; an empty one for a matrix, which has no columns."""
-        return fingerprint(self._pool, columns) if self._pool.frames else Fingerprint()
+        return fingerprint(self.pool, columns) if self.pool.frames else Fingerprint()
 
     def gram(self) -> Gram:
         """Return sum_i c_i p_i p_i' of all biases."""
@@ -100,7 +93,7 @@ class MemoryParts:
 
     def largest_weights(self, most: int) -> list[tuple[int, Name, float]]:
         """Return position in the pool, sample and weight of the heaviest rows; none if rows have no position."""
-        weights, pool = self._solved.memory.row_weights(self._solved.tangent.measure), self._pool
+        weights, pool = self._solved.memory.row_weights(self._solved.tangent.measure), self.pool
         least = np.partition(weights, -most)[-most] if most < len(weights) else -np.inf
         large = np.flatnonzero(weights >= least)
         order = large[np.argsort(-weights[large], kind="stable")][:most]
@@ -116,7 +109,7 @@ class MemoryParts:
         numeric = (*self._solved.data.numeric_columns, *self.numeric_of_some)
         data = self._solved.memory
         uncovered = self._solved.uncovered
-        return choose(self._pool, data.kept, data.of_some, uncovered, numeric, lambda name: self.column(name, name))
+        return choose(self.pool, data.kept, data.of_some, uncovered, numeric, lambda name: self.column(name, name))
 
     def describe(
         self, columns: Sequence[Variable], *, gains: bool = False, slopes: bool = False
@@ -128,7 +121,9 @@ class MemoryParts:
             laws = solved.bias_functions() if gains and solved.data.is_whole else None
             most = self._most_slopes() if slopes and solved.data.is_whole else 0
             for own, functions, exponents in self._functions_of(solved, [columns[j] for j in places]):
-                moved = partial(solved.slopes, errors=self._errors) if most > 0 and not own[0].category_of else None
+                moved = None
+                if most > 0 and not own[0].category_of:  # every bias may be wrong, independently of the others
+                    moved = partial(solved.slopes, errors=Errors.of(self._solved, None, "free"))
                 most -= len(own)
                 facts = facts_of(own, self._fit.sizes, solved.tangent, functions, exponents, laws, moved)
                 found |= dict(zip([places.pop(0) for _ in own], facts, strict=True))
@@ -136,7 +131,7 @@ class MemoryParts:
 
     def _most_slopes(self, most: int = 400_000_000) -> int:
         """Return for how many columns the effect of wrong biases is computed, times rows and samples at most this."""
-        return most // (len(self._pool) * len(self._pool.names))
+        return most // (len(self.pool) * len(self.pool.names))
 
     def _functions_of(
         self, solved: Solved, columns: Sequence[Variable]
@@ -146,14 +141,9 @@ class MemoryParts:
             exponent = exponent_of(column.values)
             yield [column], (np.ldexp(column.values, -exponent) if exponent else column.values)[:, None], [exponent]
 
-    @property
-    def _errors(self) -> Errors:
-        """Every bias may be wrong, independently of the others."""
-        return Errors.of(self._solved, None, "free")
-
     def each(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         """Apply a function that asks the rows to each item: several at a time where their holder can be asked so."""
-        return at_once(function, items, len(self._pool))
+        return at_once(function, items, len(self.pool))
 
     def shares(self, column: Variable, centre: float, scale: float) -> Shares:
         """Return the shares of pool and population up to values of a column; an engine has its bins about the centre.
@@ -162,7 +152,7 @@ class MemoryParts:
         """
         measure = self._solved.of(column.among).tangent.measure
         rows = slice(None) if measure.inside is None else measure.inside
-        counts = self._counts[rows]
+        counts = measure.counts[rows]
         return shares_of(column.values[rows], [counts, counts * measure.weights[rows]])
 
     def band(self, column: Variable, level: float = 0.95, shares: Shares | None = None) -> Band | None:
@@ -173,11 +163,6 @@ class MemoryParts:
         tangent = self._solved.of(column.among).tangent
         own = None if shares is None else shares.of_measure(1)  # the population
         return DebiasedCdf(tangent, Steps.in_memory(tangent.measure, column.values, shares=own)).band(level)
-
-    @cached_property
-    def _counts(self) -> Floats:
-        counts: Floats = self._solved.tangent.measure.counts
-        return counts
 
 
 class EngineParts(MemoryParts):
@@ -197,7 +182,7 @@ class EngineParts(MemoryParts):
             super().given(),
             is_counted=any(part.counted for part in self._parts),
             is_labelled=self._parts[0].label is not None,
-            distinct=len(self._rows) if self._solved.prepared.in_memory else None,
+            distinct=len(self._solved.rows) if self._solved.prepared.in_memory else None,
             left_out={pool.names[k] for part in pool.dropped for k in part.codes.values()},
             costs=0,
             unasked=self._solved.engine.columns["numeric"],
@@ -257,7 +242,7 @@ class EngineParts(MemoryParts):
 
     def _most_slopes(self, most: int = 400) -> int:
         """Return for how many columns the effect of wrong biases is queried, times samples at most this."""
-        return most // len(self._pool.names)
+        return most // len(self.pool.names)
 
     def _functions_of(
         self, solved: Solved, columns: Sequence[Variable]

@@ -41,6 +41,7 @@ if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked 
     from vardi._estimate.sensitivity.result import Sensitivity
     from vardi._facts.account import Account
     from vardi._facts.diagnostics import Diagnostics
+    from vardi._fit.inputs import FrameInputs, MatrixInputs
     from vardi._rows.multipliers import ReplicateKind
 
 
@@ -55,7 +56,7 @@ class DebiasedSample(WeightedSample):
         How the equations were solved, and how well.
     """
 
-    def __init__(self, solved: Solved, inputs: Any) -> None:
+    def __init__(self, solved: Solved, inputs: FrameInputs | MatrixInputs) -> None:
         super().__init__(solved)
         self._inputs = inputs  # the arguments of the call that made it
 
@@ -496,7 +497,9 @@ class DebiasedSample(WeightedSample):
         >>> long.sizes
         {'plain': 3, 'seen': 6, 'long': 2}
         """
-        return self._inputs.updated(samples, biases, self.solved.pool).fitted(near=self.solved.near)
+        from vardi._fit.debias import fitted
+
+        return fitted(self._inputs.updated(samples, biases, self.solved.pool), near=self.solved.near)
 
     @property
     def numeric_columns(self) -> tuple[str, ...]:

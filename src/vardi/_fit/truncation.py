@@ -1,7 +1,9 @@
-r"""Truncated rows of one sample, each with its window: as input of the pipeline, and as a solved fit.
+r"""Truncated rows of one sample, each with its window: as what is solved, and as a solved fit.
 
 Inside, each row is a sample of its own, whose bias is its window; to the user there is one sample, whose bias is the
-chance of being seen, :math:`\alpha S(x)`, with S the sum over windows; the weights are :math:`1 / S`.
+chance of being seen, :math:`\alpha S(x)`, with S the sum over windows; the weights are :math:`1 / S`. Given its window
+a row's influence has mean :math:`b_i`, so :math:`\phi_i - b_i` is that of the unit with its window, and units are
+independent.
 """
 
 from __future__ import annotations

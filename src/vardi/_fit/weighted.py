@@ -535,7 +535,7 @@ class WeightedSample:
         def total(of: Estimate) -> Estimate:
             return replace((of if mean is None else of / mean) * known, among=of.among)
 
-        found = fit._mean(values, level) if model is None else model.mean(fit.solved, values, level)
+        found = fit._mean(values, level, model)
         found = replace(total(found), plain=None if found.plain is None else total(found.plain))
         warn_of_doubt(self.names, [f"the total of {_called(values)!r}"], [found.law])
         return found
@@ -562,8 +562,10 @@ class WeightedSample:
 
         return ByDomain(told, keys, lambda j: DebiasedCdf(tangent, steps(j)))
 
-    def _mean(self, values: Function, level: float) -> Estimate:
-        """Return a mean without warnings."""
+    def _mean(self, values: Function, level: float, model: Assisted | None) -> Estimate:
+        """Return a mean, assisted by a model if there is one, without warnings."""
+        if model is not None:
+            return model.mean(self.solved, values, level)
         return self.solved.tangent.estimates(self.data.functions(values), level)[0]
 
     def _means(self, functions: Kept, named: Sequence[Function], level: float) -> Estimates:
@@ -612,7 +614,7 @@ class WeightedSample:
             )
         column, total = relative_to
         fit, model = self._assisted(None, column, By.of(None), AUTO, None)
-        mean = fit._mean(column, level) if model is None else model.mean(fit.solved, column, level)
+        mean = fit._mean(column, level, model)
         if not mean.value:
             raise MismatchError(
                 f"The mean of {_called(column)!r} is 0, so nothing can be estimated relative to its total. Give a "

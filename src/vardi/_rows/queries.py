@@ -1,4 +1,8 @@
-"""Rows that stay in an engine: one query answers all sums of a question."""
+"""Rows that stay in an engine: one query answers all sums of a question.
+
+A question is called twice: first it notes the sums that it asks for, which are one query, then it is called again with
+the answers. So a text may compute with its sums as if they were there.
+"""
 
 from __future__ import annotations
 

@@ -6,7 +6,8 @@ everything here follows (pseudo-self-concordance; Bach 2010, "Self-concordant an
 
 - a full Newton step delta descends by N^2 / 4 or more whenever R = range(delta) <= 1, without evaluating D;
 - a step of length log(1 + R) / R always descends;
-- range(u - u*) <= -log(1 - c N) where c^2 is the largest effective resistance of the Hessian's graph.
+- range(u - u*) <= -log(1 - c N) where c^2 is the largest effective resistance of the Hessian's graph, which is never
+  above 2 over the second eigenvalue.
 """
 
 from __future__ import annotations

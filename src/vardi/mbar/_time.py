@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from vardi._estimate.estimates import Estimate
 from vardi._estimate.resampling import require_rows
 from vardi._estimate.tangent import Influence
+from vardi._fit.debias import fitted
 from vardi._fit.sample import DebiasedSample
 from vardi._inputs.dependence import places_in_time
 from vardi._inputs.pool import Name
@@ -326,7 +327,7 @@ def convergence(
     near, inputs = fit.solved.near, fit._inputs
 
     def estimate(rows: NDArray[np.bool_]) -> Estimate:
-        part = fit if rows.all() else inputs.fitted(near=near, rows=rows)
+        part = fit if rows.all() else fitted(inputs, near=near, among=rows)
         return part.solved.log_ratio(*places, level)  # without a warning: it is plain that early parts are rough
 
     # Rounded first, so that rounding error adds no frame.
