@@ -102,8 +102,13 @@ def _means_at(solved: Solved, tangent: Tangent, joint: JointRows, v: Floats) -> 
 
 
 def _least(solved: Solved) -> Floats:
-    """Return the variances of the known functions' means below which they are only rounding."""
-    return np.asarray(NOTHING * np.maximum(solved.prepared.values.var(axis=0), 1e-300) / solved.tangent.n)
+    """Return the variances of the known functions' means below which they are only rounding.
+
+    A constant has no variance of its own: its rounding is relative to its size.
+    """
+    values = solved.prepared.values
+    rounded = np.square(1e-8 * np.abs(values).max(axis=0, initial=0.0))
+    return np.asarray(NOTHING * np.maximum(np.maximum(values.var(axis=0), rounded), 1e-300) / solved.tangent.n)
 
 
 def warn_of_contradiction(check: KnownCheck | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import codecs
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -218,7 +219,7 @@ class _Reading:
                 raise self._refusal(
                     f"The escape {match.group()} is not known. For a backslash write two.", start + match.start()
                 )
-        return body.encode("latin-1", "backslashreplace").decode("unicode_escape")
+        return codecs.unicode_escape_decode(body.encode("latin-1", "backslashreplace"))[0]  # imports no codec
 
     def _node(self, tree: ast.expr, depth: int) -> Node:
         if depth > MAX_DEPTH:
