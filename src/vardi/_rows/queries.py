@@ -1,7 +1,7 @@
 """Rows that stay in an engine: one query answers all sums of a question.
 
 A question is called twice: first it notes the sums that it asks for, which are one query, then it is called again with
-the answers. So a text may compute with its sums as if they were there.
+the answers. So a question may compute with its sums as if they were there.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from vardi._rows.units import Units, rows_a_value
 from vardi._types import Floats, Integers
 from vardi.biases._expressions.targets import literal
 
-MANY = 16  # samples from which a local engine is asked for columns rather than for sums: see docs/ARCHITECTURE.md
+MANY = 16  # samples from which a local engine is asked for columns rather than for sums: see vardi._rows.batches
 KEY = f"{PREFIX}key"
 
 
