@@ -1201,7 +1201,7 @@ def browser(tmp_path_factory, monkeypatch):
         place.write_text(BROWSER.format(python=sys.executable, does=does))
         place.chmod(0o755)
 
-    monkeypatch.setenv("PATH", f"{place.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", str(place.parent))  # and no other is found
     return put
 
 
