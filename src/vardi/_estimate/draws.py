@@ -99,17 +99,6 @@ def torch_sampler(
     ------
     ImportError
         If PyTorch is not installed.
-
-    Examples
-    --------
-    .. code-block:: python
-
-        from torch.utils.data import DataLoader, TensorDataset
-
-        data = TensorDataset(torch.as_tensor(X), torch.as_tensor(y))  # rows of the pool, in its order
-        loader = DataLoader(data, batch_size=32, sampler=fit.torch_sampler(seed=0))
-        for features, target in loader:  # no weights: the batches represent the population
-            loss = (target - model(features)).square().mean()
     """
     size = _rows_to_draw(n, len(probabilities), len(probabilities))
     seed = secrets.randbits(64) if seed is None else int(seed)
@@ -133,16 +122,6 @@ def torch_weights(probabilities: Floats, dtype: Any = None) -> Any:
     ------
     ImportError
         If PyTorch is not installed.
-
-    Examples
-    --------
-    .. code-block:: python
-
-        from torch.utils.data import DataLoader, TensorDataset
-
-        data = TensorDataset(torch.as_tensor(X), torch.as_tensor(y), fit.torch_weights())
-        for features, target, weight in DataLoader(data, batch_size=32, shuffle=True):
-            loss = (weight * (target - model(features)).square()).mean()
     """
     torch = _torch()
     return torch.as_tensor(probabilities * len(probabilities), dtype=dtype or torch.get_default_dtype())

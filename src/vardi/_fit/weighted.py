@@ -173,13 +173,35 @@ class WeightedSample:
             For reproducible draws; by default a new one, kept as ``sampler.seed``.
         method : {"multinomial", "systematic"}
             Independent draws, or a low-variance draw in random order.
+
+        Examples
+        --------
+        .. code-block:: python
+
+            from torch.utils.data import DataLoader, TensorDataset
+
+            data = TensorDataset(torch.as_tensor(X), torch.as_tensor(y))  # rows of the pool, in its order
+            loader = DataLoader(data, batch_size=32, sampler=fit.torch_sampler(seed=0))
+            for features, target in loader:  # no weights: the batches represent the population
+                loss = (target - model(features)).square().mean()
         """
         from vardi._estimate.draws import torch_sampler
 
         return torch_sampler(self.data.chances(self._measure), n, seed, method=method)
 
     def torch_weights(self, dtype: Any = None) -> Any:
-        """Return the weights as a tensor with mean 1, in pool order."""
+        """Return the weights as a tensor with mean 1, in pool order.
+
+        Examples
+        --------
+        .. code-block:: python
+
+            from torch.utils.data import DataLoader, TensorDataset
+
+            data = TensorDataset(torch.as_tensor(X), torch.as_tensor(y), fit.torch_weights())
+            for features, target, weight in DataLoader(data, batch_size=32, shuffle=True):
+                loss = (weight * (target - model(features)).square()).mean()
+        """
         from vardi._estimate.draws import torch_weights
 
         return torch_weights(self.data.chances(self._measure), dtype)
