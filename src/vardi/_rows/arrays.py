@@ -228,7 +228,9 @@ class ArrayBlock:
         return columns if self.rows._is_once else columns * self.counts[:, None]
 
     def sum(self, columns: Any) -> Floats:
-        return self.counts @ columns if isinstance(columns, np.ndarray) else columns.sum(self.counts)
+        if not isinstance(columns, np.ndarray):
+            return columns.sum(self.counts)
+        return np.ascontiguousarray(self.counts) @ columns  # by BLAS, also counts of one that take no memory
 
     def gram(self, columns: Any, others: Any) -> Floats:
         if not isinstance(columns, np.ndarray):

@@ -490,7 +490,7 @@ class Measure:
         has_few = len(estimates) > 0 and self._has_few_weights
 
         def by_size(j: int) -> Question[ByKey]:
-            one, centres, unit = values[:, [j]], found.means[:, [j]], float(units_of_logs[j])
+            one, centres, unit = values[:, [j]], found.means[:, [j]], float(units_of_logs[j]) or 1.0  # 0: all are 0
 
             def question(block: Block) -> tuple[Floats, Floats]:
                 size = np.abs(one.of(block) - block.of_sample(centres)) / unit
