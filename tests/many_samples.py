@@ -37,3 +37,24 @@ def doubly_truncated(n: int, width: float, seed: int = 0) -> Windows:
     low = rng.uniform(-width / 2, 0.8 - width / 2, len(x))
     seen = np.flatnonzero((low <= x) & (x <= low + width))[:n]
     return Windows(x[seen], low[seen], low[seen] + width)
+
+
+def with_columns(omega: sparse.csr_array, *columns: np.ndarray) -> sparse.csr_array:
+    """Return a matrix of biases with states that nobody drew from."""
+    return sparse.csr_array(sparse.hstack([omega, sparse.csr_array(np.column_stack(columns))]))
+
+
+def any_other(K: int = 320, per: int = 6) -> tuple:
+    """Rows that are covered anywhere, three states with the means of their biases, and x."""
+    omega, source = anywhere(K, per)
+    x = np.random.default_rng(2).standard_normal(len(source))
+    return with_columns(omega, x > 0, np.exp(x), np.abs(x)), source, [0.5, np.exp(0.5), np.sqrt(2 / np.pi)], x
+
+
+def windows(K: int = 320) -> tuple:
+    """A window for each row, three more with their shares of the population, and x."""
+    own = doubly_truncated(K, 0.3)
+    low, high = np.append(own.low, [0.3, 0.1, 0.6]), np.append(own.high, [np.inf, 0.5, np.inf])
+    below = (1 - (1 - np.array([0.3, 0.1, 0.5, 0.6])) ** 2) / 0.96
+    shares = [1 - below[0], below[2] - below[1], 1 - below[3]]
+    return Windows(own.x, low, high), np.arange(K), shares, own.x

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from pools import along_windows, by_name, said
 
 import vardi
 from vardi.report import compute, to_html
@@ -34,21 +35,6 @@ def weak():
     rng = np.random.default_rng(0)
     samples = {"low": np.append(rng.uniform(0, 0.5, 100), 50.0), "high": rng.uniform(0.2, 1, 100)}
     return vardi.debias(samples, {"low": "x <= 0.5 or x > 2", "high": "x >= 0.2"})
-
-
-def windows(K, rows=40, seed=0):
-    """K samples along a line, each of which overlaps its neighbours."""
-    rng = np.random.default_rng(seed)
-    samples = {f"window {k}": rng.uniform(k, k + 2, rows) for k in range(K)}
-    return vardi.debias(samples, {f"window {k}": f"{k} <= x <= {k + 2}" for k in range(K)})
-
-
-def by_name(rows, name):
-    return next(row for row in rows if row.name == name)
-
-
-def said(report):
-    return " ".join(point.text for point in report.headline.points)
 
 
 # --- numbers
@@ -424,7 +410,7 @@ def test_what_is_said_of_one_sample_takes_the_number_of_samples_into_account():
 
 
 def test_many_samples_have_an_overview_and_a_second_page():
-    report = compute(windows(60, rows=30))
+    report = compute(along_windows(60, rows=30))
     assert sum(len(group.lines) for group in report.groups) == 60
     assert [len(group.lines) for group in report.groups] == [12] * 5
     assert report.groups[0].name == "window 0 to window 11"
@@ -432,7 +418,7 @@ def test_many_samples_have_an_overview_and_a_second_page():
     assert len({one.sample.name for one in report.standouts}) == len(report.standouts) > 0
     html = to_html(report)
     assert all(f">window {k}</th>" in html for k in range(60))
-    assert compute(windows(20)).groups == ()
+    assert compute(along_windows(20)).groups == ()
 
 
 def test_a_study_is_repeated_by_its_command(strata, tmp_path):
@@ -629,9 +615,6 @@ def test_a_large_pool_is_bounded():
     assert [one.low[50] is None for one in report.distributions] == [False, False, True]
     assert "Bands are computed for the first 2 columns only" in report.distributions_note
     assert len(to_html(report)) < 1_000_000
-
-
-# --- geometry
 
 
 # --- the page

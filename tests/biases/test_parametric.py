@@ -9,41 +9,18 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pools import FAMILIES, fit_of, normal_frame, reference_and_panel, selected
 from scipy.optimize import minimize
 from scipy.special import expit
 
 import vardi
 
-FAMILIES = {
-    "logistic": vardi.logistic("x", "w"),
-    "tilt": vardi.exponential_tilt("x", "w"),
-    "power": vardi.power("exp(x)"),
-    "steps": vardi.steps("x", [-0.5, 0.8]),
-    "cells": vardi.cells("g", "h"),
-}
 NAMES = {name: bias.names for name, bias in FAMILIES.items()} | {"cells": ("g=a", "g=c", "h=False")}  # b is frequent
-
-
-def frame(rng, n):
-    x = rng.normal(size=n)
-    rows = pd.DataFrame({"x": x, "w": 0.3 * x + rng.normal(size=n), "y": x**2 + rng.normal(size=n)})
-    return rows.assign(g=np.select([rows["w"] < -0.7, rows["w"] > 0.4], ["a", "c"], "b"), h=rows["x"] > 0.2)
-
-
-def selected(rng, n, accept):
-    rows = frame(rng, 60 * n)
-    return rows[rng.random(len(rows)) < accept(rows)][:n].reset_index(drop=True)
 
 
 @pytest.fixture(scope="module")
 def samples():
-    rng = np.random.default_rng(1)
-    panel = selected(rng, 500, lambda z: expit(-0.5 + 2.0 * z["x"] - z["w"]))
-    return {"reference": frame(rng, 250), "panel": panel}
-
-
-def fit_of(samples, bias, **options):
-    return vardi.debias(samples, {"reference": 1, "panel": bias}, **options)
+    return reference_and_panel()
 
 
 def direct(samples, log_omega, start):
@@ -256,7 +233,7 @@ def test_counts_are_duplicates(samples, name):
 def test_several_samples_have_parameters_of_their_own_beside_states_that_nobody_drew():
     rng = np.random.default_rng(8)
     drawn = {
-        "reference": frame(rng, 200),
+        "reference": normal_frame(rng, 200),
         "first": selected(rng, 300, lambda z: expit(2 * z["x"])),
         "second": selected(rng, 300, lambda z: expit(2 * z["x"])),
         "cut": selected(rng, 100, lambda z: z["x"] > 0),

@@ -9,42 +9,22 @@ import pyarrow as pa
 import pytest
 from engines import QUICK_TO_ASK
 from numpy.testing import assert_allclose
+from pools import COLUMNS, LENGTHS, tables
 
 import vardi
 
 LOCAL = pytest.mark.parametrize("engine", QUICK_TO_ASK, indirect=True)
-BIASES = {"all": 1, "long": "x", "some": "x > 1"}
-COLUMNS = {
-    "normal": lambda rng, n: rng.normal(size=n),
-    "rounded": lambda rng, n: np.round(rng.normal(size=n), 1),
-    "lognormal": lambda rng, n: np.exp(3.0 * rng.normal(size=n)),
-    "large": lambda rng, n: rng.normal(size=n) * 1e300,
-    "tiny": lambda rng, n: rng.random(n) * 1e-300,
-    "offset": lambda rng, n: 1e9 + rng.normal(size=n),
-    "outliers": lambda rng, n: np.where(rng.random(n) < 0.02, 1e12, rng.normal(size=n)),
-    "atom": lambda rng, n: np.where(rng.random(n) < 0.9, 0.0, rng.normal(size=n)),
-}
-
-
-def tables(n=60, column="normal"):
-    rng = np.random.default_rng(0)
-    found = {}
-    for place, name in enumerate(BIASES):
-        x = 1.0 + rng.gamma(2.0 + place, 1.0, n + 20 * place)
-        y, clusters = COLUMNS[column](rng, len(x)), np.arange(len(x)) % 40 + 40 * place
-        found[name] = pa.table({"x": x, "y": y, "g": np.where(x > 3.5, "high", "low"), "c": clusters})
-    return found
 
 
 @LOCAL
 @pytest.mark.parametrize("column", COLUMNS)
 def test_heights_and_quantiles(engine, column):
     rows = tables(column=column)
-    weights = vardi.debias({name: pl.from_arrow(table) for name, table in rows.items()}, BIASES).weights
+    weights = vardi.debias({name: pl.from_arrow(table) for name, table in rows.items()}, LENGTHS).weights
     y = np.concatenate([table["y"].to_numpy() for table in rows.values()])
     x, place = np.unique(y, return_inverse=True)
     heights = np.cumsum(np.bincount(place, weights)) / len(y)
-    cdf = vardi.debias(engine.samples(rows), BIASES).cdf("y")
+    cdf = vardi.debias(engine.samples(rows), LENGTHS).cdf("y")
     for q in (0.02, 0.3, 0.5, 0.3001, 0.99):
         assert cdf.quantile(q).value == x[np.searchsorted(heights, q - 1e-12)]
     assert_allclose(cdf.x, x)

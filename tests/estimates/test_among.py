@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import warnings
 
-import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
-import pyarrow as pa
 import pytest
+from pools import PLACES
 from sklearn.linear_model import LinearRegression
 
 import vardi
@@ -236,12 +235,6 @@ def test_coefficients_come_from_the_samples_that_recorded_the_outcome(samples):
     np.testing.assert_allclose(inference(fit, LinearRegression(), ["x"], array).stderr, found.stderr, rtol=1e-8)
     refitted, said = slopes(given, BIASES, lambda one: inference(one, LinearRegression(), ["x"], "y")["x"], ROWS)
     np.testing.assert_allclose(refitted, said, rtol=0.02, atol=1e-6)
-
-
-PLACES = {
-    "polars": lambda frames: {name: pl.from_pandas(frame).lazy() for name, frame in frames.items()},
-    "duckdb": lambda frames: {name: duckdb.from_arrow(pa.table(dict(frame))) for name, frame in frames.items()},
-}
 
 
 def answers(fit):

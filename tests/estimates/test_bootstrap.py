@@ -8,20 +8,10 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from pools import strata_fit
 from scipy import sparse
 
 import vardi
-
-
-def strata_fit(n=400, seed=0, counts=None):
-    """Three indicator biases and a column y; omega has few distinct rows."""
-    rng = np.random.default_rng(seed)
-    low, high = np.array([0.0, 0.3, 0.6]), np.array([0.45, 0.75, 1.0])
-    source = rng.integers(0, 3, n)
-    x = low[source] + (high - low)[source] * rng.random(n)
-    y = np.sin(3 * x) + 0.3 * rng.standard_normal(n)
-    omega = ((x[:, None] >= low) & (x[:, None] <= high)).astype(float)
-    return vardi.debias_matrix(omega, source, counts=counts), omega, source, y
 
 
 @pytest.fixture(scope="module")

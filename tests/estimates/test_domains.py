@@ -2,40 +2,26 @@
 
 from __future__ import annotations
 
-import duckdb
 import narwhals as nw
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from pools import LENGTH_BIASED, PLACES, places_and_years
 
 import vardi
 
 pytestmark = pytest.mark.filterwarnings("ignore::vardi.WeakOverlapWarning")
 
-BIASES = {"plain": 1, "seen": "x"}
-
-
-def rows(n, shape, rng):
-    x = rng.gamma(shape, size=n)
-    return pd.DataFrame({
-        "x": x,
-        "y": 0.5 * x + rng.normal(size=n) + 3.0,
-        "region": rng.choice(["W", "N", "S"], n, p=[0.5, 0.3, 0.2]),
-        "year": rng.choice([2021, 2020], n),
-        "seven": 7.0,
-    })  # fmt: skip
-
 
 @pytest.fixture(scope="module")
 def samples():
-    rng = np.random.default_rng(0)
-    return {"plain": rows(150, 3.0, rng), "seen": rows(250, 4.0, rng)}
+    return places_and_years()
 
 
 @pytest.fixture(scope="module")
 def fit(samples):
-    return vardi.debias(samples, BIASES)
+    return vardi.debias(samples, LENGTH_BIASED)
 
 
 def numbers(estimate):
@@ -115,7 +101,7 @@ def test_a_value_that_a_domain_lacks_has_share_0_and_a_bound():
 
 
 def test_known_shares_of_the_domains_are_known(samples):
-    fit = vardi.debias(samples, BIASES, known={"region": {"N": 0.3, "S": 0.2, "W": 0.5}})
+    fit = vardi.debias(samples, LENGTH_BIASED, known={"region": {"N": 0.3, "S": 0.2, "W": 0.5}})
     table = fit.proportions("region")
     assert str(table["N"]) == "0.3 (known, up to rounding)"
     assert str(table).splitlines()[2].split() == ["N", "0.3", "-", "known"]
@@ -125,7 +111,7 @@ def test_known_shares_of_the_domains_are_known(samples):
 def test_a_domain_of_one_row_has_no_error_and_says_so(samples):
     frames = {**samples, "plain": samples["plain"].assign(region=["E", *samples["plain"]["region"][1:]])}
     for place in ("memory", "polars"):
-        fit = vardi.debias(PLACES[place](frames), BIASES)
+        fit = vardi.debias(PLACES[place](frames), LENGTH_BIASED)
         with pytest.warns(
             vardi.WeakOverlapWarning, match="^No standard error is given for the mean where region = 'E'"
         ):
@@ -154,7 +140,7 @@ def test_the_distribution_of_a_domain_is_a_ratio(fit):
 
 
 def test_the_distribution_of_one_domain_of_all_rows_is_the_distribution(samples):
-    fit = vardi.debias({name: frame.assign(g="all") for name, frame in samples.items()}, BIASES)
+    fit = vardi.debias({name: frame.assign(g="all") for name, frame in samples.items()}, LENGTH_BIASED)
     whole, part = fit.cdf("y"), fit.cdf("y", by="g")["all"]
     close(part.x, whole.x)
     close(part.heights, whole.heights)
@@ -175,7 +161,7 @@ def test_the_quantile_of_a_domain_is_among_its_rows(fit, samples):
 def test_domains_are_sorted_and_categories_keep_their_order(samples):
     def by(dtype):
         frames = {name: frame.astype({"region": dtype}) for name, frame in samples.items()}
-        return list(vardi.debias(frames, BIASES).expectation("y", by="region"))
+        return list(vardi.debias(frames, LENGTH_BIASED).expectation("y", by="region"))
 
     assert by("str") == ["N", "S", "W"]
     assert by(pd.CategoricalDtype(["W", "none", "N", "S"])) == ["W", "N", "S"]
@@ -187,7 +173,7 @@ def test_several_columns_are_crossed_and_only_pairs_with_rows_are_domains(fit, s
     assert list(table) == [(year, region) for year in (2020, 2021) for region in "NSW"]
     assert table.by == ("year", "region")
     sparse = {name: frame.assign(twin=frame["region"]) for name, frame in samples.items()}
-    assert list(vardi.debias(sparse, BIASES).expectation("y", by=["region", "twin"])) == [(r, r) for r in "NSW"]
+    assert list(vardi.debias(sparse, LENGTH_BIASED).expectation("y", by=["region", "twin"])) == [(r, r) for r in "NSW"]
 
 
 def test_labels_may_be_an_array(fit, samples):
@@ -236,24 +222,9 @@ def test_a_domain_without_rows_is_named(fit):
         fit.cdf("y", by="region")["E"]
 
 
-def lazy_polars(samples):
-    return {name: pl.from_pandas(frame).lazy() for name, frame in samples.items()}
-
-
-def lazy_duckdb(samples):
-    connection = duckdb.connect()
-    for name, frame in samples.items():
-        connection.register(f"rows_{name}", pl.from_pandas(frame).to_arrow())
-        connection.execute(f"create table {name} as select * from rows_{name}")
-    return {name: connection.table(name) for name in samples}
-
-
-PLACES = {"memory": lambda samples: samples, "polars": lazy_polars, "duckdb": lazy_duckdb}
-
-
 @pytest.mark.parametrize("place", PLACES)
 def test_what_tells_no_domains_apart_is_refused(samples, place):
-    fit = vardi.debias(PLACES[place](samples), BIASES)
+    fit = vardi.debias(PLACES[place](samples), LENGTH_BIASED)
     with pytest.raises(vardi.MismatchError, match="^No column 'regoin' in every sample.*Did you mean 'region'"):
         fit.expectation("y", by="regoin")
     with pytest.raises(vardi.MismatchError, match="No column 'no'"):
@@ -262,14 +233,14 @@ def test_what_tells_no_domains_apart_is_refused(samples, place):
         fit.cdf("y", by=["region", "no"])
     mixed = {"plain": samples["plain"], "seen": samples["seen"].assign(year="2020")}
     with pytest.raises(vardi.MismatchError, match="^'year' is .*in 'plain' and .*in 'seen'.*Convert it to one type"):
-        vardi.debias(PLACES[place](mixed), BIASES).expectation("y", by="year")
+        vardi.debias(PLACES[place](mixed), LENGTH_BIASED).expectation("y", by="year")
 
 
 @pytest.mark.parametrize("place", PLACES)
 def test_missing_labels_are_counted_and_missing_values_are_placed(samples, place):
     gaps = {name: frame.copy() for name, frame in samples.items()}
     gaps["plain"].loc[[1, 4, 9], "region"] = None
-    fit = vardi.debias(PLACES[place](gaps), BIASES)
+    fit = vardi.debias(PLACES[place](gaps), LENGTH_BIASED)
     with pytest.raises(vardi.MissingValuesError, match="^'region' is missing in 3 rows.*which domain") as caught:
         fit.expectation("y", by="region")
     assert caught.value.columns == {"region": 3}
@@ -278,7 +249,7 @@ def test_missing_labels_are_counted_and_missing_values_are_placed(samples, place
     north = holes["plain"].index[holes["plain"]["region"] == "N"][:1]
     holes["seen"].loc[south, "y"] = np.nan
     holes["plain"].loc[north, "y"] = np.nan
-    fit = vardi.debias(PLACES[place](holes), BIASES)
+    fit = vardi.debias(PLACES[place](holes), LENGTH_BIASED)
     place_of_all = r"They are in region = 'N' \(1\), region = 'S' \(2\)\.$"
     with pytest.raises(vardi.MissingValuesError, match=place_of_all):
         fit.expectation("y", by="region")
@@ -299,7 +270,7 @@ def test_labels_of_another_length_and_by_of_engines(fit, samples):
     with pytest.raises(vardi.MismatchError, match=r"^by has shape \(3,\), but the pool has 400 rows"):
         fit.expectation("y", by=np.array(["a", "b", "c"]))
     with pytest.raises(vardi.NeedsRowsError, match="^An answer by labels that are not a column needs rows in memory"):
-        vardi.debias(lazy_polars(samples), BIASES).expectation("y", by=np.repeat(["a"], 400))
+        vardi.debias(PLACES["polars"](samples), LENGTH_BIASED).expectation("y", by=np.repeat(["a"], 400))
     with pytest.raises(vardi.MismatchError, match="^by= of proportions was given as labels"):
         fit.proportions("region", by=np.repeat(["a"], 400))
     with pytest.raises(vardi.MismatchError, match="^The proportions of 'region' are asked for by 'region' itself"):
@@ -321,7 +292,7 @@ def test_an_engine_is_asked_by_groups_not_by_domain(samples, place, monkeypatch)
         nw.LazyFrame, "collect", lambda *given, **options: asked.append(1) or collect(*given, **options)
     )
     many = {name: frame.assign(two=frame.index % 2, twenty=frame.index % 20) for name, frame in samples.items()}
-    fit = vardi.debias(PLACES[place](many), BIASES)
+    fit = vardi.debias(PLACES[place](many), LENGTH_BIASED)
     fit.expectation("y")
     counts = []
     for by in ("two", "twenty"):
@@ -335,15 +306,15 @@ def test_an_engine_is_asked_by_groups_not_by_domain(samples, place, monkeypatch)
 def test_an_offset_does_not_take_the_digits_of_an_error(samples, place):
     """In the engine deviations are from the means, so that 1e8 beside 1 leaves eight digits."""
     far = {name: frame.assign(far=frame["y"] + 1e8) for name, frame in samples.items()}
-    memory, engine = (vardi.debias(PLACES[one](far), BIASES) for one in ("memory", place))
+    memory, engine = (vardi.debias(PLACES[one](far), LENGTH_BIASED) for one in ("memory", place))
     one, other = memory.expectation("y", by="region"), engine.expectation("far", by="region")
     close([a.stderr for a in other.values()], [a.stderr for a in one.values()], rtol=1e-6)
 
 
 def test_a_labelled_frame_of_an_engine_may_be_asked_by_its_label(samples):
     pool = pd.concat([frame.assign(s=name) for name, frame in samples.items()], ignore_index=True)
-    memory = vardi.debias(pool, BIASES, source="s").expectation("y", by="s")
-    engine = vardi.debias(pl.from_pandas(pool).lazy(), BIASES, source="s").expectation("y", by="s")
+    memory = vardi.debias(pool, LENGTH_BIASED, source="s").expectation("y", by="s")
+    engine = vardi.debias(pl.from_pandas(pool).lazy(), LENGTH_BIASED, source="s").expectation("y", by="s")
     close([numbers(a) for a in engine.values()], [numbers(a) for a in memory.values()], rtol=1e-8)
 
 
@@ -359,7 +330,7 @@ def test_labels_of_any_kind_are_the_same_in_engines(samples, place):
     frames = {
         name: frame.assign(**{kind: make(frame) for kind, make in kinds.items()}) for name, frame in samples.items()
     }
-    memory, engine = (vardi.debias(PLACES[one](frames), BIASES) for one in ("memory", place))
+    memory, engine = (vardi.debias(PLACES[one](frames), LENGTH_BIASED) for one in ("memory", place))
     for kind in kinds:
         one, other = memory.expectation("y", by=kind), engine.expectation("y", by=kind)
         assert list(one) == list(other)
@@ -373,5 +344,5 @@ def test_labels_of_any_kind_are_the_same_in_engines(samples, place):
 
 def test_an_enum_of_an_engine_keeps_its_order(samples):
     order = pl.Enum(["W", "none", "S", "N"])
-    lazy = {name: frame.with_columns(pl.col("region").cast(order)) for name, frame in lazy_polars(samples).items()}
-    assert list(vardi.debias(lazy, BIASES).expectation("y", by="region")) == ["W", "S", "N"]
+    lazy = {name: frame.with_columns(pl.col("region").cast(order)) for name, frame in PLACES["polars"](samples).items()}
+    assert list(vardi.debias(lazy, LENGTH_BIASED).expectation("y", by="region")) == ["W", "S", "N"]

@@ -8,42 +8,20 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from numpy.testing import assert_allclose
+from pools import gammas, gammas_fit
 from scipy.signal import lfilter
 
 import vardi
 
-PARTS = {
-    "none": ("x", None),
-    "known values": ("x", {"x > 4": 0.24, "y": (3.1, 0.1)}),
-    "parameters": (vardi.power("x"), None),
-    "both": (vardi.power("x"), {"x > 4": (0.24, 0.01)}),
-}
 KINDS = {"bayesian": 1000, "rows": 1000, "jackknife": 200}
 # Of an error by n replicates: 1 / sqrt(2n); of those of 1,000 and of 1,000 draws three deviations are 9.5%, of 200
 # groups of rows, more of whose rows are in some than in others, about 20%.
 MONTE_CARLO = {"bayesian": 0.095, "rows": 0.095, "jackknife": 0.2}
 
 
-def frames(n=300):
-    rng = np.random.default_rng(0)
-    found = {}
-    for place, (name, size, shape) in enumerate([("plain", n, 3.0), ("seen", 5 * n // 3, 4.0)]):
-        x = rng.gamma(shape, size=size)
-        cluster = np.arange(size) // 10
-        y = x + rng.normal(size=size) + rng.normal(size=cluster[-1] + 1)[cluster]
-        ids = rng.permutation(size) - size // 3
-        found[name] = pl.DataFrame({"x": x, "y": y, "id": ids, "cluster": cluster + 1000 * place})
-    return found
-
-
-def fitted(samples, part="none", **options):
-    bias, known = PARTS[part]
-    return vardi.debias(samples, {"plain": 1, "seen": bias}, known=known, **options)
-
-
 @pytest.fixture(scope="module")
 def samples():
-    return frames()
+    return gammas()
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +58,7 @@ def statistics(pool):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_errors_are_those_of_refits_and_of_the_fit(samples, pool, kind):
-    fit = fitted(samples)
+    fit = gammas_fit(samples)
     made = fit.replicate_weights(KINDS[kind], kind=kind)
     for name, statistic in statistics(pool).items():
         if kind == "jackknife" and name == "median":
@@ -94,14 +72,14 @@ def test_errors_are_those_of_refits_and_of_the_fit(samples, pool, kind):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("part", ["known values", "parameters", "both"])
 def test_errors_know_of_parameters_and_of_known_values(samples, pool, part, kind):
-    fit = fitted(samples, part)
+    fit = gammas_fit(samples, part)
     y = pool["y"].to_numpy()
     found = error(lambda w: w @ y / w.sum(), fit.weights, fit.replicate_weights(KINDS[kind], kind=kind), kind)
     assert_allclose(found, fit.expectation("y").stderr, rtol=MONTE_CARLO[kind])
 
 
 def test_a_jackknife_leaves_every_row_out_once(samples):
-    fit = fitted(samples)
+    fit = gammas_fit(samples)
     made = np.asarray(fit.replicate_weights(20, kind="jackknife"))
     assert ((made == 0).sum(axis=1) == 1).all()
     assert ((made == 0).sum(axis=0) > 0).all()
@@ -109,14 +87,14 @@ def test_a_jackknife_leaves_every_row_out_once(samples):
 
 def test_multipliers_hash_what_identifies_a_row_and_never_its_values(samples):
     other = {name: frame.with_columns(y=-pl.col("y")) for name, frame in samples.items()}
-    first, second = (np.asarray(fitted(one).replicate_weights(5, id="id")) for one in (samples, other))
+    first, second = (np.asarray(gammas_fit(one).replicate_weights(5, id="id")) for one in (samples, other))
     assert_allclose(first, second)
-    by_place = np.asarray(fitted(samples).replicate_weights(5))
+    by_place = np.asarray(gammas_fit(samples).replicate_weights(5))
     assert (np.abs(by_place / first - 1) > 1e-6).mean() > 0.99
     texts = {name: frame.with_columns(name=(pl.col("id") + 500).cast(str)) for name, frame in samples.items()}
     sorted_by_text = {name: frame.sort("name") for name, frame in texts.items()}
-    by_text = np.asarray(fitted(texts).replicate_weights(5, id="name"))
-    expected = np.asarray(fitted(sorted_by_text).replicate_weights(5))
+    by_text = np.asarray(gammas_fit(texts).replicate_weights(5, id="name"))
+    expected = np.asarray(gammas_fit(sorted_by_text).replicate_weights(5))
     order = np.concatenate(
         [frame["name"].arg_sort().to_numpy() + at for frame, at in zip(texts.values(), (0, 300), strict=True)]
     )
@@ -125,15 +103,15 @@ def test_multipliers_hash_what_identifies_a_row_and_never_its_values(samples):
 
 def test_they_come_in_the_user_s_library(samples):
     names = [f"replicate_{r}" for r in (1, 2, 3)]
-    expected = fitted(samples).replicate_weights(3)
+    expected = gammas_fit(samples).replicate_weights(3)
     assert isinstance(expected, pl.DataFrame)
     assert expected.columns == names
     as_pandas = {name: frame.to_pandas().set_index("cluster") for name, frame in samples.items()}
-    found = fitted(as_pandas).replicate_weights(3)
+    found = gammas_fit(as_pandas).replicate_weights(3)
     assert isinstance(found, pd.DataFrame)
     assert (found.index == pd.concat(as_pandas.values()).index).all()
     assert_allclose(found, expected)
-    arrow = fitted({name: frame.to_arrow() for name, frame in samples.items()}).replicate_weights(3)
+    arrow = gammas_fit({name: frame.to_arrow() for name, frame in samples.items()}).replicate_weights(3)
     assert isinstance(arrow, pa.Table)
     assert arrow.column_names == names
     x = np.concatenate([frame["x"] for frame in samples.values()])
@@ -156,12 +134,12 @@ def test_series_count_in_batches(kind):
 @pytest.mark.parametrize("depends", [{"strata": "half"}, {"population": 1200}], ids=str)
 def test_strata_and_finite_populations(samples, pool, depends):
     split = {name: frame.with_columns(half=pl.col("x") > 3) for name, frame in samples.items()}
-    fit = fitted(split, **depends)
+    fit = gammas_fit(split, **depends)
     for kind in ("bayesian", "rows"):
         made = np.asarray(fit.replicate_weights(1000, kind=kind))
         found = error(statistics(pool)["mean"], fit.weights, made, kind)
         assert_allclose(found, fit.expectation("y").stderr, rtol=MONTE_CARLO[kind])
-    lazy = fitted({name: frame.lazy() for name, frame in split.items()}, **{**depends, "strata": None})
+    lazy = gammas_fit({name: frame.lazy() for name, frame in split.items()}, **{**depends, "strata": None})
     if "population" in depends:
         with pytest.raises(vardi.NeedsRowsError, match="within strata, or of finite populations, needs rows in memory"):
             lazy.replicate_weights(3)
@@ -169,7 +147,7 @@ def test_strata_and_finite_populations(samples, pool, depends):
 
 def test_counts(samples, pool):
     counts = np.random.default_rng(2).integers(1, 6, 800)
-    fit = fitted(samples, counts={"plain": counts[:300], "seen": counts[300:]})
+    fit = gammas_fit(samples, counts={"plain": counts[:300], "seen": counts[300:]})
     y = pool["y"].to_numpy()
     for kind in ("bayesian", "rows"):
         made = np.asarray(fit.replicate_weights(500, kind=kind))
@@ -223,7 +201,7 @@ def test_samples_that_are_left_out_weigh_nothing(labels):
 )
 def test_what_is_refused(samples, options, said):
     with pytest.raises(vardi.MismatchError, match=said):
-        fitted(samples).replicate_weights(**{"n": 10, **options})
+        gammas_fit(samples).replicate_weights(**{"n": 10, **options})
 
 
 def test_a_matrix_has_no_column_that_identifies_rows():
@@ -245,23 +223,23 @@ def test_a_thin_bridge_is_told():
 
 
 def test_weights_have_mean_1_and_samples_their_sizes(samples):
-    fit = fitted(samples)
+    fit = gammas_fit(samples)
     assert_allclose(np.asarray(fit.replicate_weights(30, kind="rows")).mean(axis=0), 1.0)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_clusters_count_whole(samples, pool, kind):
-    fit = fitted(samples, clusters="cluster")
+    fit = gammas_fit(samples, clusters="cluster")
     n = 80 if kind == "jackknife" else 1000
     made = np.asarray(fit.replicate_weights(n, 0, kind=kind))
     found = error(statistics(pool)["mean"], fit.weights, made, kind)
     assert_allclose(found, fit.bootstrap("y", n=1000).stderr, rtol=0.25 if kind == "jackknife" else MONTE_CARLO[kind])
     assert_allclose(found, fit.expectation("y").stderr, rtol=0.25 if kind == "jackknife" else MONTE_CARLO[kind])
-    assert found > 1.2 * fitted(samples).expectation("y").stderr
+    assert found > 1.2 * gammas_fit(samples).expectation("y").stderr
 
 
 def test_a_replicate_depends_on_the_seed_and_its_number_alone(samples):
-    fit = fitted(samples)
+    fit = gammas_fit(samples)
     done = []
     whole = np.asarray(fit.replicate_weights(40, progress=lambda i, n: done.append((i, n))))
     assert done == [(40, 40)]
@@ -271,8 +249,8 @@ def test_a_replicate_depends_on_the_seed_and_its_number_alone(samples):
 
 def test_a_sample_that_a_replicate_leaves_out_is_left_as_it_is():
     samples = {"plain": pl.DataFrame({"x": [2.0]}), "seen": pl.DataFrame({"x": np.linspace(1.0, 4.0, 60)})}
-    fit = fitted(samples)
-    lazy = fitted({name: frame.lazy() for name, frame in samples.items()})
+    fit = gammas_fit(samples)
+    lazy = gammas_fit({name: frame.lazy() for name, frame in samples.items()})
     for kind in ("rows", "jackknife"):
         found = pl.concat([frame.collect() for frame in lazy.replicate_weights(10, kind=kind).values()])
         made = fit.replicate_weights(10, kind=kind)

@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pools import refitted, small_design
 from scipy import optimize
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
@@ -23,30 +24,14 @@ from vardi.plots import SensitivityDisplay
 mpl.use("Agg")
 from matplotlib import pyplot as plt
 
-
-@pytest.fixture(autouse=True)
-def few_rows():
-    """Let small designs be: warnings of weak overlap are not what is tested here."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", vardi.WeakOverlapWarning)
-        yield
-
-
-def small(kind="power", K=3, n=32, seed=0):
-    return oracle.design(kind, K, n, seed)
-
-
-def refitted(omega, source, f, delta):
-    """Return the estimate under omega e^delta, by the public way."""
-    fit = vardi.debias_matrix(omega * np.exp(delta), source)
-    return float(np.average(f, weights=fit.weights))
-
+# samples are small here: that their overlap is weak is not what is tested
+pytestmark = pytest.mark.filterwarnings("ignore::vardi.WeakOverlapWarning")
 
 # ---------------------------------------------------------------- the derivative, and what is linear in it
 
 
 def test_linear_range_of_a_common_error_is_a_mean_deviation():
-    design = small()
+    design = small_design()
     fit = vardi.debias_matrix(design.omega, design.source)
     found = fit.sensitivity(design.z, [2.0], kind="common")
     deviation = np.abs(design.z - found.estimate.value) @ fit.probabilities
@@ -54,7 +39,7 @@ def test_linear_range_of_a_common_error_is_a_mean_deviation():
 
 
 def test_linear_range_is_right_to_first_order():
-    design = small()
+    design = small_design()
     fit = vardi.debias_matrix(design.omega, design.source)
     found = fit.sensitivity(design.z, [1.0001, 1.001])
     far = np.abs(found.upper - found.linear_upper) / (found.upper - found.estimate.value)
@@ -73,7 +58,7 @@ def test_one_standard_error():
 
 def test_direction():
     """Rows of large values were drawn more often than declared: the population has fewer of them, so a lower mean."""
-    design = small()
+    design = small_design()
     delta = np.tile(0.001 * np.sign(design.z - np.median(design.z))[:, None], 3)
     declared, true = (refitted(design.omega, design.source, design.z, move) for move in (0 * delta, delta))
     found = vardi.debias_matrix(design.omega, design.source).sensitivity(design.z, [np.exp(0.001)])
@@ -103,7 +88,7 @@ def test_one_sample_is_exact(kind):
 
 @pytest.mark.long
 def test_common_error_of_all_samples_is_exact():
-    design = small(n=9, K=3, seed=4)
+    design = small_design(n=9, K=3, seed=4)
     fit = vardi.debias_matrix(design.omega, design.source)
     found = fit.sensitivity(design.z, 2.0, kind="common")
     means = [refitted(design.omega, design.source, design.z, np.log(2.0) * v[:, None]) for v in vertices(9)]
@@ -160,7 +145,7 @@ def largest_by_programmes(design, f, gamma):
 @pytest.mark.parametrize("gamma", [1.5, 3.0])
 @pytest.mark.parametrize("kind", ["power", "tilt", "indicator"])
 def test_two_samples_reach_the_global_optimum(kind, gamma):
-    design = small(kind, K=2, n=20, seed=2)
+    design = small_design(kind, K=2, n=20, seed=2)
     f = np.random.default_rng(0).normal(size=20) + design.z
     found = vardi.debias_matrix(design.omega, design.source).sensitivity(f, gamma)
     width = found.upper[0] - found.estimate.value
@@ -232,7 +217,7 @@ def same(a, b):
 
 @pytest.mark.parametrize("kind", ["free", "common"])
 def test_collapsed_rows(kind):
-    design = small("indicator", n=200)
+    design = small_design("indicator", n=200)
     f = np.sin(9 * design.z)
     times = 300  # so many that equal rows are collapsed
     omega, source, values = np.repeat(design.omega, times, axis=0), np.repeat(design.source, times), np.repeat(f, times)
@@ -242,7 +227,7 @@ def test_collapsed_rows(kind):
 
 
 def test_sparse_and_log_matrices():
-    design = small("indicator", n=200)
+    design = small_design("indicator", n=200)
     dense, log = (
         vardi.debias_matrix(matrix, design.source, log=log)
         for matrix, log in ((design.omega, False), (oracle.as_sparse_log(design.omega), True))
@@ -251,7 +236,7 @@ def test_sparse_and_log_matrices():
 
 
 def test_huge_biases_and_column_scales():
-    design = small("tilt", n=40)
+    design = small_design("tilt", n=40)
     plain = vardi.debias_matrix(design.omega, design.source)
     scaled = vardi.debias_matrix(np.log(design.omega) + np.array([400.0, -900.0, 5.0]), design.source, log=True)
     same(plain.sensitivity(design.z, [1.2, 2]), scaled.sensitivity(design.z, [1.2, 2]))
@@ -259,7 +244,7 @@ def test_huge_biases_and_column_scales():
 
 @pytest.mark.parametrize("K", [1, 3])
 def test_counts_are_repeated_rows(K):
-    design = small(n=30, K=K)
+    design = small_design(n=30, K=K)
     counts = np.random.default_rng(0).integers(1, 4, 30)
     rows = np.repeat(np.arange(30), counts)
     counted = vardi.debias_matrix(design.omega, design.source, counts=counts)
@@ -271,7 +256,7 @@ def test_counts_are_repeated_rows(K):
 
 
 def test_a_state_that_was_not_sampled_has_no_part():
-    design = small(n=40)
+    design = small_design(n=40)
     with_state = np.column_stack([design.z**0.5, design.omega])
     alone = vardi.debias_matrix(design.omega, design.source).sensitivity(design.z, [1.2, 2])
     same(alone, vardi.debias_matrix(with_state, design.source + 1).sensitivity(design.z, [1.2, 2]))
@@ -294,7 +279,7 @@ def test_samples_that_were_left_out():
 
 
 def test_sharp_ends_have_the_errors_of_refits():
-    design = small(n=200)
+    design = small_design(n=200)
     fit = vardi.debias_matrix(design.omega, design.source)
     found = fit.sensitivity(design.z, 2.0, kind="common")
     above = design.z >= found.upper[0]  # the threshold of a ratio is its own value
@@ -320,7 +305,7 @@ def test_weak_overlap_withholds_errors_and_keeps_ranges():
 
 
 def test_a_constant_does_not_move():
-    design = small(n=40)
+    design = small_design(n=40)
     found = vardi.debias_matrix(design.omega, design.source).sensitivity(np.full(40, 3.0), threshold=3.1)
     np.testing.assert_allclose(found.upper - found.lower, 0, atol=1e-12)
     assert found.tipping is None
@@ -333,7 +318,7 @@ def test_a_constant_does_not_move():
 @pytest.mark.parametrize("options", [{}, {"kind": "common"}, {"samples": ["0", "1"]}])
 @pytest.mark.parametrize("side", [-1, 1])
 def test_tipping_point_is_where_the_range_reaches_the_value(options, side):
-    design = small(n=60)
+    design = small_design(n=60)
     fit = vardi.debias_matrix(design.omega, design.source)
     found = fit.sensitivity(design.z, **options)
     value = found.estimate.value + side * 0.4
@@ -345,14 +330,14 @@ def test_tipping_point_is_where_the_range_reaches_the_value(options, side):
 
 
 def test_tipping_point_beyond_the_factors_asked_for():
-    design = small(n=60)
+    design = small_design(n=60)
     fit = vardi.debias_matrix(design.omega, design.source)
     far = fit.sensitivity(design.z, 8.0).upper[0]
     assert fit.sensitivity(design.z, [1.0, 1.1]).tipping_point(far) == pytest.approx(8.0, rel=0.01)
 
 
 def test_tipping_point_out_of_reach():
-    design = small(n=60)
+    design = small_design(n=60)
     found = vardi.debias_matrix(design.omega, design.source).sensitivity(design.z, threshold=design.z.max() + 1)
     assert found.tipping_point() is None
     assert found.tipping_point(found.estimate.value) == 1.0
@@ -385,7 +370,7 @@ def test_coefficient_begins_at_its_estimate_and_is_nested(houses, model, y):
 @pytest.mark.long
 @pytest.mark.parametrize("logistic", [False, True])
 def test_coefficient_slopes_are_those_of_refits(logistic):
-    design = small("tilt", n=15)
+    design = small_design("tilt", n=15)
     rng = np.random.default_rng(0)
     y = design.z + rng.normal(size=15)
     y, model = (y > 0, LogisticRegression(C=1.0)) if logistic else (y, LinearRegression())
@@ -578,7 +563,7 @@ def test_samples(houses):
 
 
 def test_a_state_that_was_not_sampled_cannot_be_wrong():
-    design = small(n=40)
+    design = small_design(n=40)
     fit = vardi.debias_matrix(np.column_stack([design.z, design.omega]), design.source + 1)
     refused(
         vardi.MismatchError,
@@ -641,7 +626,7 @@ def differences(values, n, K, kind, step=1e-4):
 @pytest.mark.parametrize("error", [None, 0.05])
 def test_known_values_are_met_whatever_the_biases_are(kind, error):
     """The known function is a column of its own, of which no error is supposed."""
-    design = small(n=24, seed=1)
+    design = small_design(n=24, seed=1)
     h, f = (design.z > np.median(design.z)).astype(float), np.sin(design.z)
     share = float(np.average(h, weights=vardi.debias_matrix(design.omega, design.source).weights)) + 0.04
     known = {"3": share if error is None else (share, error)}

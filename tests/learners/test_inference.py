@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from pools import MODELS, debiased, three_tilts
 from scipy import sparse, stats
 from scipy.special import expit
 from sklearn.linear_model import (
@@ -13,7 +14,6 @@ from sklearn.linear_model import (
     LinearRegression,
     LogisticRegression,
     LogisticRegressionCV,
-    PoissonRegressor,
     Ridge,
 )
 
@@ -24,42 +24,9 @@ from vardi.learn import ModelInference, inference
 pytestmark = pytest.mark.filterwarnings("ignore::vardi.WeakOverlapWarning")
 
 
-def pool(seed=0, sizes=(120, 90, 110)):
-    """Three tilts, two features, and outcomes of three sorts that no linear model gets right."""
-    rng = np.random.default_rng(seed)
-    design = vardi.datasets.tilts(sizes, seed, centres=(0.0, 1.5, 3.0))
-    x = np.concatenate(list(design.samples.values()))
-    v = rng.normal(0.5 * x, 1.0)
-    frame = pd.DataFrame({
-        "x": x,
-        "v": v,
-        "number": np.sin(x) + v**2 / 4 + rng.standard_normal(len(x)),
-        "yes": (rng.random(len(x)) < expit(x - v**2 / 2)).astype(int),
-        "events": rng.poisson(np.exp(0.3 * x + np.cos(v))),
-    })  # fmt: skip
-    return frame, np.repeat(list(design.biases), sizes), design.biases
-
-
-def debiased(frame, source, biases, counts=None):
-    return vardi.debias(frame, biases, source=source, counts=counts)
-
-
-MODELS = {
-    "linear": (LinearRegression(), "number"),
-    "linear through 0": (LinearRegression(fit_intercept=False), "number"),
-    "ridge": (Ridge(alpha=20.0), "number"),
-    "ridge through 0": (Ridge(alpha=20.0, fit_intercept=False), "number"),
-    "logistic": (LogisticRegression(C=np.inf), "yes"),
-    "logistic l2": (LogisticRegression(C=0.05), "yes"),
-    "logistic through 0": (LogisticRegression(C=0.05, fit_intercept=False), "yes"),
-    "poisson": (PoissonRegressor(alpha=0.0), "events"),
-    "poisson l2": (PoissonRegressor(alpha=0.3), "events"),
-}
-
-
 @pytest.fixture(scope="module")
 def fit():
-    return debiased(*pool())
+    return debiased(*three_tilts())
 
 
 # ---------------------------------------------------------------- the equations
@@ -69,7 +36,7 @@ def fit():
 def test_the_coefficients_minimise_what_scikit_learn_minimises(name, fit):
     """Weighted losses as in scikit-learn's documentation, differentiated by hand: flat at the coefficients."""
     model, y = MODELS[name]
-    frame = pool()[0]
+    frame = three_tilts()[0]
     result = inference(fit, model, ["x", "v"], y)
     X, t, w = frame[["x", "v"]].to_numpy(), frame[y].to_numpy(), np.asarray(fit.weights)
     first = int(model.fit_intercept)
@@ -99,7 +66,7 @@ def test_the_coefficients_minimise_what_scikit_learn_minimises(name, fit):
 @pytest.mark.parametrize("name", MODELS)
 def test_a_count_is_so_many_rows(name):
     """A Ridge of alpha = 20 is not the same with more rows, counted or not, but is the same either way."""
-    frame, source, biases = pool()
+    frame, source, biases = three_tilts()
     counts = np.random.default_rng(1).integers(0, 4, len(frame))
     model, y = MODELS[name]
     one = inference(debiased(frame, source, biases, counts), model, ["x", "v"], y)
@@ -115,7 +82,7 @@ def test_a_solver_that_stops_early_is_led_to_the_end(name, fit):
     wanted = inference(fit, model, ["x", "v"], y)
     lazy = inference(fit, type(model)(**(model.get_params() | {"max_iter": 1})), ["x", "v"], y)
     np.testing.assert_allclose(lazy.coefficients, wanted.coefficients, rtol=1e-8)
-    frame = pool()[0]
+    frame = three_tilts()[0]
     scaled = inference(fit, model, frame[["x", "v"]] * [1e3, 1e-3], y)
     if name in ("logistic", "poisson"):  # no penalty: only the unit changes
         np.testing.assert_allclose(scaled.coefficients, wanted.coefficients * [1, 1e-3, 1e3], rtol=1e-8)
@@ -127,7 +94,7 @@ def test_a_solver_that_stops_early_is_led_to_the_end(name, fit):
 
 def test_one_sample_without_bias_has_the_sandwich():
     r"""n / (n - 1) (X'X)^{-1} X' diag(e^2) X (X'X)^{-1}: White's HC0 with the factor of a variance within a sample."""
-    frame = pool()[0]
+    frame = three_tilts()[0]
     n = len(frame)
     fit = vardi.debias({"all": frame}, {"all": 1})
     result = inference(fit, LinearRegression(), ["x", "v"], "number")
@@ -141,7 +108,7 @@ def test_one_sample_without_bias_has_the_sandwich():
 
 
 def test_one_logistic_sample_without_bias_has_the_sandwich():
-    frame = pool()[0]
+    frame = three_tilts()[0]
     n = len(frame)
     fit = vardi.debias({"all": frame}, {"all": 1})
     result = inference(fit, LogisticRegression(C=np.inf), ["x", "v"], "yes")
@@ -154,7 +121,7 @@ def test_one_logistic_sample_without_bias_has_the_sandwich():
 
 def test_an_intercept_alone_is_the_mean(fit):
     """Regress on a constant without intercept: coefficient and error are those of the expectation."""
-    number = pool()[0]["number"].to_numpy()
+    number = three_tilts()[0]["number"].to_numpy()
     result = inference(fit, LinearRegression(fit_intercept=False), np.ones((len(fit), 1)), number)
     with pytest.warns(vardi.WeakOverlapWarning, match="rests on few rows"):
         wanted = fit.expectation(number)
@@ -191,7 +158,7 @@ def test_indicator_biases_are_collapsed_and_nothing_changes():
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_fitted_with_the_weights_is_taken_as_it_is(name, fit):
     model, y = MODELS[name]
-    frame = pool()[0]
+    frame = three_tilts()[0]
     fitted = type(model)(**model.get_params()).fit(frame[["x", "v"]], frame[y], sample_weight=fit.weights)
     before = fitted.coef_.copy()
     result = inference(fit, fitted, frame[["x", "v"]], frame[y])
@@ -205,7 +172,7 @@ def test_a_model_fitted_with_the_weights_is_taken_as_it_is(name, fit):
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_fitted_otherwise_is_refused(name, fit):
     model, y = MODELS[name]
-    frame = pool()[0]
+    frame = three_tilts()[0]
     fitted = type(model)(**model.get_params()).fit(frame[["x", "v"]], frame[y])
     with pytest.raises(vardi.VardiError, match=r"does not solve the debiased equations.*sample_weight=fit\.weights"):
         inference(fit, fitted, frame[["x", "v"]], frame[y])
@@ -213,7 +180,7 @@ def test_a_model_fitted_otherwise_is_refused(name, fit):
 
 def test_probabilities_are_not_weights_to_a_ridge(fit):
     """They sum to 1, and so make the penalty n times as strong."""
-    frame = pool()[0]
+    frame = three_tilts()[0]
     fitted = Ridge(20.0).fit(frame[["x", "v"]], frame["number"], sample_weight=fit.probabilities)
     with pytest.raises(vardi.VardiError, match="standard errors from the solution"):
         inference(fit, fitted, frame[["x", "v"]], frame["number"])
@@ -223,7 +190,7 @@ def test_probabilities_are_not_weights_to_a_ridge(fit):
 
 
 def test_features_may_come_in_many_forms(fit):
-    frame = pool()[0]
+    frame = three_tilts()[0]
     X, y = frame[["x", "v"]].to_numpy(), frame["number"].to_numpy()
     wanted = inference(fit, LinearRegression(), ["x", "v"], "number")
     assert wanted.names == ("intercept", "x", "v")
@@ -240,11 +207,11 @@ def test_features_may_come_in_many_forms(fit):
 
 
 def test_labels_may_be_words(fit):
-    frame = pool()[0]
+    frame = three_tilts()[0]
     wanted = inference(fit, LogisticRegression(), ["x"], "yes")
     words = np.where(frame["yes"] == 1, "yes", "no")
     np.testing.assert_allclose(inference(fit, LogisticRegression(), ["x"], words).covariance, wanted.covariance)
-    labelled = debiased(frame.assign(word=words), pool()[1], pool()[2])
+    labelled = debiased(frame.assign(word=words), three_tilts()[1], three_tilts()[2])
     np.testing.assert_allclose(
         inference(labelled, LogisticRegression(), ["x"], "word").coefficients, wanted.coefficients
     )
@@ -261,13 +228,13 @@ def test_both_spellings_of_a_penalty_are_read(fit):
 
 
 def test_rows_that_were_left_out_have_no_part():
-    frame, source, biases = pool()
+    frame, source, biases = three_tilts()
     frame = pd.concat([frame, frame.iloc[:2].assign(x=1e6, v=np.nan)], ignore_index=True)
     source = np.r_[source, ["far", "far"]]
     named = {name: f"({bias}) * (x < 1000)" for name, bias in biases.items()} | {"far": "x > 1000"}
     with pytest.warns(vardi.DroppedSamplesWarning):
         fit = vardi.debias(frame, named, source=source, on_unidentified="largest")
-    wanted = inference(debiased(*pool()), LinearRegression(), ["x", "v"], "number")
+    wanted = inference(debiased(*three_tilts()), LinearRegression(), ["x", "v"], "number")
     for X in (["x", "v"], frame[["x", "v"]], frame[["x", "v"]].to_numpy()):
         result = inference(fit, LinearRegression(), X, "number")
         np.testing.assert_allclose(result.covariance, wanted.covariance, rtol=1e-6)
@@ -300,7 +267,7 @@ def test_table_and_items(fit):
 
 
 def test_the_table_is_never_wide(fit):
-    frame = pool()[0]
+    frame = three_tilts()[0]
     long = "a name that goes on and on, longer than any column should ever be called"
     X = pd.DataFrame({long: frame["x"] * 1e-9, "v": frame["v"] * 1e12})
     text = inference(fit, LinearRegression(), X, frame["number"]).table()
@@ -336,7 +303,7 @@ def test_models_without_errors_are_refused(model, said, fit):
 
 
 def test_shapes_are_checked(fit):
-    frame = pool()[0]
+    frame = three_tilts()[0]
     with pytest.raises(vardi.MismatchError, match=r"X has shape \(10, 2\), but the pool has 320 rows"):
         inference(fit, LinearRegression(), frame[["x", "v"]].iloc[:10], "number")
     with pytest.raises(vardi.MismatchError, match=r"X has shape \(320,\)"):
@@ -354,7 +321,7 @@ def test_shapes_are_checked(fit):
 
 
 def test_values_are_checked(fit):
-    frame = pool()[0]
+    frame = three_tilts()[0]
     holes = frame[["x", "v"]].assign(v=frame["v"].where(frame["v"] > 0))
     with pytest.raises(vardi.MissingValuesError, match=r"missing or infinite values: 'v' \(\d+\)") as caught:
         inference(fit, LinearRegression(), holes, "number")
@@ -373,7 +340,7 @@ def test_values_are_checked(fit):
 
 
 def test_features_that_determine_one_another_are_named(fit):
-    frame = pool()[0]
+    frame = three_tilts()[0]
     X = frame[["x", "v"]].assign(sum=frame["x"] + frame["v"])
     with pytest.raises(vardi.VardiError, match="The coefficients of 'x', 'v', 'sum' are not determined"):
         inference(fit, LinearRegression(), X, "number")
@@ -408,7 +375,7 @@ def test_weak_overlap_gives_no_errors():
 
 
 def test_lazy_frames_are_refused():
-    frame, source, biases = pool()
+    frame, source, biases = three_tilts()
     lazy = vardi.debias(pl.from_pandas(frame.assign(source=source)).lazy(), biases, source="source")
     with pytest.raises(vardi.errors.NeedsRowsError, match="A regression needs rows in memory"):
         inference(lazy, LinearRegression(), ["x"], "number")

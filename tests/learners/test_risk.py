@@ -10,6 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import sklearn
+from pools import CURVED_BIASES, curved_fit, curved_pool, mean_of, population, spread_of
 from scipy import sparse
 from scipy.special import expit
 from sklearn.base import BaseEstimator, clone
@@ -27,30 +28,7 @@ import vardi
 from vardi.learn.estimator import DebiasedEstimator
 from vardi.learn.risk import debiased_risk, debiased_scorer
 
-BIASES = {"all": 1, "high": "y > 1.3"}
 NODES, MASSES = np.polynomial.legendre.leggauss(200)
-
-
-def mean_of(x):
-    return 0.3 + 0.8 * x + np.sin(2 * x)
-
-
-def spread_of(x):
-    return 0.4 + 0.3 * np.abs(x)
-
-
-def population(n, rng):
-    """Return X uniform on (-2, 2), and a curved outcome whose spread grows away from the middle."""
-    x = rng.uniform(-2.0, 2.0, n)
-    return x, mean_of(x) + spread_of(x) * rng.uniform(-(3**0.5), 3**0.5, n)
-
-
-def pool(seed=0, sizes=(150, 350)):
-    """Return rows of the population, and rows with an outcome above 1.3 only."""
-    rng = np.random.default_rng(seed)
-    x, y = population(sum(sizes) * 10, rng)
-    rows = np.concatenate([np.arange(sizes[0]), sizes[0] + np.flatnonzero(y[sizes[0] :] > 1.3)[: sizes[1]]])
-    return x[rows, None], y[rows], np.repeat(["all", "high"], sizes)
 
 
 def true_risk(model):
@@ -72,18 +50,13 @@ class Recorded(LinearRegression):
 
 
 def risk(estimator, rows=None, **options):
-    X, y, source = pool() if rows is None else rows
-    return debiased_risk(estimator, X, y, **{"source": source, "biases": BIASES, **options})
-
-
-def pool_fit(rows=None):
-    X, y, source = pool() if rows is None else rows
-    return vardi.debias(pd.DataFrame({"x0": X[:, 0], "y": y}), BIASES, source=source)
+    X, y, source = curved_pool() if rows is None else rows
+    return debiased_risk(estimator, X, y, **{"source": source, "biases": CURVED_BIASES, **options})
 
 
 def by_hand(model, folds, loss, rows=None, fit=None):
-    X, y, _ = pool() if rows is None else rows
-    weights = np.asarray((pool_fit(rows) if fit is None else fit).weights)
+    X, y, _ = curved_pool() if rows is None else rows
+    weights = np.asarray((curved_fit(rows) if fit is None else fit).weights)
     losses = np.empty(len(y))
     for train, test in folds:
         fitted = clone(model).fit(X[train], y[train], sample_weight=weights[train])
@@ -99,7 +72,7 @@ FOLDS = [(np.setdiff1d(np.arange(500), np.arange(k, 500, 5)), np.arange(k, 500, 
 
 def test_naive_cross_validation_is_wrong_and_this_is_right():
     """Of 20,000 rows: the debiased risk lies within three errors of the truth, the naive one a hundred away."""
-    X, y, source = rows = pool(1, (6000, 14000))
+    X, y, source = rows = curved_pool(1, (6000, 14000))
     Recorded.fits.clear()
     estimate = risk(Recorded(), rows)
     truth = np.mean([true_risk(model) for model, *_ in Recorded.fits])
@@ -115,8 +88,8 @@ def test_naive_cross_validation_is_wrong_and_this_is_right():
 def test_the_error_includes_the_normalisers():
     losses = by_hand(LinearRegression(), FOLDS, lambda y, p: (y - p) ** 2)
     estimate = risk(LinearRegression(), cv=FOLDS)
-    expected = pool_fit().expectation(losses)
-    assert estimate.value == pytest.approx(np.average(losses, weights=np.asarray(pool_fit().weights)))
+    expected = curved_fit().expectation(losses)
+    assert estimate.value == pytest.approx(np.average(losses, weights=np.asarray(curved_fit().weights)))
     assert estimate.value == pytest.approx(expected.value)
     assert estimate.stderr == pytest.approx(expected.stderr)
     x, y = population(8000, np.random.default_rng(0))
@@ -140,14 +113,14 @@ def test_differences_of_models_carry_their_correlation():
     assert both[0].value == pytest.approx(risk(line, cv=FOLDS).value)
     first = by_hand(line, FOLDS, lambda y, p: (y - p) ** 2)
     difference = both[0] - both[1]
-    weights = np.asarray(pool_fit().weights)
-    X, y, _ = pool()
+    weights = np.asarray(curved_fit().weights)
+    X, y, _ = curved_pool()
     second = np.empty(500)
     for train, test in FOLDS:
         w = weights[train]
         fitted = clone(curve).fit(X[train], y[train], standardscaler__sample_weight=w, ridge__sample_weight=w)
         second[test] = (y[test] - fitted.predict(X[test])) ** 2
-    expected = pool_fit().expectation(first - second)
+    expected = curved_fit().expectation(first - second)
     assert difference.value == pytest.approx(expected.value)
     assert difference.stderr == pytest.approx(expected.stderr)
     assert difference.stderr < both.stderr.min()
@@ -161,10 +134,10 @@ def test_differences_of_models_carry_their_correlation():
 
 
 def test_folds_are_split_within_samples():
-    X, _, source = rows = pool()
+    X, _, source = rows = curved_pool()
     Recorded.fits.clear()
     risk(Recorded(), rows, cv=5)
-    weights = dict(zip(X[:, 0], np.asarray(pool_fit().weights), strict=True))
+    weights = dict(zip(X[:, 0], np.asarray(curved_fit().weights), strict=True))
     assert len(Recorded.fits) == 5
     sample = dict(zip(X[:, 0], source, strict=True))
     for _, trained, given in Recorded.fits:
@@ -184,7 +157,7 @@ class Watching(LogisticRegression):
 
 
 def test_folds_of_classifiers_are_split_within_classes():
-    X, _, source = pool()
+    X, _, source = curved_pool()
     rare = np.zeros(500, int)
     rare[[3, 40, 77, 101, 149, 160, 200, 300, 400, 444]] = 1
     Watching.seen.clear()
@@ -197,7 +170,7 @@ def test_seeds_and_splitters():
     assert risk(model).value == risk(model).value == risk(model, random_state=np.random.RandomState(0)).value
     assert risk(model).value != risk(model, random_state=1).value
     splitter = StratifiedKFold(5, shuffle=True, random_state=0)
-    X, _, source = pool()
+    X, _, source = curved_pool()
     by_sample = list(splitter.split(X, source))
     assert risk(model, cv=splitter).value == risk(model, cv=by_sample).value
     masks = [(np.isin(np.arange(500), train), np.isin(np.arange(500), test)) for train, test in by_sample]
@@ -221,7 +194,7 @@ def test_folds_that_are_refused():
 
 
 def classes(seed=0):
-    X, y, source = pool(seed)
+    X, y, source = curved_pool(seed)
     return X, np.array(["few", "many", "most"])[np.digitize(y, [0.5, 1.8])], source
 
 
@@ -237,7 +210,7 @@ def test_a_name_of_scikit_learn_is_a_mean_of_the_held_out_rows():
 
 
 def test_defaults_suit_the_estimator():
-    X, y, source = pool(0, (600, 1400))
+    X, y, source = curved_pool(0, (600, 1400))
     labels = y > 1.0
     biases = {"all": 1, "high": lambda rows: np.ones(len(rows))}
     options = {"source": source, "biases": biases}
@@ -262,15 +235,15 @@ def test_a_function_gives_the_loss_of_each_row():
 
     losses = by_hand(LinearRegression(), FOLDS, pinball)
     assert risk(LinearRegression(), cv=FOLDS, scoring=pinball).value == pytest.approx(
-        pool_fit().expectation(losses).value
+        curved_fit().expectation(losses).value
     )
 
 
 def test_several_outcomes_count_the_same():
-    X, y, source = pool()
+    X, y, source = curved_pool()
     frame = pd.DataFrame({"y": y, "other": y**2})
-    both = debiased_risk(LinearRegression(), X, frame, source=source, biases=BIASES, cv=FOLDS)
-    fit = pool_fit()
+    both = debiased_risk(LinearRegression(), X, frame, source=source, biases=CURVED_BIASES, cv=FOLDS)
+    fit = curved_fit()
     squares = by_hand(LinearRegression(), FOLDS, lambda y, p: (y - p) ** 2)
     second = debiased_risk(LinearRegression(), np.column_stack([X, y]), y**2, source=source,
                            biases={"all": 1, "high": "x1 > 1.3"}, cv=FOLDS, scoring=lambda y, p: 0 * y)  # fmt: skip
@@ -312,7 +285,7 @@ def test_scorings_that_are_refused(scoring, match):
 def test_losses_that_have_no_mean():
     with pytest.raises(vardi.VardiError, match=r"'poisson_deviance' of LinearRegression is missing or infinite on"):
         risk(LinearRegression(), scoring="poisson_deviance")
-    X, _, source = pool()
+    X, _, source = curved_pool()
     with pytest.raises(vardi.MismatchError, match="compares predictions with y, but y is None"):
         debiased_risk(KMeans(2), X, source=source, biases={"all": 1, "high": 1}, scoring="squared_error")
     with pytest.raises(vardi.MismatchError, match="a regressor or a density, so there is no default loss"):
@@ -332,13 +305,13 @@ def test_estimators_that_take_no_weights_are_refused():
 
 
 def test_an_estimator_that_debiases_by_itself_gets_the_labels():
-    X, y, source = pool(0, (600, 1400))
-    wrapped = DebiasedEstimator(LinearRegression(), biases=BIASES)
+    X, y, source = curved_pool(0, (600, 1400))
+    wrapped = DebiasedEstimator(LinearRegression(), biases=CURVED_BIASES)
     alone = debiased_risk(wrapped, X, y, source=source)
     plain = risk(LinearRegression(), (X, y, source))
     assert alone.value == pytest.approx(plain.value, rel=0.01)  # normalisers of the training rows, or of all
     assert alone.stderr == pytest.approx(plain.stderr, rel=0.05)
-    blind = DebiasedEstimator(KNeighborsRegressor(), biases=BIASES, resample=True, random_state=0)
+    blind = DebiasedEstimator(KNeighborsRegressor(), biases=CURVED_BIASES, resample=True, random_state=0)
     assert 0 < debiased_risk(blind, X, y, source=source).value < plain.value
     named = DebiasedEstimator(LinearRegression(), biases={"all": 1, "high": "price > 1.3"}, target="price")
     assert debiased_risk(named, X, y, source=source).value == alone.value
@@ -354,7 +327,7 @@ def test_metadata_routing_changes_nothing(routing):
 
 
 def test_rows_of_every_library():
-    X, y, source = pool()
+    X, y, source = curved_pool()
     expected = risk(Ridge())
     frame, series = pd.DataFrame(X, columns=["a"], index=range(5, 505)), pd.Series(y, index=range(5, 505), name="y")
     for as_X, as_y in [
@@ -371,7 +344,7 @@ def test_rows_of_every_library():
 
 
 def test_one_sample_without_bias_is_plain_cross_validation():
-    X, y, _ = pool()
+    X, y, _ = curved_pool()
     X, y = X[:150], y[:150]
     folds = [(np.setdiff1d(np.arange(150), np.arange(k, 150, 5)), np.arange(k, 150, 5)) for k in range(5)]
     estimate = debiased_risk(LinearRegression(), X, y, cv=folds)
@@ -381,7 +354,7 @@ def test_one_sample_without_bias_is_plain_cross_validation():
 
 
 def test_each_mistake_has_its_own_error():
-    X, y, source = pool()
+    X, y, source = curved_pool()
     with pytest.raises(vardi.MismatchError, match=r"source has shape \(499,\), but the pool has 500 rows"):
         risk(Ridge(), (X, y, source[:-1]))
     with pytest.raises(vardi.MismatchError, match=r"Label 'hi' .* has no bias"):
@@ -408,7 +381,7 @@ def test_errors_are_refused_where_samples_hardly_overlap():
 
 
 def held_out_score(model, fit, folds, metric=mean_squared_error):
-    X, y, _ = pool()
+    X, y, _ = curved_pool()
     w = np.asarray(fit.weights)
     scores = []
     for train, test in folds:
@@ -422,33 +395,33 @@ GRID = {"alpha": [0.1, 10.0, 1000.0]}
 
 @pytest.mark.parametrize("scoring", ["squared_error", "neg_mean_squared_error", None, lambda y, p: (y - p) ** 2])
 def test_a_search_scores_for_the_population(scoring):
-    X, y, source = pool()
-    fit = pool_fit()
+    X, y, source = curved_pool()
+    fit = curved_fit()
     search = GridSearchCV(Ridge(), GRID, scoring=debiased_scorer(scoring, fit=fit), cv=FOLDS)
     search.fit(X, y, sample_weight=np.asarray(fit.weights))
     for k, alpha in enumerate(GRID["alpha"]):
         expected = held_out_score(Ridge(alpha), fit, FOLDS)
         found = [search.cv_results_[f"split{fold}_test_score"][k] for fold in range(5)]
         np.testing.assert_allclose(found, expected)
-    total = debiased_risk(Ridge(0.1), X, y, source=source, biases=BIASES, cv=FOLDS)
+    total = debiased_risk(Ridge(0.1), X, y, source=source, biases=CURVED_BIASES, cv=FOLDS)
     assert -search.cv_results_["mean_test_score"][0] == pytest.approx(total.value, rel=0.02)
 
 
 def test_a_search_of_an_estimator_that_debiases_by_itself():
-    X, y, source = pool()
-    scorer = debiased_scorer("squared_error", fit=pool_fit())
-    wrapped = DebiasedEstimator(Ridge(), biases=BIASES)
+    X, y, source = curved_pool()
+    scorer = debiased_scorer("squared_error", fit=curved_fit())
+    wrapped = DebiasedEstimator(Ridge(), biases=CURVED_BIASES)
     grid = {"estimator__alpha": GRID["alpha"]}
     plain = GridSearchCV(wrapped, grid, scoring=scorer, cv=FOLDS).fit(X, y, source=source)
     with sklearn.config_context(enable_metadata_routing=True):
-        asking = DebiasedEstimator(Ridge(), biases=BIASES).set_fit_request(source=True)
+        asking = DebiasedEstimator(Ridge(), biases=CURVED_BIASES).set_fit_request(source=True)
         routed = GridSearchCV(asking, grid, scoring=scorer, cv=FOLDS).fit(X, y, source=source)
     np.testing.assert_allclose(routed.cv_results_["mean_test_score"], plain.cv_results_["mean_test_score"])
     assert routed.best_params_ == plain.best_params_
 
 
 def test_weights_can_be_routed_where_x_lacks_what_the_biases_read():
-    X, y, source = pool()
+    X, y, source = curved_pool()
     fit = vardi.debias(pd.DataFrame({"hidden": y}), {"all": 1, "high": "hidden > 1.3"}, source=source)
     scorer = debiased_scorer("squared_error", fit=fit)
     with pytest.raises(vardi.MismatchError, match="reads 'hidden'") as caught:
@@ -469,8 +442,8 @@ def test_weights_can_be_routed_where_x_lacks_what_the_biases_read():
 
 
 def test_metrics_of_scikit_learn_are_weighted():
-    X, y, source = pool()
-    fit = pool_fit()
+    X, y, source = curved_pool()
+    fit = curved_fit()
     labels = (y > 1.0).astype(int)
     weights = np.asarray(fit.weights)
     model = RandomForestClassifier(20, max_depth=3, random_state=0).fit(X, labels, sample_weight=weights)
@@ -490,8 +463,8 @@ def test_metrics_of_scikit_learn_are_weighted():
 
 
 def test_several_scores_and_biases_that_are_bound_to_the_pool():
-    X, y, source = pool()
-    fit = pool_fit()
+    X, y, source = curved_pool()
+    fit = curved_fit()
     scoring = {name: debiased_scorer(name, fit=fit) for name in ("squared_error", "absolute_error")}
     search = GridSearchCV(Ridge(), GRID, scoring=scoring, refit="squared_error", cv=FOLDS)
     search.fit(X, y, sample_weight=np.asarray(fit.weights))
@@ -508,8 +481,8 @@ def test_several_scores_and_biases_that_are_bound_to_the_pool():
 
 
 def test_a_scorer_is_cloned_and_pickled_with_its_fit():
-    X, y, _ = pool()
-    scorer = debiased_scorer("absolute_error", fit=pool_fit())
+    X, y, _ = curved_pool()
+    scorer = debiased_scorer("absolute_error", fit=curved_fit())
     search = GridSearchCV(Ridge(), GRID, scoring=scorer)
     assert clone(search).scoring.fit is scorer.fit
     model = Ridge().fit(X, y)
@@ -527,13 +500,13 @@ def test_predictions_that_vary_with_the_row_only():
         def score_samples(self, X):
             return np.full(len(X), -2.0)
 
-    X, y, source = pool()
+    X, y, source = curved_pool()
     rows = np.column_stack([X, y])
     assert debiased_risk(Flat(), rows, source=source, biases={"all": 1, "high": "x1 > 1.3"}).value == pytest.approx(2.0)
 
 
 def test_a_classifier_without_probabilities():
-    X, _, source = pool()
+    X, _, source = curved_pool()
     rng = np.random.default_rng(0)
     labels = rng.random(500) < expit(X[:, 0])
     options = {"source": source, "biases": {"all": 1, "high": 1}}

@@ -71,12 +71,6 @@ def test_a_column_of_any_name_is_that_column(name, library):
     assert name[:9] in fit.summary() or not name.isprintable() or name != name.strip()
 
 
-def pl_implementation():
-    import narwhals as nw
-
-    return nw.Implementation.POLARS
-
-
 def test_a_name_that_polars_takes_for_a_pattern_does_not_read_another_column():
     """Polars would give the column 'x' for '^x$': other numbers than those asked for, without a word."""
     many = 20_000  # from here on Polars computes, and not NumPy

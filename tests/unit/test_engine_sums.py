@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import duckdb
 import numpy as np
-import pandas as pd
 import polars as pl
-import pyarrow as pa
 import pytest
 from engines import local_engine
 from numpy.testing import assert_allclose
+from pools import COLUMNS, LENGTH_BIASED, LENGTHS, PLACES, places_and_years, tables
 
 import vardi
 from vardi._estimate.domains import _judged
@@ -18,34 +16,13 @@ from vardi._rows import lazy_shares
 LOCAL = pytest.mark.parametrize(
     "engine", [local_engine("polars-lazy"), local_engine("duckdb")], ids=["polars", "duckdb"]
 )
-BIASES = {"all": 1, "long": "x", "some": "x > 1"}
-COLUMNS = {
-    "normal": lambda rng, n: rng.normal(size=n),
-    "rounded": lambda rng, n: np.round(rng.normal(size=n), 1),
-    "lognormal": lambda rng, n: np.exp(3.0 * rng.normal(size=n)),
-    "large": lambda rng, n: rng.normal(size=n) * 1e300,
-    "tiny": lambda rng, n: rng.random(n) * 1e-300,
-    "offset": lambda rng, n: 1e9 + rng.normal(size=n),
-    "outliers": lambda rng, n: np.where(rng.random(n) < 0.02, 1e12, rng.normal(size=n)),
-    "atom": lambda rng, n: np.where(rng.random(n) < 0.9, 0.0, rng.normal(size=n)),
-}
-
-
-def tables(n=60, column="normal"):
-    rng = np.random.default_rng(0)
-    found = {}
-    for place, name in enumerate(BIASES):
-        x = 1.0 + rng.gamma(2.0 + place, 1.0, n + 20 * place)
-        y, clusters = COLUMNS[column](rng, len(x)), np.arange(len(x)) % 40 + 40 * place
-        found[name] = pa.table({"x": x, "y": y, "g": np.where(x > 3.5, "high", "low"), "c": clusters})
-    return found
 
 
 def both(engine, column="normal", **options):
     """Return the same fit of rows in memory and of rows in an engine."""
     found = tables(column=column)
-    memory = vardi.debias({name: pl.from_arrow(table) for name, table in found.items()}, BIASES, **options)
-    return memory, vardi.debias(engine.samples(found), BIASES, **options)
+    memory = vardi.debias({name: pl.from_arrow(table) for name, table in found.items()}, LENGTHS, **options)
+    return memory, vardi.debias(engine.samples(found), LENGTHS, **options)
 
 
 def same_band(found, wanted):
@@ -113,29 +90,15 @@ def test_a_grid_of_frames_that_no_query_joins(monkeypatch):
 
 pytestmark = pytest.mark.filterwarnings("ignore::vardi.WeakOverlapWarning")
 
-DOMAIN_BIASES = {"plain": 1, "seen": "x"}
-
-
-def rows(n, shape, rng):
-    x = rng.gamma(shape, size=n)
-    return pd.DataFrame({
-        "x": x,
-        "y": 0.5 * x + rng.normal(size=n) + 3.0,
-        "region": rng.choice(["W", "N", "S"], n, p=[0.5, 0.3, 0.2]),
-        "year": rng.choice([2021, 2020], n),
-        "seven": 7.0,
-    })  # fmt: skip
-
 
 @pytest.fixture(scope="module")
 def samples():
-    rng = np.random.default_rng(0)
-    return {"plain": rows(150, 3.0, rng), "seen": rows(250, 4.0, rng)}
+    return places_and_years()
 
 
 @pytest.fixture(scope="module")
 def fit(samples):
-    return vardi.debias(samples, DOMAIN_BIASES)
+    return vardi.debias(samples, LENGTH_BIASED)
 
 
 def numbers(estimate):
@@ -155,31 +118,7 @@ def test_domains_in_blocks_are_domains_at_once(fit, monkeypatch):
     close([numbers(one) for one in fit.expectation("y", by=["region", "year"]).values()], whole)
 
 
-# ---------------------------------------------------------------- shares
-
-
-# ---------------------------------------------------------------- distributions
-
-
-# ---------------------------------------------------------------- names
-
-
 # ---------------------------------------------------------------- refusals
-
-
-def lazy_polars(samples):
-    return {name: pl.from_pandas(frame).lazy() for name, frame in samples.items()}
-
-
-def lazy_duckdb(samples):
-    connection = duckdb.connect()
-    for name, frame in samples.items():
-        connection.register(f"rows_{name}", pl.from_pandas(frame).to_arrow())
-        connection.execute(f"create table {name} as select * from rows_{name}")
-    return {name: connection.table(name) for name in samples}
-
-
-PLACES = {"memory": lambda samples: samples, "polars": lazy_polars, "duckdb": lazy_duckdb}
 
 
 # ---------------------------------------------------------------- engines
@@ -188,7 +127,7 @@ PLACES = {"memory": lambda samples: samples, "polars": lazy_polars, "duckdb": la
 @pytest.mark.parametrize("place", ["polars", "duckdb"])
 def test_many_domains_are_asked_in_batches_with_the_same_answer(samples, place, monkeypatch):
     many = {name: frame.assign(part=frame.index % 9) for name, frame in samples.items()}
-    memory, engine = (vardi.debias(PLACES[one](many), DOMAIN_BIASES) for one in ("memory", place))
+    memory, engine = (vardi.debias(PLACES[one](many), LENGTH_BIASED) for one in ("memory", place))
     monkeypatch.setattr(_judged, "__defaults__", (4,))
     one, other = memory.expectation("y", by="part"), engine.expectation("y", by="part")
     close([numbers(a) for a in other.values()], [numbers(a) for a in one.values()], rtol=1e-8, atol=1e-8)

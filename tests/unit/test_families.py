@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from pools import FAMILIES, fit_of, reference_and_panel
 from scipy.special import expit, logsumexp
 
 import vardi
@@ -174,56 +175,18 @@ def test_a_point_without_gradient_that_is_no_minimum_is_no_solution():
     assert not stationary(joint, v, 0).converged
 
 
-# ---------------------------------------------------------------- what solutions equal
-
-
 # ---------------------------------------------------------------- what cannot be met
 
 
 ROWS, SHIFT = 60, 500.0
 
 
-# ---------------------------------------------------------------- derivatives
-
-
-# ---------------------------------------------------------------- solutions
-
-
-# ---------------------------------------------------------------- what solutions equal
-
-
 # ---------------------------------------------------------------- what cannot be met
-
-
-FAMILIES = {
-    "logistic": vardi.logistic("x", "w"),
-    "tilt": vardi.exponential_tilt("x", "w"),
-    "power": vardi.power("exp(x)"),
-    "steps": vardi.steps("x", [-0.5, 0.8]),
-    "cells": vardi.cells("g", "h"),
-}
-
-
-def frame(rng, n):
-    x = rng.normal(size=n)
-    rows = pd.DataFrame({"x": x, "w": 0.3 * x + rng.normal(size=n), "y": x**2 + rng.normal(size=n)})
-    return rows.assign(g=np.select([rows["w"] < -0.7, rows["w"] > 0.4], ["a", "c"], "b"), h=rows["x"] > 0.2)
-
-
-def selected(rng, n, accept):
-    rows = frame(rng, 60 * n)
-    return rows[rng.random(len(rows)) < accept(rows)][:n].reset_index(drop=True)
 
 
 @pytest.fixture(scope="module")
 def samples():
-    rng = np.random.default_rng(1)
-    panel = selected(rng, 500, lambda z: expit(-0.5 + 2.0 * z["x"] - z["w"]))
-    return {"reference": frame(rng, 250), "panel": panel}
-
-
-def fit_of(samples, bias, **options):
-    return vardi.debias(samples, {"reference": 1, "panel": bias}, **options)
+    return reference_and_panel()
 
 
 def panel_joint_of(samples, bias):
@@ -281,12 +244,6 @@ def test_a_hypothesis_under_which_the_rest_runs_away_is_refused():
     joint = panel_joint_of(rows, vardi.exponential_tilt("x"))
     with pytest.raises(vardi.UnidentifiedParametersError, match="of 'panel' as declared, the others diverge"):
         _maximum(joint, np.zeros(3), np.eye(1), "panel")
-
-
-# --- what is not identified
-
-
-# --- values and texts
 
 
 # --- what a person sees

@@ -395,9 +395,6 @@ def exact(H, values, labels=None):
     return Known(labels or tuple("abcdefghij"[:m]), tuple(range(m)), np.asarray(values, float), np.zeros((m, m)))
 
 
-# ---------------------------------------------------------------- values
-
-
 # ---------------------------------------------------------------- basis
 
 

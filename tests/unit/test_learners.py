@@ -5,9 +5,8 @@ from __future__ import annotations
 from inspect import signature
 
 import numpy as np
-import pandas as pd
 import pytest
-from scipy.special import expit
+from pools import MODELS, curved_fit, curved_pool, debiased, three_tilts
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.decomposition import PCA
@@ -15,7 +14,6 @@ from sklearn.feature_selection import SelectFromModel
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import (
     GammaRegressor,
-    LinearRegression,
     LogisticRegression,
     PoissonRegressor,
     Ridge,
@@ -62,69 +60,11 @@ def test_a_blind_step_within_a_step_is_named_once():
     assert blind_steps(make_pipeline(inner, Ridge())) == ("'selectfrommodel' (KNeighborsRegressor)",)
 
 
-BIASES = {"all": 1, "high": "y > 1.3"}
-NODES, MASSES = np.polynomial.legendre.leggauss(200)
-
-
-def mean_of(x):
-    return 0.3 + 0.8 * x + np.sin(2 * x)
-
-
-def spread_of(x):
-    return 0.4 + 0.3 * np.abs(x)
-
-
-def population(n, rng):
-    """Return X uniform on (-2, 2), and a curved outcome whose spread grows away from the middle."""
-    x = rng.uniform(-2.0, 2.0, n)
-    return x, mean_of(x) + spread_of(x) * rng.uniform(-(3**0.5), 3**0.5, n)
-
-
-def pool(seed=0, sizes=(150, 350)):
-    """Return rows of the population, and rows with an outcome above 1.3 only."""
-    rng = np.random.default_rng(seed)
-    x, y = population(sum(sizes) * 10, rng)
-    rows = np.concatenate([np.arange(sizes[0]), sizes[0] + np.flatnonzero(y[sizes[0] :] > 1.3)[: sizes[1]]])
-    return x[rows, None], y[rows], np.repeat(["all", "high"], sizes)
-
-
-class Recorded(LinearRegression):
-    """A line that keeps what it was fitted to."""
-
-    fits: list = []  # noqa: RUF012
-
-    def fit(self, X, y, sample_weight=None):
-        super().fit(X, y, sample_weight=sample_weight)
-        Recorded.fits.append((self, np.asarray(X), np.asarray(sample_weight)))
-        return self
-
-
-def pool_fit(rows=None):
-    X, y, source = pool() if rows is None else rows
-    return vardi.debias(pd.DataFrame({"x0": X[:, 0], "y": y}), BIASES, source=source)
-
-
-# ---------------------------------------------------------------- the truth
-
-
-# ---------------------------------------------------------------- folds
-
-
-class Watching(LogisticRegression):
-    """A classifier that keeps what it was trained on."""
-
-    seen: list = []  # noqa: RUF012
-
-    def fit(self, X, y, sample_weight=None):
-        Watching.seen.append(np.asarray(y))
-        return super().fit(X, y, sample_weight=sample_weight)
-
-
 # ---------------------------------------------------------------- losses
 
 
 def classes(seed=0):
-    X, y, source = pool(seed)
+    X, y, source = curved_pool(seed)
     return X, np.array(["few", "many", "most"])[np.digitize(y, [0.5, 1.8])], source
 
 
@@ -141,9 +81,9 @@ def classes(seed=0):
     ],
 )
 def test_losses_are_those_of_scikit_learn(scoring, metric, model, kind):
-    X, y, _ = pool()
+    X, y, _ = curved_pool()
     target = {"number": y, "count": np.floor(np.abs(y) * 2), "class": classes()[1], "binary": y > 1.0}[kind]
-    weights = np.asarray(pool_fit().weights)
+    weights = np.asarray(curved_fit().weights)
     fitted = clone(model).fit(X, target, sample_weight=weights)
     losses = LOSSES[scoring](fitted, X, target)
     score = get_scorer(metric)(fitted, X, target, sample_weight=weights)
@@ -182,17 +122,17 @@ def labels_of(y):
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.UndefinedMetricWarning")  # rows without labels count as 0
 def test_names_of_scikit_learn_have_its_value_and_sign(scoring, model, kind):
-    X, y, _ = pool()
+    X, y, _ = curved_pool()
     targets = {"number": y, "numbers": np.column_stack([y, y**2]), "count": np.floor(np.abs(y) * 2)}
     targets |= {"positive": np.exp(y), "class": classes()[1], "binary": y > 1.0, "labels": labels_of(y)}
-    weights = np.asarray(pool_fit().weights)
+    weights = np.asarray(curved_fit().weights)
     fitted = clone(model).fit(X, targets[kind], sample_weight=weights)
     found = np.average(SCORES[scoring](fitted, X, targets[kind]), weights=weights)
     assert found == pytest.approx(get_scorer(scoring)(fitted, X, targets[kind], sample_weight=weights), rel=1e-12)
 
 
 def test_two_classes_are_always_among_the_first_two():
-    X, y, _ = pool()
+    X, y, _ = curved_pool()
     model = LogisticRegression().fit(X, y > 1.0)
     np.testing.assert_array_equal(SCORES["top_k_accuracy"](model, X, y > 1.0), 1.0)
 
@@ -217,9 +157,6 @@ def test_brier_of_three_classes_and_of_one_that_was_not_trained_on():
     assert LOSSES["log_loss"](model, X[:1], stranger) == pytest.approx(-np.log(np.finfo(float).eps))
 
 
-# ---------------------------------------------------------------- estimators and rows
-
-
 # ---------------------------------------------------------------- the scorer
 
 
@@ -227,42 +164,9 @@ def test_brier_of_three_classes_and_of_one_that_was_not_trained_on():
 pytestmark = pytest.mark.filterwarnings("ignore::vardi.WeakOverlapWarning")
 
 
-def influence_pool(seed=0, sizes=(120, 90, 110)):
-    """Three tilts, two features, and outcomes of three sorts that no linear model gets right."""
-    rng = np.random.default_rng(seed)
-    design = vardi.datasets.tilts(sizes, seed, centres=(0.0, 1.5, 3.0))
-    x = np.concatenate(list(design.samples.values()))
-    v = rng.normal(0.5 * x, 1.0)
-    frame = pd.DataFrame({
-        "x": x,
-        "v": v,
-        "number": np.sin(x) + v**2 / 4 + rng.standard_normal(len(x)),
-        "yes": (rng.random(len(x)) < expit(x - v**2 / 2)).astype(int),
-        "events": rng.poisson(np.exp(0.3 * x + np.cos(v))),
-    })  # fmt: skip
-    return frame, np.repeat(list(design.biases), sizes), design.biases
-
-
-def debiased(frame, source, biases, counts=None):
-    return vardi.debias(frame, biases, source=source, counts=counts)
-
-
-MODELS = {
-    "linear": (LinearRegression(), "number"),
-    "linear through 0": (LinearRegression(fit_intercept=False), "number"),
-    "ridge": (Ridge(alpha=20.0), "number"),
-    "ridge through 0": (Ridge(alpha=20.0, fit_intercept=False), "number"),
-    "logistic": (LogisticRegression(C=np.inf), "yes"),
-    "logistic l2": (LogisticRegression(C=0.05), "yes"),
-    "logistic through 0": (LogisticRegression(C=0.05, fit_intercept=False), "yes"),
-    "poisson": (PoissonRegressor(alpha=0.0), "events"),
-    "poisson l2": (PoissonRegressor(alpha=0.3), "events"),
-}
-
-
 @pytest.fixture(scope="module")
 def fit():
-    return debiased(*influence_pool())
+    return debiased(*three_tilts())
 
 
 # ---------------------------------------------------------------- the equations
@@ -278,7 +182,7 @@ def refitted(frame, source, biases, counts, model, y, theta):
 def test_influence_is_the_derivative_in_the_mass_of_a_row(name, monkeypatch):
     """Give row i a little more mass, take it from its sample, and fit everything again."""
     monkeypatch.setattr("vardi.errors._refusals.WHOLE", 1.0)  # counts that are a little more than 1
-    frame, source, biases = influence_pool()
+    frame, source, biases = three_tilts()
     model, y = MODELS[name]
     fit = debiased(frame, source, biases)
     phi = inference(fit, model, ["x", "v"], y).influence.of_rows()
@@ -291,18 +195,3 @@ def test_influence_is_the_derivative_in_the_mass_of_a_row(name, monkeypatch):
         step[i] += 1.0
         ends = [refitted(frame, source, biases, 1 + sign * eps * step, model, y, None) for sign in (1, -1)]
         np.testing.assert_allclose((ends[0] - ends[1]) / (2 * eps), centred, rtol=2e-4, atol=1e-8)
-
-
-# ---------------------------------------------------------------- special cases
-
-
-# ---------------------------------------------------------------- fitted models
-
-
-# ---------------------------------------------------------------- what may be given
-
-
-# ---------------------------------------------------------------- the result
-
-
-# ---------------------------------------------------------------- refusals

@@ -3,36 +3,16 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-import textwrap
 import threading
 import time
 
 import numpy as np
 import pytest
-from shell import STUDY
 
 import vardi
 from vardi._machine import memory as _memory
 from vardi._machine import threads
 from vardi._rows.stored import Blocks
-
-
-@pytest.fixture
-def study(tmp_path):
-    for name, rows in vardi.datasets.house_prices(seed=0, backend="polars").samples.items():
-        rows.write_csv(tmp_path / f"{name}.csv")
-    (tmp_path / "study.toml").write_text(STUDY)
-    return tmp_path
-
-
-def command(folder, *arguments, before="", **options):
-    """Run the command line in a process of its own, after some lines that make it fail."""
-    code = f"{textwrap.dedent(before)}\nimport sys\nfrom vardi.cli import main\nsys.argv[0] = 'vardi'\nsys.exit(main())"
-    return subprocess.run(
-        [sys.executable, "-c", code, *arguments], cwd=folder, capture_output=True, text=True, **options
-    )
 
 
 class TestTooLittleMemory:

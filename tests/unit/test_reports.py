@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from pools import along_windows, by_name
 
 import vardi
 from vardi._facts.columns import Variable
@@ -35,21 +36,6 @@ def houses():
 def strata():
     design = vardi.datasets.strata()
     return vardi.debias(design.samples, design.biases)
-
-
-def windows(K, rows=40, seed=0):
-    """K samples along a line, each of which overlaps its neighbours."""
-    rng = np.random.default_rng(seed)
-    samples = {f"window {k}": rng.uniform(k, k + 2, rows) for k in range(K)}
-    return vardi.debias(samples, {f"window {k}": f"{k} <= x <= {k + 2}" for k in range(K)})
-
-
-def by_name(rows, name):
-    return next(row for row in rows if row.name == name)
-
-
-def said(report):
-    return " ".join(point.text for point in report.headline.points)
 
 
 # --- numbers
@@ -123,15 +109,12 @@ def test_the_hash_is_of_the_rows_and_of_nothing_else(strata):
     assert "The rows have no hash here" in to_html(compute(lazy))
 
 
-# --- variables
-
-
 # --- other fits
 
 
 @pytest.mark.parametrize("K", [2, 3, 5, 9, 20, 21, 300])
 def test_any_number_of_samples(K):
-    report = compute(windows(K))
+    report = compute(along_windows(K))
     html = to_html(report)
     assert len(html) < 1_000_000
     assert ('class="heat"' in html) == (K > 20)

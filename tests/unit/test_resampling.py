@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 from numpy.testing import assert_allclose
+from pools import PARTS, gammas, gammas_fit, grouped_fit, strata_fit
 from scipy.stats import chisquare, kstest, poisson
 
 import vardi
@@ -19,38 +20,12 @@ from vardi._rows import choose, hashed
 from vardi._rows.multipliers import Multipliers, hashed_numbers
 from vardi._solve import newton, refit
 
-PARTS = {
-    "none": ("x", None),
-    "known values": ("x", {"x > 4": 0.24, "y": (3.1, 0.1)}),
-    "parameters": (vardi.power("x"), None),
-    "both": (vardi.power("x"), {"x > 4": (0.24, 0.01)}),
-}
 KINDS = {"bayesian": 1000, "rows": 1000, "jackknife": 200}
-# Of an error by n replicates: 1 / sqrt(2n); of those of 1,000 and of 1,000 draws three deviations are 9.5%, of 200
-# groups of rows, more of whose rows are in some than in others, about 20%.
-MONTE_CARLO = {"bayesian": 0.095, "rows": 0.095, "jackknife": 0.2}
-
-
-def frames(n=300):
-    rng = np.random.default_rng(0)
-    found = {}
-    for place, (name, size, shape) in enumerate([("plain", n, 3.0), ("seen", 5 * n // 3, 4.0)]):
-        x = rng.gamma(shape, size=size)
-        cluster = np.arange(size) // 10
-        y = x + rng.normal(size=size) + rng.normal(size=cluster[-1] + 1)[cluster]
-        ids = rng.permutation(size) - size // 3
-        found[name] = pl.DataFrame({"x": x, "y": y, "id": ids, "cluster": cluster + 1000 * place})
-    return found
-
-
-def fitted(samples, part="none", **options):
-    bias, known = PARTS[part]
-    return vardi.debias(samples, {"plain": 1, "seen": bias}, known=known, **options)
 
 
 @pytest.fixture(scope="module")
 def samples():
-    return frames()
+    return gammas()
 
 
 @pytest.fixture(scope="module")
@@ -58,37 +33,10 @@ def pool(samples):
     return pl.concat(samples.values())
 
 
-def error(statistic, weights, of_replicates, kind):
-    """Return what survey software does: squares about the estimate, with the scale of the kind."""
-    of_replicates = np.asarray(of_replicates)
-    n = of_replicates.shape[1]
-    found = np.array([statistic(of_replicates[:, r]) for r in range(n)]) - statistic(np.asarray(weights))
-    return np.sqrt((found**2).sum(axis=0) * ((n - 1) / n if kind == "jackknife" else 1 / n))
-
-
-def statistics(pool):
-    x, y = pool["x"].to_numpy(), pool["y"].to_numpy()
-    design, order = np.column_stack([np.ones(len(x)), x]), np.argsort(y)
-
-    def slope(w):
-        return np.linalg.solve(design.T @ (w[:, None] * design), design.T @ (w * y))[1]
-
-    def median(w):
-        mass = np.cumsum(w[order])
-        return y[order][np.searchsorted(mass, mass[-1] / 2)]
-
-    return {
-        "mean": lambda w: w @ y / w.sum(),
-        "ratio": lambda w: (w @ y) / (w @ x),
-        "slope": slope,
-        "median": median,
-    }
-
-
 @pytest.mark.parametrize("part", PARTS)
 def test_one_step_is_a_refit_but_for_what_is_of_second_order(samples, part, monkeypatch):
     """Half as far, a quarter as wrong."""
-    fit = fitted(samples, part)
+    fit = gammas_fit(samples, part)
     held = fit.solved
     rows = ReplicatesInMemory(held, "bayesian", 2, 0, None)
     usual = np.zeros((held.tangent.measure.coordinates.uncertain, 1))  # known values as they are
@@ -158,13 +106,13 @@ def test_few_units_have_the_variance_that_is_due(g):
 
 
 def test_samples_have_their_sizes(samples):
-    fit = fitted(samples)
+    fit = gammas_fit(samples)
     times = ReplicatesInMemory(fit.solved, "rows", 30, 0, None).times(range(30))
     assert_allclose([times[:300].sum(axis=0), times[300:].sum(axis=0)], [[300.0] * 30, [500.0] * 30])
 
 
 def test_replicates_a_few_at_a_time_are_those_at_once(samples, monkeypatch):
-    fit = fitted(samples)
+    fit = gammas_fit(samples)
     whole = np.asarray(fit.replicate_weights(40))
     monkeypatch.setattr(ReplicatesInMemory.at_once, "__defaults__", (3 * 800,))
     assert_allclose(np.asarray(fit.replicate_weights(40)), whole, rtol=1e-12)
@@ -172,7 +120,7 @@ def test_replicates_a_few_at_a_time_are_those_at_once(samples, monkeypatch):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_clusters_count_whole(samples, pool, kind):
-    fit, clusters = fitted(samples, clusters="cluster"), pool["cluster"].to_numpy()
+    fit, clusters = gammas_fit(samples, clusters="cluster"), pool["cluster"].to_numpy()
     times = ReplicatesInMemory(fit.solved, kind, 80, 0, None).times(range(2))
     firsts = np.unique(clusters, return_index=True, return_inverse=True)
     assert_allclose(times, times[firsts[1]][firsts[2]])
@@ -180,58 +128,27 @@ def test_clusters_count_whole(samples, pool, kind):
 
 def test_a_sample_that_a_replicate_leaves_out_is_left_as_it_is():
     samples = {"plain": pl.DataFrame({"x": [2.0]}), "seen": pl.DataFrame({"x": np.linspace(1.0, 4.0, 60)})}
-    times = ReplicatesInMemory(fitted(samples).solved, "jackknife", 10, 0, None).times(range(10))
+    times = ReplicatesInMemory(gammas_fit(samples).solved, "jackknife", 10, 0, None).times(range(10))
     assert_allclose(times[0], 1.0)
 
 
 def test_more_than_the_memory_holds_is_refused(samples, monkeypatch):
     monkeypatch.setattr("vardi._machine.memory.available_memory", lambda: 2**26)
     with pytest.raises(vardi.TooLargeError, match="10000 replicate weights of 800 rows need .*give lazy frames"):
-        fitted(samples).replicate_weights(10_000)
-
-
-GROUP_PARTS = {
-    "none": ("x", None),
-    "known values": ("x", {"x > 4": 0.24, "y": (3.1, 0.1)}),
-    "parameters": (vardi.logistic("x"), None),
-    "both": (vardi.power("x"), {"x > 4": (0.24, 0.01)}),
-}
-
-
-@pytest.fixture(scope="module")
-def group_frames():
-    rng = np.random.default_rng(0)
-    sizes = {"plain": 300, "seen": 500}
-    shapes = {"plain": 3.0, "seen": 4.0}
-    found = {}
-    for name, n in sizes.items():
-        cluster = np.arange(n) // 10
-        x = rng.gamma(shapes[name], size=n)
-        y = x + rng.normal(size=n) + rng.normal(size=n // 10)[cluster]
-        cluster = np.char.add(name[0], cluster.astype(str))
-        found[name] = pl.DataFrame({"x": x, "y": y, "id": np.arange(n), "cluster": cluster})
-    return found
-
-
-def group_fitted(group_frames, part, *, lazy):
-    bias, known = GROUP_PARTS[part]
-    given = {name: frame.lazy() for name, frame in group_frames.items()} if lazy else group_frames
-    return vardi.debias(given, {"plain": 1, "seen": bias, "beyond": "x > 5"}, known=known)
+        gammas_fit(samples).replicate_weights(10_000)
 
 
 def refits_of(fit, statistic, groups=None):
     return GroupRefits(fit.solved, fit.solved.engine.in_groups(fit.solved, statistic, groups, 0, None), "bayesian")
 
 
-@pytest.mark.parametrize("part", GROUP_PARTS)
-def test_one_step_is_a_refit_but_for_what_is_of_second_order_group(group_frames, part, monkeypatch):
+@pytest.mark.parametrize("part", PARTS)
+def test_one_step_is_a_refit_but_for_what_is_of_second_order_group(samples, part, monkeypatch):
     """Each row is a group of its own, so that rows in memory can count as often: half as far, a quarter as wrong."""
-    numbered = {
-        name: frame.with_columns(row=pl.lit(name) + pl.col("id").cast(str)) for name, frame in group_frames.items()
-    }
+    numbered = {name: frame.with_columns(row=pl.lit(name) + pl.col("id").cast(str)) for name, frame in samples.items()}
     memory, refits = (
-        group_fitted(group_frames, part, lazy=False),
-        refits_of(group_fitted(numbered, part, lazy=True), ["x", "y"], "row"),
+        grouped_fit(samples, part, lazy=False),
+        refits_of(grouped_fit(numbered, part, lazy=True), ["x", "y"], "row"),
     )
     rows = [row for frame in numbered.values() for row in frame["row"]]
     labels = [label for _, label in refits.sums.answers.labels]
@@ -264,9 +181,9 @@ class _Still:
         return np.zeros(size)
 
 
-@pytest.mark.parametrize("part", GROUP_PARTS)
-def test_sums_of_groups_add_up_to_those_of_all_rows(group_frames, part):
-    fit = group_fitted(group_frames, part, lazy=True)
+@pytest.mark.parametrize("part", PARTS)
+def test_sums_of_groups_add_up_to_those_of_all_rows(samples, part):
+    fit = grouped_fit(samples, part, lazy=True)
     refits = refits_of(fit, "y")
     groups = refits.sums.answers
     sums = groups.drawn(np.ones(len(groups.source)))
@@ -275,22 +192,11 @@ def test_sums_of_groups_add_up_to_those_of_all_rows(group_frames, part):
     assert_allclose(sums.likelihood.x[:2], fit.solved.rows.sizes[:2], rtol=1e-9)
 
 
-def test_too_many_groups_are_refused(group_frames, monkeypatch):
+def test_too_many_groups_are_refused(samples, monkeypatch):
     monkeypatch.setattr(hashed, "_require_few_groups", partial(hashed._require_few_groups, most=50))
-    fit = group_fitted(group_frames, "none", lazy=True)
+    fit = grouped_fit(samples, "none", lazy=True)
     with pytest.raises(vardi.errors.TooLargeError, match="'cluster' has 80 groups"):
         fit.bootstrap("y", n=10, groups="cluster")
-
-
-def strata_fit(n=400, seed=0, counts=None):
-    """Three indicator biases and a column y; omega has few distinct rows."""
-    rng = np.random.default_rng(seed)
-    low, high = np.array([0.0, 0.3, 0.6]), np.array([0.45, 0.75, 1.0])
-    source = rng.integers(0, 3, n)
-    x = low[source] + (high - low)[source] * rng.random(n)
-    y = np.sin(3 * x) + 0.3 * rng.standard_normal(n)
-    omega = ((x[:, None] >= low) & (x[:, None] <= high)).astype(float)
-    return vardi.debias_matrix(omega, source, counts=counts), omega, source, y
 
 
 @pytest.fixture(scope="module")
@@ -398,9 +304,6 @@ def test_a_refit_that_does_not_converge_is_a_draw_without_a_fit(monkeypatch, til
     monkeypatch.setattr(refit, "SHARED_PASSES", 0)  # so that each draw is solved alone
     with pytest.warns(vardi.WeakOverlapWarning, match="1 of 20 draws have no fit.*Add a sample that lies between"):
         assert tilts.bootstrap("x", n=20, jobs=1).failed == 1
-
-
-# ---------------------------------------------------------------- the result
 
 
 # ---------------------------------------------------------------- refusals

@@ -8,6 +8,7 @@ import matplotlib as mpl
 import numpy as np
 import oracle
 import pytest
+from pools import refitted, small_design
 from scipy import optimize
 from scipy.special import expit
 
@@ -19,27 +20,11 @@ from vardi._rows.joint import Joint
 from vardi._solve.joint import stationary
 
 mpl.use("Agg")
-from matplotlib import pyplot as plt
+
+# samples are small here: that their overlap is weak is not what is tested
+pytestmark = pytest.mark.filterwarnings("ignore::vardi.WeakOverlapWarning")
 
 FREE = {"samples": None, "kind": "free"}
-
-
-@pytest.fixture(autouse=True)
-def few_rows():
-    """Let small designs be: warnings of weak overlap are not what is tested here."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", vardi.WeakOverlapWarning)
-        yield
-
-
-def small(kind="power", K=3, n=32, seed=0):
-    return oracle.design(kind, K, n, seed)
-
-
-def refitted(omega, source, f, delta):
-    """Return the estimate under omega e^delta, by the public way."""
-    fit = vardi.debias_matrix(omega * np.exp(delta), source)
-    return float(np.average(f, weights=fit.weights))
 
 
 def slopes(fit, f, samples=None, kind="free"):
@@ -52,7 +37,7 @@ def slopes(fit, f, samples=None, kind="free"):
 @pytest.mark.long
 @pytest.mark.parametrize("kind", oracle.KINDS)
 def test_derivative_is_that_of_refits(kind):
-    design = small(kind)
+    design = small_design(kind)
     f = np.sin(design.z)
     found = slopes(vardi.debias_matrix(design.omega, design.source), f)
     step = 1e-4
@@ -69,7 +54,7 @@ def test_derivative_is_that_of_refits(kind):
 @pytest.mark.parametrize("kind", ["free", "common"])
 @pytest.mark.parametrize("samples", [None, ["1"], ["0", "2"]])
 def test_linear_range_sums_the_slopes(samples, kind):
-    design = small()
+    design = small_design()
     fit = vardi.debias_matrix(design.omega, design.source)
     found = fit.sensitivity(design.z, [1.3], samples=samples, kind=kind)
     half = np.log(1.3) * np.abs(slopes(fit, design.z, samples, kind)).sum()
@@ -96,7 +81,7 @@ def test_search_finds_the_exact_range_of_one_sample():
 
 
 def test_ends_are_attained_by_biases_within_the_factor():
-    design = small(n=60)
+    design = small_design(n=60)
     fit = vardi.debias_matrix(design.omega, design.source)
     found = fit.sensitivity(design.z, [1.5, 3.0], samples=["0", "2"])
     search = Search(fit.solved.tangent, Mean(design.z[:, None]), Errors.of(fit.solved, ["0", "2"], "free"))
@@ -112,7 +97,7 @@ def test_ends_are_attained_by_biases_within_the_factor():
 
 @pytest.mark.long
 def test_against_many_starts_of_another_optimiser():
-    design = small(n=32)
+    design = small_design(n=32)
     fit = vardi.debias_matrix(design.omega, design.source)
     search = Search(fit.solved.tangent, Mean(design.z[:, None]), Errors.of(fit.solved, **FREE))
     rng = np.random.default_rng(0)
@@ -131,7 +116,7 @@ def test_against_many_starts_of_another_optimiser():
 
 
 def test_too_many_rows_for_refits(monkeypatch):
-    design = small(n=40)
+    design = small_design(n=40)
     fit = vardi.debias_matrix(design.omega, design.source)
     refits = fit.sensitivity(design.z, [1.2, 2])
     monkeypatch.setattr(question.Question._worst, "__defaults__", (100,))
@@ -148,7 +133,7 @@ def test_too_many_rows_for_refits(monkeypatch):
 
 
 def test_ends_have_the_errors_of_refits():
-    design = small(n=200)
+    design = small_design(n=200)
     fit = vardi.debias_matrix(design.omega, design.source)
     search = Search(fit.solved.tangent, Mean(design.z[:, None]), Errors.of(fit.solved, **FREE))
     found = fit.sensitivity(design.z, [1.0, 2.0])
@@ -160,22 +145,6 @@ def test_ends_have_the_errors_of_refits():
     np.testing.assert_allclose(found.interval()[1, 1], found.upper[1] + t * there.stderr, rtol=1e-8)
     np.testing.assert_allclose(found.interval()[0], found.estimate.interval, rtol=1e-12)
     assert (found.interval(0.99)[:, 0] < found.interval()[:, 0]).all()
-
-
-# ---------------------------------------------------------------- the tipping point
-
-
-# ---------------------------------------------------------------- coefficients
-
-
-# ---------------------------------------------------------------- text, pictures, pickles
-
-
-@pytest.fixture
-def ax():
-    figure, ax = plt.subplots()
-    yield ax
-    plt.close(figure)
 
 
 # ---------------------------------------------------------------- what is refused

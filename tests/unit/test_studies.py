@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import sys
 import threading
 import tomllib
 import warnings
-from pathlib import Path
 
 import duckdb
 import narwhals as nw
@@ -80,9 +78,6 @@ def test_auto_reads_small_files_into_memory_and_leaves_large_ones(folder, monkey
     assert read(written(folder, text)).engine == "memory"
     monkeypatch.setattr(study_data, "available_memory", lambda: 8 * size - 1)
     assert read(written(folder, text)).engine == "polars"
-
-
-# --- what is wrong with a study
 
 
 # --- what a study cannot do
@@ -270,7 +265,6 @@ def test_engines_read_the_same_of_a_csv_or_refuse_it(fuzzed_folder, lines, end):
     assert all(rows == read_by[0] for rows in read_by), found
 
 
-ROOT = Path(__file__).resolve().parents[2]
 LOW = '[sources.low]\ndata = "low.csv"\nbias = "x <= 5"\n'
 HIGH = '[sources.high]\ndata = "high.csv"\nbias = "1"\n'
 
@@ -324,9 +318,6 @@ class Terminal(io.StringIO):
         return True
 
 
-# --- fit
-
-
 # --- sample, check, report
 
 
@@ -341,9 +332,6 @@ def test_memory_that_is_used_up_is_one_line(small, monkeypatch, reason, shown):
     assert (result.exit_code, result.stderr) == (1, f"error: {message}\n")
     assert json.loads(result.stdout)["message"] == message
     assert not (small / "weights.csv").exists()
-
-
-# --- studies that are wrong
 
 
 # --- demo and init
@@ -413,38 +401,6 @@ def test_an_interrupted_engine_is_an_interruption(console_folder, monkeypatch):
 
 
 # --- the pages
-
-
-def sessions(page):
-    """Return the shell sessions of a page: commands with what they print."""
-    text = (ROOT / "docs" / page).read_text()
-    found = []
-    for block in re.findall(r"```console\n(.*?)```", text, re.DOTALL):
-        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            command, _, printed = part.partition("\n")
-            found.append((command, printed.strip("\n")))
-    return found
-
-
-BROWSER = """#!{python}
-import sys
-[page] = [word for word in sys.argv if word.startswith("file:")]
-[path] = [word.partition("=")[2] for word in sys.argv if word.startswith("--print-to-pdf=")]
-{does}
-"""
-
-
-@pytest.fixture
-def browser(tmp_path_factory, monkeypatch):
-    """Return what puts a browser of our own, which does as it is told, in the place of Chromium."""
-    place = tmp_path_factory.mktemp("bin") / "chromium"
-
-    def put(does):
-        place.write_text(BROWSER.format(python=sys.executable, does=does))
-        place.chmod(0o755)
-
-    monkeypatch.setattr("vardi.cli._outputs.BROWSERS", (str(place),))
-    return put
 
 
 def test_of_many_links_those_of_the_fewest_rows_are_listed():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from many_samples import along_a_line, anywhere, doubly_truncated
+from many_samples import along_a_line, any_other, windows, with_columns
 from scipy import sparse
 
 import vardi
@@ -12,29 +12,10 @@ import vardi
 pytestmark = pytest.mark.filterwarnings("ignore::vardi.VardiWarning")  # small samples, on purpose
 
 
-def with_columns(omega, *columns):
-    """Return a matrix of biases with states that nobody drew from."""
-    return sparse.csr_array(sparse.hstack([omega, sparse.csr_array(np.column_stack(columns))]))
-
-
 def a_line(K=310, per=10):
     omega, source = along_a_line(K, per)
     x = np.random.default_rng(1).standard_normal(len(source))
     return with_columns(omega, x > 0, np.exp(x), np.abs(x)), source, [0.5, np.exp(0.5), np.sqrt(2 / np.pi)], x
-
-
-def any_other(K=320, per=6):
-    omega, source = anywhere(K, per)
-    x = np.random.default_rng(2).standard_normal(len(source))
-    return with_columns(omega, x > 0, np.exp(x), np.abs(x)), source, [0.5, np.exp(0.5), np.sqrt(2 / np.pi)], x
-
-
-def windows(K=320):
-    own = doubly_truncated(K, 0.3)
-    low, high = np.append(own.low, [0.3, 0.1, 0.6]), np.append(own.high, [np.inf, 0.5, np.inf])
-    below = (1 - (1 - np.array([0.3, 0.1, 0.5, 0.6])) ** 2) / 0.96
-    shares = [1 - below[0], below[2] - below[1], 1 - below[3]]
-    return vardi.Windows(own.x, low, high), np.arange(K), shares, own.x
 
 
 def two_lines(K=170, per=10):
