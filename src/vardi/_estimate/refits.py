@@ -92,14 +92,12 @@ class Refits:
         in_threads = self.in_turn and not self.is_read  # a draw that is solved on its own reads its rows
         return list(self.each(self._measured, in_threads, rngs, drawn, counts, refits))
 
-    def _draw(self, rng: np.random.Generator, counts: Floats) -> tuple[Floats, Floats] | None:
-        """Write the counts of the rows; return how often those that are drawn count, and factors, if needed."""
+    def _draw(self, rng: np.random.Generator, counts: Floats) -> Floats:
+        """Write the counts of the rows; return how often those that are drawn count, if that is needed."""
         drawn = self.plan.draw(rng, self.kind, counts)
-        return drawn if self.takes_weights else None
+        return drawn if self.takes_weights else counts
 
-    def _measured(
-        self, rng: np.random.Generator, drawn: tuple[Floats, Floats] | None, counts: Floats, refit: Refit | None
-    ) -> Drawn:
+    def _measured(self, rng: np.random.Generator, drawn: Floats, counts: Floats, refit: Refit | None) -> Drawn:
         if refit is None:
             refit = self.solved.refit(counts, tol=TOLERANCE, may_part=self.may_part, rng=rng)
         if not refit.is_solved:
@@ -109,7 +107,8 @@ class Refits:
         if self.functions is None and self.statistics.of is None:
             return refit.log_omegas, refit.log_omegas
         assert refit.weights is not None
-        mass = counts * refit.weights if drawn is None else self.plan.mass(*drawn, refit.weights)
+        inverse = self.plan.inverse
+        mass = drawn * (refit.weights if inverse is None else refit.weights[inverse])
         if self.statistics.of is None:
             return mass @ np.asarray(self.functions) / mass.sum(), refit.log_omegas
         return self.statistics.of(mass), refit.log_omegas

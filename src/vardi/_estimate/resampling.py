@@ -101,6 +101,10 @@ class Strata:
         """The number of units of each."""
         return np.bincount(self.codes, self.units).astype(np.float64)
 
+    def of(self, rows: Integers) -> Strata:
+        """Return the strata of rows in another order."""
+        return Strata(self.codes[rows], self.units[rows], self.spread[rows])
+
     def settle(self, times: Floats) -> None:
         """Restore each stratum's number of units, and shrink draws from finite populations, in place.
 
@@ -153,55 +157,48 @@ class DrawPlan:
         parts: Integers | None = None,
         strata: Strata | None = None,
     ) -> None:
-        self.rows, self.inverse, self._counts, self._grouped = rows, inverse, counts, groups is not None
+        self.rows, self.inverse = rows, inverse
         self.order = np.argsort(source, kind="stable") if inverse is None else np.lexsort((inverse, source))
-        has_parts, drawn = parts is not None, counts[self.order]
-        self._unit = groups  # of each row that is drawn; None where they are the units, in order
+        self._in_order = inverse is None and is_sorted(source)
+        self._unit, has_parts = None, parts is not None  # the unit of each row; None where rows are units
+        if groups is not None:
+            self._unit = groups[self.order] if has_parts else coded(groups[self.order])[0]
         if parts is None:
-            codes = np.arange(len(source)) if groups is None else coded(groups[self.order])[0]
-            parts = np.bincount(source[self.order][_firsts(codes)], minlength=len(rows.sizes))
-            if groups is not None or inverse is not None or not is_sorted(source):
-                self._unit = np.empty(len(source), np.int64)
-                self._unit[self.order] = codes
+            firsts = slice(None) if self._unit is None else _firsts(self._unit)
+            parts = np.bincount(source[self.order][firsts], minlength=len(rows.sizes))
         self.whole = bool((rows.sizes <= 1).all() and (has_parts or (parts <= 1).all())) and len(source) > 1
+        self._counts = counts[self.order]
+        self._strata = None if self.whole or strata is None else strata.of(self.order)
         runs = np.array([parts.sum()]) if self.whole else parts
-        self.units = DrawnUnits(drawn if groups is None else once(int(parts.sum())), runs)
-        self._strata = None if self.whole else strata
-        self._sample = np.zeros_like(rows.source) if self.whole else rows.source
-        self._sizes = np.array([rows.sizes.sum()]) if self.whole else rows.sizes
+        self.units = DrawnUnits(self._counts if groups is None else once(int(parts.sum())), runs)
+        lengths = np.bincount(source, minlength=len(rows.sizes))
+        sampled = lengths > 0
+        self._lengths = np.array([len(source)]) if self.whole else lengths[sampled]
+        self._sizes = np.array([rows.sizes.sum()]) if self.whole else rows.sizes[sampled]
 
-    def draw(self, rng: np.random.Generator, kind: DrawKind, out: Floats) -> tuple[Floats, Floats] | None:
-        """Write the counts of ``rows``, so that each sample keeps its size.
+    def draw(self, rng: np.random.Generator, kind: DrawKind, out: Floats) -> Floats:
+        """Write the counts of ``rows``, so that each sample keeps its size; return how often each drawn row counts.
 
-        Where several rows that are drawn count as one of these, return how often each does, before samples are scaled
-        to their sizes, and the factor of each of ``rows``.
+        Rows that are units in the order of ``rows`` are written to ``out``: fresh memory for each draw costs as much as
+        drawing.
         """
-        times = self._times(rng, kind, out)
-        together = times if self.inverse is None else np.bincount(self.inverse, times, minlength=len(self.rows))
-        totals = np.bincount(self._sample, together, minlength=len(self._sizes))
-        factors = (self._sizes / np.where(totals > 0, totals, 1.0))[self._sample]
-        np.multiply(together, factors, out=out)
-        return None if self.inverse is None else (times, factors)
-
-    def _times(self, rng: np.random.Generator, kind: DrawKind, out: Floats) -> Floats:
-        """Return how often each row counts, before samples are scaled to their sizes.
-
-        Rows that are units are written to ``out``: fresh memory for each draw costs as much as drawing.
-        """
-        in_place = self.inverse is None and self._unit is None
+        in_place = self._in_order and self._unit is None
         times = self.units.draw(rng, kind, out if in_place else np.empty(len(self.units.counts)))
-        times = times if self._unit is None else times[self._unit]
-        if self._grouped:
+        if self._unit is not None:
+            times = times[self._unit]
             times *= self._counts
         if self._strata is not None:
             times /= self._counts
             self._strata.settle(times[:, None])
             times *= self._counts
-        return times
-
-    def mass(self, times: Floats, factors: Floats, weights: Floats) -> Floats:
-        """Return how often each row that is drawn counts times its weight, given the weights of ``rows``."""
-        return times * (weights * factors)[self.inverse]
+        totals = np.add.reduceat(times, np.cumsum(self._lengths) - self._lengths)
+        times *= np.repeat(self._sizes / np.where(totals > 0, totals, 1.0), self._lengths)
+        if in_place:
+            return times
+        of_rows = np.empty(len(times))
+        of_rows[self.order] = times
+        out[:] = of_rows if self.inverse is None else np.bincount(self.inverse, of_rows, minlength=len(out))
+        return of_rows
 
 
 def _drawn_with_replacement(rng: np.random.Generator, out: Floats, block: int = 2**15) -> None:
