@@ -182,9 +182,9 @@ class GroupRefits:
 def _batch_size(n: int, K: int, *, has_threads: bool, most: int = 32) -> int:
     """Return how many draws share their passes over n rows.
 
-    Their counts take 32 MB at most or, if they have all threads to themselves, 256 MB or an eighth of the biases.
+    Their counts take 32 MB at most or, if they have all threads to themselves, 128 MB or an eighth of the biases.
     """
-    shared = max(2**25 // n, K // 8) if has_threads else 2**22 // n
+    shared = max(2**24 // n, K // 8) if has_threads else 2**22 // n
     return int(np.clip(shared, 1, most))
 
 
