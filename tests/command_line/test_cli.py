@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from shell import FILES, STUDY
+from shell import FILES, HIGH, LOW, STUDY, completed, program, write_demo, write_small
 from shell import invoke as run
 
 import vardi
@@ -28,8 +28,6 @@ from vardi.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
 VARDI = [sys.executable, "-m", "vardi"]
-LOW = '[sources.low]\ndata = "low.csv"\nbias = "x <= 5"\n'
-HIGH = '[sources.high]\ndata = "high.csv"\nbias = "1"\n'
 
 
 @pytest.fixture(autouse=True)
@@ -42,37 +40,14 @@ def no_width(monkeypatch):
 def folder(tmp_path, monkeypatch):
     """A folder with the study of the demo, in which commands are run."""
     monkeypatch.chdir(tmp_path)
-    for name, rows in vardi.datasets.house_prices(seed=0, backend="polars").samples.items():
-        rows.write_csv(tmp_path / f"{name}.csv")
-    (tmp_path / "study.toml").write_text(STUDY)
-    return tmp_path
+    return write_demo(tmp_path)
 
 
 @pytest.fixture
 def small(tmp_path, monkeypatch):
     """A folder with two small samples that overlap."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "low.csv").write_text("x,region\n1,N\n2,N\n4,W\n")
-    (tmp_path / "high.csv").write_text("x,region\n2,N\n5,W\n8,W\n")
-    (tmp_path / "study.toml").write_text(LOW + HIGH)
-    return tmp_path
-
-
-@pytest.fixture
-def program(monkeypatch):
-    """Return what runs the program in this process: its exit code, and what appears, errors included."""
-
-    def ran(*arguments, stream=io.StringIO, **environment):
-        shown = stream()
-        with monkeypatch.context() as patch:
-            for name, value in environment.items():
-                patch.setenv(name, value)
-            patch.setattr(sys, "argv", ["vardi", *arguments])
-            patch.setattr(sys, "stdout", shown)
-            patch.setattr(sys, "stderr", shown)
-            return main(), shown.getvalue()
-
-    return ran
+    return write_small(tmp_path)
 
 
 class Terminal(io.StringIO):
@@ -855,18 +830,7 @@ def test_usage_errors_have_code_2(folder):
     assert "Did you mean 'fit'?" in run("fti").stderr
 
 
-@pytest.fixture
-def completed(program):
-    """Return what the shell is offered after some words."""
-
-    def offered(words):
-        asked = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split(" ")) - 1)}
-        return program(_VARDI_COMPLETE="complete_bash", **asked)[1].split()
-
-    return offered
-
-
-def test_names_of_sources_complete(folder, completed):
+def test_names_of_sources_complete(folder):
     assert completed("vardi init --source low=low.csv --source high=high.csv --bias h") == ["high="]
 
 
@@ -890,7 +854,7 @@ def test_a_missing_engine_is_named_with_its_extra(folder, monkeypatch):
     assert "pip install 'vardi[duckdb]'" in result.stderr
 
 
-def test_exit_codes_of_the_program(folder, program):
+def test_exit_codes_of_the_program(folder):
     assert program("check", "study.toml", "--quiet") == (0, "")
     assert program("check", "nothing.toml")[0] == 2
     assert program("fit", "study.toml", "-o", "nowhere/a.csv")[0] == 3
@@ -930,8 +894,8 @@ for arguments in json.loads(sys.argv[1]):
 
 def outputs(*commands, environment):
     """Run commands one after the other in a process of their own, and return the bytes that each prints."""
-    program = [sys.executable, "-c", SEVERAL, json.dumps(commands)]
-    return subprocess.run(program, capture_output=True, env=environment, check=True).stdout.split(b"\0")[:-1]
+    several = [sys.executable, "-c", SEVERAL, json.dumps(commands)]
+    return subprocess.run(several, capture_output=True, env=environment, check=True).stdout.split(b"\0")[:-1]
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS, ids=["ascii", "latin-1", "C"])
@@ -1001,7 +965,7 @@ def test_colours_on_a_terminal_unless_no_color(folder):
     assert not colour.search(on_terminal("check", "study.toml", NO_COLOR="1"))
 
 
-def test_tables_fit_a_terminal_of_80_columns(folder, program):
+def test_tables_fit_a_terminal_of_80_columns(folder):
     _, printed = program("fit", "study.toml", stream=Terminal, COLUMNS="80", TERM="xterm")
     assert "\x1b" in printed  # it is taken for a terminal
     printed = re.sub("\x1b\\[[0-9;?]*[a-zA-Z]", "", printed)
@@ -1011,7 +975,7 @@ def test_tables_fit_a_terminal_of_80_columns(folder, program):
 
 
 @pytest.mark.parametrize("width", [40, 20, 5])
-def test_a_pipe_cuts_nothing_where_a_width_is_set(folder, width, program):
+def test_a_pipe_cuts_nothing_where_a_width_is_set(folder, width):
     for command, line in (
         ("fit", "agency     200  MEDV <= 22  0.590 ± 0.049      45.6%"),
         ("check", "agency       0.99  "),
@@ -1023,7 +987,7 @@ def test_a_pipe_cuts_nothing_where_a_width_is_set(folder, width, program):
 
 
 @pytest.mark.parametrize("width", [40, 20])
-def test_a_narrow_terminal_folds_names_and_cuts_nothing(folder, width, program):
+def test_a_narrow_terminal_folds_names_and_cuts_nothing(folder, width):
     (folder / "study.toml").write_text(STUDY.replace("sources.national", "sources.national_household_survey"))
     shown = {}
     for command in ("fit", "check"):
@@ -1163,7 +1127,7 @@ def sessions(page):
 
 
 @pytest.mark.parametrize("page", ["cli.md", "studies.md"])
-def test_sessions_of_the_pages_print_what_they_show(page, tmp_path, monkeypatch, program):
+def test_sessions_of_the_pages_print_what_they_show(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shim = tmp_path / "bin" / "vardi"
     shim.parent.mkdir()

@@ -14,13 +14,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shell import draw, invoke, write_weights
+from shell import AGENCY, NATIONAL, draw, invoke, problems, write_houses, write_weights, written
 
 import vardi
 from vardi.study import parse, read
 
-AGENCY = '[sources.agency]\ndata = "agency.csv"\nbias = "MEDV <= 22"\n'
-NATIONAL = '[sources.national]\ndata = "national.csv"\nbias = 1\n'
 A_VALUE = "a number, [number, standard error], or for a column a table of the shares of its values"
 
 
@@ -30,22 +28,8 @@ def houses():
 
 
 @pytest.fixture
-def folder(tmp_path, houses):
-    for name, rows in houses.samples.items():
-        rows.write_csv(tmp_path / f"{name}.csv")
-    return tmp_path
-
-
-def written(folder, text):
-    path = folder / "study.toml"
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
-def problems(folder, text):
-    with pytest.raises(vardi.StudyError) as caught:
-        read(written(folder, text))
-    return caught.value.problems
+def folder(tmp_path):
+    return write_houses(tmp_path)
 
 
 def weights(study, tmp_path, suffix=".parquet", **options):

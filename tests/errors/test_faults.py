@@ -17,7 +17,7 @@ import joblib
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from shell import STUDY, invoke
+from shell import STUDY, invoke, write_demo
 
 import vardi
 
@@ -26,10 +26,7 @@ LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /
 
 @pytest.fixture
 def study(tmp_path):
-    for name, rows in vardi.datasets.house_prices(seed=0, backend="polars").samples.items():
-        rows.write_csv(tmp_path / f"{name}.csv")
-    (tmp_path / "study.toml").write_text(STUDY)
-    return tmp_path
+    return write_demo(tmp_path)
 
 
 def command(folder, *arguments, before="", **options):

@@ -118,9 +118,6 @@ def test_domains_in_blocks_are_domains_at_once(fit, monkeypatch):
     close([numbers(one) for one in fit.expectation("y", by=["region", "year"]).values()], whole)
 
 
-# ---------------------------------------------------------------- refusals
-
-
 # ---------------------------------------------------------------- engines
 
 

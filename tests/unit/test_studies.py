@@ -17,11 +17,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from properties.common import examples
-from shell import STUDY, write_weights
+from shell import (
+    AGENCY,
+    NATIONAL,
+    completed,
+    problems,
+    write_demo,
+    write_houses,
+    write_small,
+    write_weights,
+    written,
+)
 from shell import invoke as run
 
 import vardi
-from vardi.cli import main
 from vardi.cli._command import complete_study
 from vardi.cli._console import progress, warnings_as_lines
 from vardi.cli._summary import links_table
@@ -31,32 +40,10 @@ from vardi.study import _engines as study_engines
 from vardi.study._engines import _database, _relation, in_memory, left_in_place, require_rows
 from vardi.study._locate import key_lines, line_of, quoted, quoted_key
 
-AGENCY = '[sources.agency]\ndata = "agency.csv"\nbias = "MEDV <= 22"\n'
-NATIONAL = '[sources.national]\ndata = "national.csv"\nbias = 1\n'
-
-
-@pytest.fixture(scope="module")
-def houses():
-    return vardi.datasets.house_prices(seed=0, backend="polars")
-
 
 @pytest.fixture
-def folder(tmp_path, houses):
-    for name, rows in houses.samples.items():
-        rows.write_csv(tmp_path / f"{name}.csv")
-    return tmp_path
-
-
-def written(folder, text):
-    path = folder / "study.toml"
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
-def problems(folder, text):
-    with pytest.raises(vardi.StudyError) as caught:
-        read(written(folder, text))
-    return caught.value.problems
+def folder(tmp_path):
+    return write_houses(tmp_path)
 
 
 def weights(study, tmp_path, suffix=".parquet", **options):
@@ -265,10 +252,6 @@ def test_engines_read_the_same_of_a_csv_or_refuse_it(fuzzed_folder, lines, end):
     assert all(rows == read_by[0] for rows in read_by), found
 
 
-LOW = '[sources.low]\ndata = "low.csv"\nbias = "x <= 5"\n'
-HIGH = '[sources.high]\ndata = "high.csv"\nbias = "1"\n'
-
-
 @pytest.fixture(autouse=True)
 def no_width(monkeypatch):
     """What starts the tests may have set a width of lines."""
@@ -279,38 +262,14 @@ def no_width(monkeypatch):
 def console_folder(tmp_path, monkeypatch):
     """A folder with the study of the demo, in which commands are run."""
     monkeypatch.chdir(tmp_path)
-    for name, rows in vardi.datasets.house_prices(seed=0, backend="polars").samples.items():
-        rows.write_csv(tmp_path / f"{name}.csv")
-    (tmp_path / "study.toml").write_text(STUDY)
-    return tmp_path
+    return write_demo(tmp_path)
 
 
 @pytest.fixture
 def small(tmp_path, monkeypatch):
     """A folder with two small samples that overlap."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "low.csv").write_text("x,region\n1,N\n2,N\n4,W\n")
-    (tmp_path / "high.csv").write_text("x,region\n2,N\n5,W\n8,W\n")
-    (tmp_path / "study.toml").write_text(LOW + HIGH)
-    return tmp_path
-
-
-@pytest.fixture
-def program(monkeypatch):
-    """Return what runs the program in this process: its exit code, and what appears, errors included."""
-
-    def ran(*arguments, stream=io.StringIO, **environment):
-        shown = stream()
-        with monkeypatch.context() as patch:
-            for name, value in environment.items():
-                patch.setenv(name, value)
-            patch.setattr(sys, "argv", ["vardi", *arguments])
-            patch.setattr(sys, "stdout", shown)
-            patch.setattr(sys, "stderr", shown)
-            patch.setattr("vardi.cli._console.DELAY", 1e6)  # or a busy machine would show how far the work is
-            return main(), shown.getvalue()
-
-    return ran
+    return write_small(tmp_path)
 
 
 class Terminal(io.StringIO):
@@ -349,18 +308,7 @@ def test_texts_in_toml():
 # --- the program
 
 
-@pytest.fixture
-def completed(program):
-    """Return what the shell is offered after some words."""
-
-    def offered(words):
-        asked = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split(" ")) - 1)}
-        return program(_VARDI_COMPLETE="complete_bash", **asked)[1].split()
-
-    return offered
-
-
-def test_studies_complete(console_folder, completed):
+def test_studies_complete(console_folder):
     (console_folder / "studies").mkdir()
     assert complete_study("stu") == ["studies/", "study.toml"]
     assert complete_study("nowhere/") == []
