@@ -404,9 +404,6 @@ def test_frames_that_are_alike_are_not_joined(frames):
         np.testing.assert_array_equal(columns.column(name), whole.column(name))
         assert not columns.is_text(name)
     assert columns.is_text("text")
-    found = np.concatenate(columns.values_at("x", np.array([0, 2, 3])))
-    np.testing.assert_array_equal(found, [1.0, 3.0, 4.0])
-    assert np.concatenate(columns.values_at("text", np.array([0, 2, 4]))).tolist() == ["a", "b", "c"]
 
 
 def test_texts_are_coded_as_one_column(frames):

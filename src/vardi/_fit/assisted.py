@@ -47,7 +47,7 @@ from vardi._inputs.by_row import KeptRows
 from vardi._inputs.dependence import dealt_out
 from vardi._inputs.domains import By
 from vardi._inputs.frames import as_frame
-from vardi._inputs.frames.functions import bias_of, is_function
+from vardi._inputs.frames.frame import bias_of, is_function
 from vardi._inputs.given import Function
 from vardi._inputs.pool import Pool
 from vardi._types import Floats, Integers
@@ -78,7 +78,7 @@ class Assisted:
     def __init__(self, whole: Solved, estimator: Any, columns: Sequence[str] | None) -> None:
         self.whole, self.columns = whole, columns
         self.over = (
-            whole if whole.reference is None else reference_of(whole, whole.reference.data.states)
+            whole if whole.data.reference is None else reference_of(whole, whole.data.reference.data.states)
         )  # what the model's mean is taken over
         self.encodes = estimator is None
         self.estimator = default_model(len(self.names(()))) if estimator is None else estimator
@@ -93,7 +93,7 @@ class Assisted:
         known = [column for bias in biases for column in bias.columns if column not in read]
         return list(dict.fromkeys([*own, *known]))
 
-    def told_by_reference(self, asked: Solved, values: Function, by: By, *, chosen: bool) -> Solved | None:
+    def told_by_reference(self, asked: Solved, values: Function, by: By | None, *, chosen: bool) -> Solved | None:
         """Return the known samples if these alone determine a mean: no learned one has it, or adds anything to it.
 
         The mean of a function of the columns that biases were learned from is that of the reference: the odds are free
@@ -105,8 +105,8 @@ class Assisted:
             The rows of the samples that have recorded the values.
         values : str, expression or array
             The values.
-        by : By
-            What defines the domains.
+        by : By or None
+            What defines the domains, if any.
         chosen : bool
             Whether the user chose the samples.
         """
@@ -116,9 +116,10 @@ class Assisted:
         if not learned:
             return reference_of(self.whole, asked.data.states)
         read = self._read(values)
-        if chosen or by.labels is not None or not read or not set(everyone) <= set(asked.data.states):
+        by_labels = by is not None and by.labels is not None
+        if chosen or by_labels or not read or not set(everyone) <= set(asked.data.states):
             return None
-        read |= set(by.columns)
+        read |= set() if by is None else set(by.columns)
         return self.over if all(read <= set(check.columns) for check in learned) else None
 
     def _read(self, values: Function) -> set[str]:

@@ -145,7 +145,7 @@ def reference_of(solved: Solved, states: tuple[int, ...]) -> Solved:
     states : tuple of int
         The places of the known samples to use.
     """
-    whole, alone = solved.whole, solved.whole.reference
+    whole, alone = solved.whole, solved.data.reference
     assert alone is not None
     own, names = alone.of(states), tuple(str(whole.names[k]) for k in states)
     measure = measure_of_reference(whole, alone, states, names)
@@ -195,7 +195,7 @@ def check_reference(solved: Solved, asked: Mapping[str, given.Function], feature
     Learned ones were fitted to the same rows, which a test of fixed biases cannot account for: it would reject correct
     ones hardly ever, or far too often. ``fit.learned`` judges them, by held-out rows.
     """
-    reference = solved.reference
+    reference = solved.data.reference
     assert reference is not None
     rows = reference_of(solved, reference.data.states)
     inside, learned = rows.tangent.measure.inside, tuple(checks_of(solved.names, solved.pool.biases))

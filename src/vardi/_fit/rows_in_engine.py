@@ -20,7 +20,7 @@ from vardi._fit.parts import EngineParts
 from vardi._fit.prepare import independent, require_told
 from vardi._fit.user_rows import Keys, Prepared, UserRows
 from vardi._inputs.domains import By, bases, in_domains
-from vardi._inputs.frames.functions import bias_of, is_function, name_of
+from vardi._inputs.frames.frame import bias_of, is_function, name_of
 from vardi._inputs.given import Function
 from vardi._inputs.given import Functions as UserFunctions
 from vardi._inputs.known import Known, as_known
@@ -94,7 +94,7 @@ class RowsInEngine(UserRows):
 
     def of_samples(self, names: set[Name]) -> RowsInEngine:
         """Return the rows of some samples only, to be solved without the others."""
-        codes = [k for k, name in enumerate(self.names) if name in names]
+        codes = [k for k, name in enumerate(self.pool.names) if name in names]
         return self._of(self.pool.of_samples(codes), self.known)
 
     def prepare(self) -> Prepared:
@@ -109,15 +109,15 @@ class RowsInEngine(UserRows):
         frames, model = model_of(pool, moments)
         joint = joint_rows(pool, frames, model, found, few, is_all=is_all)
         data = replace(self, frames=frames, model=model)
-        return Prepared(self.names, rows, joint, data, known, H, directions, in_memory=is_all)
+        return Prepared(self.pool.names, rows, joint, data, known, H, directions, in_memory=is_all)
 
     def overlap(self, prepared: Prepared) -> Verdict:
         """Judge which samples can be compared."""
-        return judge(prepared.rows, self.names)
+        return judge(prepared.rows, self.pool.names)
 
     def notes(self, verdict: Verdict, sizes: Mapping[Name, float]) -> tuple[str, ...]:
         """Return what is odd about the declared biases."""
-        even = (self.pool.lows == self.pool.highs)[: len(self.names)]
+        even = (self.pool.lows == self.pool.highs)[: len(self.pool.names)]
         return bias_notes(self.pool, sizes, verdict, even=bool(even[self.pool.sizes > 0].all()))
 
     def solved(self, prepared: Prepared, found: JointFit) -> Solved:
@@ -143,10 +143,10 @@ class RowsInEngine(UserRows):
 
     def not_covered(self, measure: Measure) -> ImpossibleRowError:
         """Return the error for samples in question that do not cover the pool: it counts the rows of each sample."""
-        counts = zip(self.names, measure.uncovered().tolist(), strict=True)
+        counts = zip(self.pool.names, measure.uncovered().tolist(), strict=True)
         outside = {str(name): int(count) for name, count in counts if count}
         said = listed(f"{number_of_rows(count)} of {name!r}" for name, count in outside.items())
-        return not_covered([self.names[k] for k in self.states], said, next(iter(outside)), ())
+        return not_covered([self.pool.names[k] for k in self.states], said, next(iter(outside)), ())
 
     # Weights
 
@@ -184,9 +184,8 @@ class RowsInEngine(UserRows):
 
     def by_name(self, frames: Mapping[int | None, Any]) -> Any:
         """Return the one frame of all samples, or frames by the name of their sample."""
-        return (
-            frames[None] if None in frames else {self.names[k]: frame for k, frame in frames.items() if k is not None}
-        )
+        names = self.pool.names
+        return frames[None] if None in frames else {names[k]: frame for k, frame in frames.items() if k is not None}
 
     # Functions of the rows
 
@@ -383,7 +382,7 @@ class RowsInEngine(UserRows):
             return np.hstack([*own, at.weight * 0.0 + 1.0, *(at.users_bias(k) for k in idle)])
 
         functions = Functions((), len(asked) + 1 + len(idle), make)
-        return sums_in_groups(solved.tangent.measure, functions, groups, seed, identity, self.names, lengths)
+        return sums_in_groups(solved.tangent.measure, functions, groups, seed, identity, self.pool.names, lengths)
 
     def parts(self, fit: WeightedSample) -> EngineParts:
         """Return what accounts of a fit need of its rows."""

@@ -16,22 +16,21 @@ from vardi._fit.user_rows import Keys, Prepared, UserRows
 from vardi._inputs.by_row import KeptRows, in_order
 from vardi._inputs.dependence import Dependence
 from vardi._inputs.domains import By, Grouping, bases, grouping, in_domains
-from vardi._inputs.frames import JoinedColumns, as_frame, concat
-from vardi._inputs.frames.functions import Formula, bias_of, evaluated, is_function, name_of
+from vardi._inputs.frames import as_frame, concat
+from vardi._inputs.frames.frame import Formula, columns_read, gaps_in, is_function, joined, name_of
 from vardi._inputs.given import Function, Functions
 from vardi._inputs.pool import Name, Pool
 from vardi._machine.memory import require_memory
 from vardi._rows import Rows, as_rows
 from vardi._rows.arrays import Arrays
 from vardi._rows.contract import Kept
-from vardi._rows.grouping import first_rows
 from vardi._rows.joint import Joint, JointRows
 from vardi._rows.measure import Measure, as_functions
 from vardi._rows.point import Point
 from vardi._solve.identify import Verdict, judge
 from vardi._types import Floats, Integers, RandomSeed
 from vardi.biases import ParametricBias
-from vardi.biases._values import as_array, is_missing
+from vardi.biases._values import as_array
 from vardi.errors import ImpossibleRowError, MismatchError, MissingValuesError, number_of_rows
 from vardi.errors._refusals import column_of_some, not_covered, not_finite
 from vardi.errors._texts import LISTED, listed
@@ -73,7 +72,7 @@ class RowsInMemory(UserRows):
 
     def of_samples(self, names: set[Name]) -> Self:
         """Return the rows of some samples only, to be solved without the others."""
-        return self.among(np.isin(self.pool.source, [k for k, name in enumerate(self.names) if name in names]))
+        return self.among(np.isin(self.pool.source, [k for k, name in enumerate(self.pool.names) if name in names]))
 
     def prepare(self) -> Prepared:
         """Return the rows to solve."""
@@ -81,7 +80,7 @@ class RowsInMemory(UserRows):
         factors = tuple(bias.known if isinstance(bias, ParametricBias) else bias for bias in biases)
         omega = replace(self.pool, biases=factors).values() if self.omega is None else self.omega
         if self.known is None and not any(isinstance(bias, ParametricBias) for bias in biases):
-            return Prepared.plain(self.names, self.rows_with(omega), self)
+            return Prepared.plain(self.pool.names, self.rows_with(omega), self)
         from vardi._fit.prepare import prepare
 
         return prepare(self, omega)
@@ -104,7 +103,7 @@ class RowsInMemory(UserRows):
     def overlap(self, prepared: Prepared) -> Verdict:
         """Judge which samples can be compared."""
         first = [model.starts()[0] for model in prepared.joint.families.values()]
-        return self.explained(judge(prepared.joint.rows_at(np.concatenate([np.empty(0), *first])), self.names))
+        return self.explained(judge(prepared.joint.rows_at(np.concatenate([np.empty(0), *first])), self.pool.names))
 
     def explained(self, verdict: Verdict) -> Verdict:
         """Return the verdict; if groups share no row, with the two samples that are nearest to one another."""
@@ -152,10 +151,10 @@ class RowsInMemory(UserRows):
     def not_covered(self, measure: Measure) -> ImpossibleRowError:
         """Return the error for samples in question that do not cover the pool: it names the first row."""
         outside = np.flatnonzero(measure.column(lambda at: at.share, 1)[:, 0] <= 0.0)
-        rows, names = self.kept.positions[outside], [self.names[k] for k in self.states]
+        rows, names = self.kept.positions[outside], [self.pool.names[k] for k in self.states]
         first = self.pool.place(int(rows[0]), self.states[0])
         others = f", nor {number_of_rows(len(rows) - 1)} more" if len(rows) > 1 else ""
-        own = str(self.names[int(self.pool.source[rows[0]])])
+        own = str(self.pool.names[int(self.pool.source[rows[0]])])
         return not_covered(names, f"{first}{others}", own, rows.tolist())
 
     def row_weights(self, measure: Measure) -> Floats:
@@ -214,7 +213,7 @@ class RowsInMemory(UserRows):
         inside = KeptRows.where(self.inside & self.kept.mask)
         counts = inside.of(self.pool.counts)
         found = grouping(self.pool, by, inside, counts, whole=whole, states=self.states)
-        codes = np.full(len(self), -1)
+        codes = np.full(len(self.pool), -1)
         codes[inside.mask] = found.codes
         return Grouping(found.keys, self.kept.of(codes))
 
@@ -247,7 +246,7 @@ class RowsInMemory(UserRows):
                 f"{n} rows cannot be drawn without replacement from {drawable}. Draw fewer, or with replacement."
             )
         require_memory(16 * int(n), f"A draw of {n:,} rows", "Draw fewer at a time.")
-        return np.random.default_rng(seed).choice(len(self), size=n, replace=replace, p=chances)
+        return np.random.default_rng(seed).choice(len(self.pool), size=n, replace=replace, p=chances)
 
     @cached_property
     def inside(self) -> NDArray[np.bool_] | None:
@@ -259,32 +258,20 @@ class RowsInMemory(UserRows):
 
         A sample whose values are all missing has not recorded them.
         """
-        frames, lacking = self.pool.frames, np.zeros(len(self.names), bool)
-        every = dict.fromkeys(column for frame in frames for column in frame.columns)
+        lacking = np.zeros(len(self.pool.names), bool)
+        every = dict.fromkeys(column for frame in self.pool.frames for column in frame.columns)
         for values in asked:
             if is_function(values):
-                columns = (*columns, *bias_of(values, every).columns)
-            else:
-                lacking |= self._all_missing([self._given(values, "The series of values")])
+                columns = (*columns, *columns_read(values, every))
+                continue
+            empty = gaps_in(self._given(values, "The series of values"))
+            if len(empty) == len(self.pool):
+                lacking |= self.pool.by_sample(empty) == self.pool.by_sample()
         for name in dict.fromkeys(columns):
-            if name in every:
-                lacking |= self._all_missing(
-                    [frame.column(name) if name in frame.columns else None for frame in frames]
-                )
+            if name in every and (gaps := self.pool.gaps(name)).any():
+                lacking |= gaps == self.pool.by_sample()
         has = tuple(k for k in self.states if not lacking[k])
         return () if has == self.states else has
-
-    def _all_missing(self, pieces: Sequence[np.ndarray | None]) -> NDArray[np.bool_]:
-        """Return which samples have no value, given values in one piece or in one for each sample (or None)."""
-        found = np.zeros(len(self.names), bool)
-        if len(pieces) > 1:
-            for k, piece in enumerate(pieces):
-                found[k] = piece is None or bool(_gaps(piece[:1]).all() and _gaps(piece).all())
-        elif pieces[0] is not None and len(pieces[0]) == len(self):
-            labels, first = first_rows(self.pool.source)
-            for k in labels[_gaps(pieces[0][first])].tolist():  # a sample that has its first value has recorded it
-                found[k] = _gaps(pieces[0][self.pool.source == k]).all()
-        return found
 
     def functions(self, values: Function) -> Floats:
         """Return one column, expression or array as numbers of shape (n, 1), for the rows in the fit."""
@@ -295,10 +282,10 @@ class RowsInMemory(UserRows):
         if isinstance(values, list | tuple) and any(is_function(part) for part in values):
             return np.stack([self.values(part) for part in values]).T  # columns in one piece
         numbers = _numbers(self._given(values, "The frame of values"))
-        if numbers.ndim != 2 or len(numbers) != len(self) or not numbers.shape[1]:
+        if numbers.ndim != 2 or len(numbers) != len(self.pool) or not numbers.shape[1]:
             raise MismatchError(
-                f"The values have shape {numbers.shape}, but the pool has {len(self)} rows. Give a matrix with a row "
-                "for each, or a list of columns."
+                f"The values have shape {numbers.shape}, but the pool has {len(self.pool)} rows. Give a matrix with a "
+                "row for each, or a list of columns."
             )
         return self.in_fit(numbers)
 
@@ -313,18 +300,18 @@ class RowsInMemory(UserRows):
                 raise MismatchError(
                     f"The fit has only biases, no column {name_of(values)!r}. Give a value for each row."
                 )
-            array = _numbers(pieces[0]) if len(pieces) == 1 else _numbers(np.concatenate(pieces), copy=False)
+            array = _numbers(joined(pieces), copy=len(pieces) == 1)
         else:
             array = _numbers(self._given(values, "The series of values"))
-        if array.shape != (len(self),):
+        if array.shape != self.kept.mask.shape:
             raise MismatchError(
-                f"The values have shape {array.shape}, but the pool has {len(self)} rows. Give one for each."
+                f"The values have shape {array.shape}, but the pool has {len(self.pool)} rows. Give one for each."
             )
         return self.in_fit(array, name_of(values) if is_function(values) else None)
 
     def _require_of_units(self, function: Formula) -> None:
         """Refuse a function that reads the windows of truncated rows."""
-        read = bias_of(function, self.pool.frames[0].columns).columns if self.of_windows else ()
+        read = columns_read(function, self.pool.frames[0].columns) if self.of_windows else ()
         ends = [name for name in read if name in self.of_windows]
         if ends:
             raise MismatchError(
@@ -349,21 +336,20 @@ class RowsInMemory(UserRows):
         """Return a function on each frame, 0 on the rows of samples that are not in question."""
         frames = self.pool.frames
         if len(frames) > 1:
-            asked = set(self.states)
             return [
-                evaluated(function, frame, str(name)) if k in asked else np.zeros(len(frame))
-                for k, (frame, name) in enumerate(zip(frames, self.names, strict=False))
+                frame.evaluate_formula(function, str(self.pool.names[k])) if k in self.states else np.zeros(len(frame))
+                for k, frame in enumerate(frames)
             ]
         if self.inside is None or not frames:
-            return [evaluated(function, frame) for frame in frames]
-        own = evaluated(function, as_frame(frames[0].take(np.flatnonzero(self.inside))))
-        values = np.zeros(len(self), own.dtype)
+            return [frame.evaluate_formula(function) for frame in frames]
+        own = as_frame(frames[0].take(np.flatnonzero(self.inside))).evaluate_formula(function)
+        values = np.zeros(len(self.pool), own.dtype)
         values[self.inside] = own
         return [values]
 
     def is_declared(self, text: str) -> bool:
         """Return whether a text reads no column, so that it is its own mean."""
-        return not any(bias_of(text, frame.columns).columns for frame in self.pool.frames)
+        return not any(columns_read(text, frame.columns) for frame in self.pool.frames)
 
     def in_fit(self, values: Floats, name: str | None = None) -> Floats:
         """Return values on the rows in the fit; raise if they are not all finite."""
@@ -373,10 +359,10 @@ class RowsInMemory(UserRows):
         bad = int(np.count_nonzero(~np.isfinite(values)))
         if bad:
             rows, gaps = (
-                np.bincount(self.source, w, len(self.names))
+                np.bincount(self.source, w, len(self.pool.names))
                 for w in (None, ~np.isfinite(values).reshape(len(values), -1).all(axis=1))
             )
-            lacking = [self.names[k] for k in np.flatnonzero((rows > 0) & (gaps == rows)).tolist()]
+            lacking = [self.pool.names[k] for k in np.flatnonzero((rows > 0) & (gaps == rows)).tolist()]
             raise not_finite(bad, name, lacking, self._rows_in_words(~np.isfinite(values)))
         return values
 
@@ -387,9 +373,9 @@ class RowsInMemory(UserRows):
 
     def _require_everywhere(self, function: Formula) -> None:
         """Refuse a column that some samples have and others lack."""
-        frames = {self.names[k]: self.pool.frames[k] for k in self.states}
+        frames = {self.pool.names[k]: self.pool.frames[k] for k in self.states}
         every = dict.fromkeys(column for frame in frames.values() for column in frame.columns)
-        for column in bias_of(function, every).columns:
+        for column in columns_read(function, every):
             lacks = [name for name, frame in frames.items() if column not in frame.columns]
             if 0 < len(lacks) < len(frames):
                 raise column_of_some(column, [name for name in frames if name not in lacks], lacks)
@@ -397,44 +383,37 @@ class RowsInMemory(UserRows):
     def _gaps_of(self, values: Function, columns: Mapping[str, int]) -> NDArray[np.bool_]:
         """Return on which rows of the pool an array, or any of some columns, has a missing or infinite value."""
         if not is_function(values):
-            return _gaps(as_array(values, "The values"))
-        read = [[frame.column(name) for name in columns if name in frame.columns] for frame in self.pool.frames]
-        none = [np.zeros(len(frame), bool) for frame in self.pool.frames]
-        return np.concatenate(
-            [np.any([start, *map(_gaps, own)], axis=0) for start, own in zip(none, read, strict=True)]
-        )
+            return gaps_in(as_array(values, "The values"))
+        gaps = np.zeros(len(self.pool), bool)
+        for name in columns:
+            gaps |= joined([f.gaps(name) if name in f.columns else np.zeros(len(f), bool) for f in self.pool.frames])
+        return gaps
 
     @cached_property
     def gaps(self) -> dict[str, int]:
         """How many values are missing or infinite in each numeric column that has such, and in those that are empty."""
-        missing = {name: column.missing for name, column in self._read.items()}
-        missing |= {name: _missing_in([column]) for name, column in self._recorded.items()}
-        return {name: count for name, count in missing.items() if count}
+        every = range(len(self.pool.names))
+        missing = {name: int(self.pool.gaps(name)[[*self.of_some.get(name, every)]].sum()) for name in self._columns}
+        return {
+            name: count
+            for name, count in missing.items()
+            if count and (count == len(self.pool) or self.pool.is_numeric(name))
+        }
 
     @cached_property
-    def _read(self) -> dict[str, _Read]:
-        """What each column of the pool holds, each read once."""
-        columns = self.pool.joined()
-        first = first_rows(self.pool.source)[1] if columns.frames else np.empty(0, np.int64)
-        return {name: _Read.of(columns, name, first) for name in columns.names}
+    def _columns(self) -> tuple[str, ...]:
+        """The columns that rows in one frame would have."""
+        return self.pool.joined().names
 
     @cached_property
     def of_some(self) -> dict[str, tuple[int, ...]]:
-        """Columns that only some samples have recorded, with these; a sample that has its first value has them."""
-        asked = [name for name, column in self._read.items() if column.lacks_first]
-        found = {name: self.recorded_by((), (name,)) for name in asked}
-        return {name: states for name, states in found.items() if states}
-
-    @cached_property
-    def _recorded(self) -> dict[str, np.ndarray]:
-        """The recorded values of the columns that only some samples have."""
-        source = self.pool.source
-        return {name: self.pool.column(name, has)[np.isin(source, has)] for name, has in self.of_some.items()}
+        """Columns that only some samples have recorded, with these."""
+        states = {name: self.recorded_by((), (name,)) for name in self._columns}
+        return {name: own for name, own in states.items() if own}
 
     def numeric_without_gaps(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return those of some columns of some samples that are numeric, and complete in their samples."""
-        numeric = [name for name in names if self._recorded[name].dtype.kind in "fiu"]
-        return tuple(name for name in numeric if name not in self.gaps)
+        return tuple(name for name in names if name not in self.gaps and self.pool.is_numeric(name))
 
     @property
     def mixed(self) -> dict[str, str]:
@@ -444,44 +423,15 @@ class RowsInMemory(UserRows):
     @cached_property
     def numeric_columns(self) -> tuple[str, ...]:
         """The numeric columns of the pool without missing values, those that the biases read first."""
-        numeric = [name for name, column in self._read.items() if column.is_numeric]
         read = {name for bias in self.pool.biases for name in bias.columns}
-        apart = {*self.gaps, *self.of_some, *self.of_windows}
-        return tuple(sorted((name for name in numeric if name not in apart), key=lambda name: name not in read))
+        apart = {*self.of_some, *self.of_windows}
+        names = self.numeric_without_gaps([name for name in self._columns if name not in apart])
+        return tuple(sorted(names, key=lambda name: name not in read))
 
 
 def counted(pool: Pool) -> KeptRows:
     """Return which rows of a pool count."""
     return KeptRows.where(pool.counts > 0 if pool.is_counted else np.ones(len(pool), bool))
-
-
-@dataclass(frozen=True)
-class _Read:
-    """What a column of the pool holds.
-
-    Attributes
-    ----------
-    is_numeric : bool
-        Whether it holds numbers.
-    lacks_first : bool
-        Whether the first value of a sample is missing or infinite.
-    missing : int
-        How many numbers are missing or infinite; of other columns all values, or none.
-    """
-
-    is_numeric: bool
-    lacks_first: bool
-    missing: int
-
-    @classmethod
-    def of(cls, columns: JoinedColumns, name: str, first: Integers) -> _Read:
-        """Return it of a column, given the first row of each sample."""
-        lacking = np.concatenate([_gaps(piece) for piece in columns.values_at(name, first)])
-        if columns.is_text(name) and not lacking.all():  # so that texts are not read
-            return cls(False, bool(lacking.any()), 0)
-        pieces = columns.pieces(name)
-        is_numeric = all(piece.dtype.kind in "fiu" for piece in pieces)
-        return cls(is_numeric, bool(lacking.any()), _missing_in(pieces))
 
 
 def _numbers(array: np.ndarray, *, copy: bool = True) -> Floats:
@@ -491,21 +441,3 @@ def _numbers(array: np.ndarray, *, copy: bool = True) -> Floats:
             "list of columns goes to expectations()."
         )
     return array.astype(np.float64, copy=copy)
-
-
-def _gaps(column: np.ndarray) -> NDArray[np.bool_]:
-    """Return where a value is missing or infinite."""
-    if column.dtype.kind in "fiub":
-        return np.asarray(~np.isfinite(column).reshape(len(column), -1).all(axis=1))
-    return np.fromiter((not hasattr(value, "__len__") and is_missing(value) for value in column), bool, len(column))
-
-
-def _missing_in(pieces: Sequence[np.ndarray]) -> int:
-    """Return how many numbers of a column are missing or infinite; of other columns all values, or none."""
-    if all(piece.dtype.kind in "fiu" for piece in pieces):
-        return sum(int(np.count_nonzero(~np.isfinite(piece))) for piece in pieces if piece.dtype.kind == "f")
-    empty = all(
-        piece.dtype.kind == "O" and all(not hasattr(value, "__len__") and is_missing(value) for value in piece)
-        for piece in pieces
-    )
-    return sum(map(len, pieces)) if empty else 0

@@ -16,8 +16,7 @@ from vardi._estimate.sensitivity.result import GAMMAS
 from vardi._fit.known import check_known, joined
 from vardi._fit.solved import Solved
 from vardi._fit.weighted import AUTO, WeightedSample
-from vardi._inputs.domains import By
-from vardi._inputs.frames.functions import is_function, name_of
+from vardi._inputs.frames.frame import is_function, name_of
 from vardi._inputs.given import Biases, Function, Functions, Labels, Samples
 from vardi._inputs.pool import Name
 from vardi._machine.atomic_write import require_writable, whole_file
@@ -66,7 +65,7 @@ class DebiasedSample(WeightedSample):
 
         With learned biases only the samples whose biases are known are compared: the test cannot account for learning.
         """
-        return check_known(self.solved.reference or self.solved)
+        return check_known(self.data.reference or self.solved)
 
     @cached_property
     def parameters(self) -> dict[Name, dict[str, Estimate]]:
@@ -410,7 +409,7 @@ class DebiasedSample(WeightedSample):
         fit: WeightedSample = self
         model = None
         if self.data.in_memory and self.solved.pool.frames:
-            fit, model = self._assisted(None, values, By.of(None), AUTO, None)
+            fit, model = self._assisted(None, values, None, AUTO, None)
         if model is None:
             question, functions = Question.of(fit.solved, gammas, samples, kind, threshold), fit.data.functions(values)
             return question.answer(Mean(functions), fit._means(functions, [values], 0.95)[0], what)

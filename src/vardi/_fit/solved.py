@@ -83,22 +83,12 @@ class Solved:
         self._of_samples: dict[tuple[int, ...], Self] = {}  # those of some samples, once they are asked for
 
     def __len__(self) -> int:
-        return len(self.data)
+        return len(self.pool)
 
     @property
     def pool(self) -> Pool:
         """What the user gave."""
         return self.data.pool
-
-    @property
-    def reference(self) -> Solved | None:
-        """With learned biases: the fit of the samples whose biases are known."""
-        return self.data.reference
-
-    @property
-    def is_learned(self) -> bool:
-        """Whether a bias was learned from the rows."""
-        return self.reference is not None
 
     @property
     def depends(self) -> bool:
@@ -183,7 +173,7 @@ class Solved:
         rows = joint.rows_at(v[at.theta]) if rows is None else rows
         hessian = Hessian(rows, v[at.u] - joint.model.shift(v[at.theta]), self.groups)
         jacobian = hessian if self.is_plain else JacobianAt(joint, v, held_of(joint))
-        return Tangent(measure, jacobian, hessian, approximate=self.is_learned)
+        return Tangent(measure, jacobian, hessian, approximate=self.data.reference is not None)
 
     def tangent_of(self, joint: JointRows, v: Floats, *, quick: bool = False) -> Tangent:
         """Return the tangent at another point of the same rows.
@@ -226,7 +216,8 @@ class Solved:
         measure = Measure.among(whole.tangent.measure, states, tuple(str(self.names[k]) for k in states))
         if measure.uncovered().any():
             raise self.data.of(states).not_covered(measure)
-        tangent = Tangent(measure, whole.tangent.jacobian, whole.tangent.hessian, approximate=self.is_learned)
+        own = whole.tangent
+        tangent = Tangent(measure, own.jacobian, own.hessian, approximate=own.approximate)
         return whole.with_rows_of(states, tangent)
 
     def with_rows_of(self, states: tuple[int, ...], tangent: Tangent) -> Solved:
@@ -347,7 +338,7 @@ class Solved:
 
     def check_biases(self, asked: Mapping[str, Function], features: Features) -> BiasCheck:
         """Test the declared biases by overlap alone, without known values."""
-        if self.reference is not None:
+        if self.data.reference is not None:
             from vardi._fit.learned import check_reference
 
             return check_reference(self, asked, features)
@@ -370,7 +361,7 @@ class Solved:
 
     def require_bounds(self) -> None:
         """Refuse the paper's bounds, whose theory is for known biases joined by overlap alone, as it is declared."""
-        part: Part = "learned" if self.is_learned else "none" if self.is_plain else "both"
+        part: Part = "learned" if self.data.reference else "none" if self.is_plain else "both"
         if no := refused("bounds", self.data.holder, part, "clusters" if self.depends else "independent"):
             raise no.error()
 

@@ -99,7 +99,7 @@ class TruncatedRows(RowsInMemory):
 
     def joined_by_risk_sets(self) -> Verdict:
         """Return the verdict on rows that their risk sets join, as those of a fit."""
-        return one_sample(self.names[0], self.windows_of_rows, self.counts)
+        return one_sample(self.pool.names[0], self.windows_of_rows, self.counts)
 
     def explained(self, verdict: Verdict) -> Verdict:
         """Return a verdict in terms of risk sets."""
@@ -112,7 +112,7 @@ class TruncatedRows(RowsInMemory):
 
     def of_samples(self, names: set[Name]) -> Self:
         """Return some rows, with their windows."""
-        return self.among(np.isin(np.arange(len(self)), [int(name) for name in names if isinstance(name, Row)]))
+        return self.among(np.isin(np.arange(len(self.pool)), [int(name) for name in names if isinstance(name, Row)]))
 
     def solved(self, prepared: Prepared, found: JointFit) -> SolvedByWindows:
         """Return the solution at the rows."""
@@ -144,7 +144,7 @@ class SolvedByWindows(Solved):
         log_chance = self._log_chance(inner.sizes, np.log(self.through))
         chance = Dense(np.exp(log_chance) / weights[:, None], np.zeros(len(weights), np.int64), rows.counts)
         solution = replace(found.solution, u=np.array([-log_chance]), cut=np.ones(1))
-        super().__init__(Prepared.plain(rows.names, chance, rows), replace(found, solution=solution))
+        super().__init__(Prepared.plain(rows.pool.names, chance, rows), replace(found, solution=solution))
 
     @staticmethod
     def _log_chance(counts: Floats, log_omegas: Floats) -> float:

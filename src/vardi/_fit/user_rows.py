@@ -113,14 +113,6 @@ class UserRows(ABC):
     states: tuple[int, ...] = ()
     reference: Solved | None = None
 
-    def __len__(self) -> int:
-        return len(self.pool)
-
-    @property
-    def names(self) -> tuple[Name, ...]:
-        """A name for each bias."""
-        return self.pool.names
-
     @property
     def is_whole(self) -> bool:
         """Whether all samples are in question, not some of them."""

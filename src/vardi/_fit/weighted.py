@@ -15,7 +15,7 @@ from vardi._estimate.reliability import warn_of_doubt
 from vardi._fit.capabilities import refusal
 from vardi._fit.solved import Solved
 from vardi._inputs.domains import By
-from vardi._inputs.frames.functions import is_function, name_of
+from vardi._inputs.frames.frame import is_function, name_of
 from vardi._inputs.given import Domain, Function, Functions, Size, Table
 from vardi._inputs.known_numbers import value_of
 from vardi._inputs.pool import Name
@@ -47,7 +47,7 @@ class WeightedSample:
         self.names: tuple[Name, ...] = solved.names
 
     def __len__(self) -> int:
-        return len(self.data)
+        return len(self.data.pool)
 
     @property
     def _measure(self) -> Measure:
@@ -256,11 +256,11 @@ class WeightedSample:
             )
         return tuple(k for k, name in enumerate(self.names) if name in names)
 
-    def _of_states(self, states: tuple[int, ...], *, told: bool = True) -> WeightedSample:
+    def _of_states(self, states: tuple[int, ...], *, warns: bool = True) -> WeightedSample:
         if len(states) == int((self.solved.rows.sizes > 0).sum()):
             return self
         fit = WeightedSample(self.solved.of(states))
-        if told and self.solved.tangent.measure.coordinates.known:
+        if warns and self.solved.tangent.measure.coordinates.known:
             names = show([self.names[k] for k in states])
             said = (
                 f"The weights of {names} alone do not meet the known values: only those of all samples together do. "
@@ -269,13 +269,13 @@ class WeightedSample:
             warn(KnownOfAllWarning(said))
         return fit
 
-    def _asked(
+    def _recorded(
         self, among: Among, values: Sequence[Function], by: By | None = None, *, alone: bool = True
     ) -> WeightedSample:
         """Return the rows of those chosen samples that have recorded the values; warn of known values if ``alone``."""
-        fit = self if among is None else self._of_states(self._places(among), told=alone)
-        has = fit.data.recorded_by(values, () if by is None or by.labels is not None else by.columns)
-        return fit._of_states(has, told=alone)._asked(None, values, by, alone=alone) if has else fit
+        fit = self if among is None else self._of_states(self._places(among), warns=alone)
+        states = fit.data.recorded_by(values, () if by is None or by.labels is not None else by.columns)
+        return fit._of_states(states, warns=alone)._recorded(None, values, by, alone=alone) if states else fit
 
     @overload
     def expectation(
@@ -351,10 +351,10 @@ class WeightedSample:
         >>> print(fit.expectation("MEDV * (RM > 6)") / fit.expectation("RM > 6"))  # of houses with many rooms
         25.8 ± 1.2 (95%: 23.4 to 28.2)
         """
-        told = By.of(by)
-        fit, model = self._assisted(among, values, told, assisted_by, columns)
-        if by is not None:
-            return fit._in_domains(values, told, "mean", level, model=model)
+        domains = None if by is None else By.of(by)
+        fit, model = self._assisted(among, values, domains, assisted_by, columns)
+        if domains is not None:
+            return fit._in_domains(values, domains, "mean", level, model=model)
         if model is None:
             return fit._means(fit.data.functions(values), [values], level)[0]
         found = model.mean(fit.solved, values, level)
@@ -365,29 +365,29 @@ class WeightedSample:
         self,
         among: Among,
         values: Function,
-        by: By,
+        by: By | None,
         assisted_by: Any,
         columns: Sequence[str] | None,
     ) -> tuple[WeightedSample, Assisted | None]:
         """Return the rows that a mean is made from, and the model that assists it, if any."""
         is_default = isinstance(assisted_by, str) and assisted_by == AUTO
-        if assisted_by is None or (is_default and not self.solved.is_learned):
+        if assisted_by is None or (is_default and self.data.reference is None):
             if columns is not None:
                 raise MismatchError(
                     "columns= chooses what a model sees, but there is no model. Give assisted_by=, a regressor or "
                     "classifier."
                 )
-            return self._asked(among, [values], by), None
+            return self._recorded(among, [values], by), None
         if not self.data.in_memory or not self.solved.pool.frames:
             raise refusal("assisted means", "blocks" if self.data.in_memory else "engine")
         from vardi._fit.assisted import Assisted
 
-        fit = self._asked(among, [values], by, alone=False)
+        fit = self._recorded(among, [values], by, alone=False)
         model = Assisted(self.solved, None if is_default else assisted_by, columns)
-        if not self.solved.is_learned:
+        if self.data.reference is None:
             return fit, model
-        told = model.told_by_reference(fit.solved, values, by, chosen=among is not None)
-        return (fit, model) if told is None else (WeightedSample(told), None if is_default else model)
+        known = model.told_by_reference(fit.solved, values, by, chosen=among is not None)
+        return (fit, model) if known is None else (WeightedSample(known), None if is_default else model)
 
     def expectations(self, matrix: Functions, level: float = 0.95, *, among: Among = None) -> Estimates:
         """Return the means of several functions over the population, with their covariance.
@@ -403,7 +403,7 @@ class WeightedSample:
         """
         matrix = [matrix] if is_function(matrix) else matrix
         named = matrix if isinstance(matrix, list | tuple) and any(map(is_function, matrix)) else ()
-        fit = self._asked(among, named or [matrix])
+        fit = self._recorded(among, named or [matrix])
         return fit._means(fit.data.matrix(matrix), named, level)
 
     def proportions(
@@ -439,14 +439,13 @@ class WeightedSample:
         fir       0.514  0.035  0.447 to 0.581
         larch     0.486  0.035  0.419 to 0.553
         """
-        within = By.of(by)
+        within, of = By() if by is None else By.of(by), By.of(column)
         if within.labels is not None:
             raise MismatchError(
                 "by= of proportions was given as labels. Name a column, or cross the two labels and ask for the "
                 "proportions of the pairs."
             )
-        of = By.of(column)
-        if not of.columns:
+        if column is None:
             raise MismatchError(
                 "No column was given, so there are no values to have shares. Name a column, or give a label for each "
                 "row."
@@ -458,7 +457,7 @@ class WeightedSample:
                 "Leave it out of one of the two."
             )
         both = within + of
-        fit = self._asked(among, [], both)
+        fit = self._recorded(among, [], both)
         return fit._in_domains(None, both, "share", level, base=len(within.columns), whole=True)
 
     @overload
@@ -548,11 +547,11 @@ class WeightedSample:
             known, mean = self._known_total(relative_to, level)
         elif size is not None:
             known = self._known_number(size, "size", level)
-        told = By.of(by)
-        fit, model = self._assisted(among, values, told, assisted_by, columns)
-        if by is not None:
+        domains = None if by is None else By.of(by)
+        fit, model = self._assisted(among, values, domains, assisted_by, columns)
+        if domains is not None:
             factor = known if mean is None else known / mean
-            return fit._in_domains(values, told, "total", level, base=0, factor=factor, model=model)
+            return fit._in_domains(values, domains, "total", level, base=0, factor=factor, model=model)
 
         def total(of: Estimate) -> Estimate:
             return replace((of if mean is None else of / mean) * known, among=of.among)
@@ -574,15 +573,15 @@ class WeightedSample:
         With ``by``, given as for ``expectation``, it is a mapping from each domain to the function there; ``among`` is
         as for ``expectation`` too.
         """
-        told = By.of(by)
-        fit = self._asked(among, [column], told)
+        domains = None if by is None else By.of(by)
+        fit = self._recorded(among, [column], domains)
         tangent = fit.solved.tangent
-        if by is None:
+        if domains is None:
             return DebiasedCdf(tangent, fit.data.steps(tangent.measure, column))
-        keys, steps = fit.data.steps_by_domain(tangent.measure, column, told)
+        keys, steps = fit.data.steps_by_domain(tangent.measure, column, domains)
         from vardi._estimate.domains import ByDomain
 
-        return ByDomain(told, keys, lambda j: DebiasedCdf(tangent, steps(j)))
+        return ByDomain(domains, keys, lambda j: DebiasedCdf(tangent, steps(j)))
 
     def _mean(self, values: Function, level: float, model: Assisted | None) -> Estimate:
         """Return a mean, assisted by a model if there is one, without warnings."""
@@ -635,7 +634,7 @@ class WeightedSample:
                 'relative_to=("votes", 116.2e6).'
             )
         column, total = relative_to
-        fit, model = self._assisted(None, column, By.of(None), AUTO, None)
+        fit, model = self._assisted(None, column, None, AUTO, None)
         mean = fit._mean(column, level, model)
         if not mean.value:
             raise MismatchError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 import numpy as np
@@ -57,7 +58,7 @@ class DeclaredDependence(Generic[Key]):
         """Whether rows do not depend on one another: nothing was declared."""
         return not self.named
 
-    @property
+    @cached_property
     def in_units(self) -> bool:
         """Whether errors are summed by cluster, series or stratum rather than over rows within whole samples."""
         return self.clusters is not None or self.order is not None or self.strata is not None

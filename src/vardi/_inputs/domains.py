@@ -41,8 +41,6 @@ class By:
     @classmethod
     def of(cls, by: object) -> By:
         """Read a column, a list of columns or an array of labels."""
-        if by is None:
-            return cls()
         if isinstance(by, str):
             return cls((by,))
         if isinstance(by, list | tuple) and by and all(isinstance(name, str) for name in by):

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vardi._inputs.by_row import as_counts, counts_by_name, in_order, require_counts, require_labels
 from vardi._inputs.dependence import Dependence
@@ -127,6 +128,26 @@ class Pool:
     def joined(self) -> JoinedColumns:
         """Return the columns of all rows, to be read one by one; there are none where ``whole`` is None."""
         return JoinedColumns.of(self.frames, self.whole)
+
+    def by_sample(self, rows: NDArray[np.bool_] | None = None) -> Integers:
+        """Return how many rows of each sample some are, or all."""
+        return np.bincount(self.source if rows is None else self.source[rows], minlength=len(self.names))
+
+    def gaps(self, name: str) -> Integers:
+        """Return in how many rows of each sample a column is missing or infinite: in all where the sample lacks it."""
+        if name not in self._gaps:
+            pieces = [frame.gaps(name) if name in frame.columns else np.ones(len(frame), bool) for frame in self.frames]
+            self._gaps[name] = self.by_sample(joined(pieces))
+        return self._gaps[name]
+
+    @cached_property
+    def _gaps(self) -> dict[str, Integers]:
+        return {}
+
+    def is_numeric(self, name: str) -> bool:
+        """Return whether a column holds numbers in the samples that have it."""
+        kinds = {frame.kind(name) for frame in self.frames if name in frame.columns}
+        return kinds <= set("fiub") and kinds != {"b"}
 
     @property
     def mixed(self) -> dict[str, str]:

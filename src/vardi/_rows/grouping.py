@@ -85,13 +85,6 @@ def stratified(source: Integers, K: int, fraction: float, least: int) -> NDArray
     return np.concatenate(by_sample(source, K))[places]
 
 
-def first_rows(source: Integers) -> tuple[Integers, Integers]:
-    """Return the samples that have rows, and the first row of each; those of samples in one piece need no sort."""
-    starts = np.append(0, np.flatnonzero(source[1:] != source[:-1]) + 1)[: len(source)]
-    labels, place = np.unique(source[starts], return_index=True)
-    return labels, starts[place]
-
-
 def is_sorted(source: Integers) -> bool:
     """Return whether the rows of each sample follow one another, sample by sample."""
     return bool((source[1:] >= source[:-1]).all())

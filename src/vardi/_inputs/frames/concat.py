@@ -184,13 +184,6 @@ class JoinedColumns:
         """Return whether a column is declared as one of texts, so that it takes no reading to know it."""
         return all(frame.is_text(name) for frame in self.frames)
 
-    def values_at(self, name: str, rows: Integers) -> list[np.ndarray]:
-        """Return the values of a column on some rows, in the pieces in which it is held."""
-        ends = np.cumsum([len(frame) for frame in self.frames])
-        owners = np.searchsorted(ends, rows, "right")
-        starts = ends - [len(frame) for frame in self.frames]
-        return [self.frames[k].values_at(name, rows[owners == k] - starts[k]) for k in np.unique(owners).tolist()]
-
     def coded(self, name: str) -> tuple[Integers, list[Hashable]]:
         """Return a column as numbers, and the different values that these stand for; TypeError where some are none."""
         position: dict[Hashable, int] = {}

@@ -4,28 +4,34 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 import vardi._narwhals as nw
 from vardi._inputs.frames.evaluate import Eager, EagerFrame, Engine, evaluate
 from vardi._inputs.frames.library_expressions import Series, as_narwhals, evaluate_expression
 from vardi._types import Integers
-from vardi.biases import Bias, ExpressionBias, FrameExpressionBias, FunctionBias, ValuesBias
+from vardi.biases import Bias, ExpressionBias, FrameExpressionBias, FunctionBias, ValuesBias, as_bias
 from vardi.biases._expressions.compile import require_columns
+from vardi.biases._expressions.nodes import Column
 from vardi.biases._expressions.targets import NumpyTarget
-from vardi.biases._kinds import factors_of
+from vardi.biases._kinds import factors_of, library_of
 from vardi.biases._learned import LearnedValues
-from vardi.biases._values import as_array, as_numbers, belongs_elsewhere, coded, index_of, read_only
+from vardi.biases._values import as_array, as_numbers, belongs_elsewhere, coded, index_of, is_missing, read_only
 from vardi.errors import InvalidBiasError, MismatchError, VardiError, number_of_rows
 from vardi.errors._texts import lines_of
 
+if TYPE_CHECKING:
+    import narwhals
+
 Native: TypeAlias = Any
 """Rows, or a column of them, in the library and the form that the user gave."""
+Formula: TypeAlias = "str | narwhals.Expr"
+"""A function of the row: a column, an expression as text, or a narwhals or Polars expression."""
 ACCEPTED = "a NumPy array, or a frame of pandas, Polars, PyArrow or another library that narwhals supports"
 
 
@@ -116,6 +122,14 @@ class Frame(ABC):
         """Return the values of a column on some rows."""
         return self.column(name)[rows]
 
+    def kind(self, name: str) -> str:
+        """Return the kind of a column's array, as NumPy calls it."""
+        return self.column(name).dtype.kind
+
+    def gaps(self, name: str) -> NDArray[np.bool_]:
+        """Return where a column has a missing or infinite value."""
+        return gaps_in(self.column(name))
+
     def categories(self, name: str) -> list[Hashable] | None:
         """Return the values of a categorical column in their order; None for any other column."""
         return None
@@ -154,6 +168,12 @@ class Frame(ABC):
             arrays = evaluate(expressions, self._engine(names), len(self), sample, called)
         known = dict(zip(expressions, arrays, strict=True))
         return [product([self._factor(part, known, sample) for part in parts]) for parts in factors]
+
+    def evaluate_formula(self, formula: Formula, sample: str | None = None) -> np.ndarray:
+        """Return the values of a function of the row."""
+        if isinstance(formula, str) and formula in self.columns and self.column(formula).dtype.kind in "fiub":
+            return self.column(formula)
+        return self.evaluate([bias_of(formula, self.columns)], sample, called="expression")[0]
 
     def _factor(self, bias: Bias, known: Mapping[ExpressionBias, np.ndarray], sample: str | None) -> np.ndarray:
         if isinstance(bias, ExpressionBias):
@@ -206,6 +226,35 @@ class Frame(ABC):
                 sample=sample or "",
             )
         return numbers
+
+
+def is_function(values: object) -> TypeGuard[Formula]:
+    """Return whether values are given by a text or an expression, not as an array."""
+    return isinstance(values, str) or library_of(values) is not None
+
+
+def name_of(function: Formula) -> str:
+    """Return the name of a function for messages and tables."""
+    return function if isinstance(function, str) else str(FrameExpressionBias(function))
+
+
+def bias_of(function: Formula, columns: Collection[str]) -> Bias:
+    """Return a function in a form that can be evaluated; a text that is the name of a column is that column."""
+    if isinstance(function, str) and function in columns:
+        return ExpressionBias(Column(function))
+    return as_bias(function)
+
+
+def columns_read(function: Formula, columns: Collection[str]) -> tuple[str, ...]:
+    """Return the columns that a function reads."""
+    return (function,) if isinstance(function, str) and function in columns else bias_of(function, columns).columns
+
+
+def gaps_in(values: np.ndarray) -> NDArray[np.bool_]:
+    """Return in which rows a value is missing or infinite; of several in a row, any."""
+    if values.dtype.kind in "fiub":
+        return np.asarray(~np.isfinite(values).reshape(len(values), -1).all(axis=1))
+    return np.fromiter((not hasattr(value, "__len__") and is_missing(value) for value in values), bool, len(values))
 
 
 def joined(pieces: Sequence[np.ndarray]) -> np.ndarray:
@@ -310,6 +359,15 @@ class NarwhalsFrame(Frame):
 
     def is_text(self, name: str) -> bool:
         return bool(self._schema[name] == nw.String)
+
+    def kind(self, name: str) -> str:
+        is_read = self._schema[name].is_numeric() or self._schema[name] == nw.Boolean
+        return super().kind(name) if is_read else "O"  # an array of anything else takes long to make
+
+    def gaps(self, name: str) -> NDArray[np.bool_]:
+        if self._schema[name].is_numeric():
+            return super().gaps(name)
+        return np.asarray(self._data.get_column(name).is_null().to_numpy(), bool)
 
     def values_at(self, name: str, rows: Integers) -> np.ndarray:
         if self._schema[name].is_numeric():  # an array of numbers is a view
