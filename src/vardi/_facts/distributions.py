@@ -181,14 +181,16 @@ def weights_of(
     split = len(sampled) <= most_series
     series = tuple(str(fit.names[k]) for k in sampled) if split else ("all samples",)
     which = np.searchsorted(sampled, table.source) if split else np.zeros(len(weights), np.int64)
-    values = _distinct(weights[:10_000])  # which usually show that they have many values
-    values = values if len(values) > most_values else _distinct(weights)
-    edges = _edges(weights, bins) if len(values) > most_values else None
+    lows = highs = _distinct(weights)
+    is_discrete = len(lows) <= most_values
+    if not is_discrete:
+        edges = _edges(weights, bins)
+        lows, highs = edges[:-1], edges[1:]
     top_rows = max(top * counts.sum(), min(10, counts.sum()))
     return Weights(
         series,
-        _bars(table, which, len(series), values, edges),
-        edges is None,
+        _bars(table, which, len(series), lows, highs),
+        is_discrete,
         float(top_rows),
         _top(weights, counts, top_rows),
         tuple(fit.parts.largest_weights(LISTED)),
@@ -206,14 +208,9 @@ def _edges(weights: Floats, bins: int) -> Floats:
     return np.logspace(math.log10(smallest), math.log10(weights.max()), bins + 1)
 
 
-def _bars(table: WeightTable, which: Integers, m: int, values: Floats, edges: Floats | None) -> tuple[Bar, ...]:
-    if edges is None:
-        place = np.searchsorted(values, table.weights, side="right") - 1
-        lows = highs = values
-    else:
-        below = np.nextafter(edges, -np.inf)  # an edge is in the bin that it starts
-        place = np.clip(edges_below(table.weights, below) - 1, 0, len(edges) - 2)
-        lows, highs = edges[:-1], edges[1:]
+def _bars(table: WeightTable, which: Integers, m: int, lows: Floats, highs: Floats) -> tuple[Bar, ...]:
+    below = np.nextafter(lows, -np.inf)  # a weight at a lower end is in the bar that it starts
+    place = np.maximum(edges_below(table.weights, below) - 1, 0)
     rows = np.bincount(place * m + which, table.counts, minlength=len(lows) * m).reshape(-1, m)
     mass = np.bincount(place, table.counts * table.weights, minlength=len(lows)) / (table.counts @ table.weights)
     return tuple(

@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _is_fitted
 
-from vardi._estimate.estimates import Estimate, Estimates, estimates_of, with_digits_of
+from vardi._estimate.estimates import Estimate, Estimates, cells_of, estimates_of
 from vardi._estimate.reliability import warn_of_doubt
 from vardi._estimate.resampling import require_rows
 from vardi._estimate.sensitivity.question import Question
@@ -26,12 +26,12 @@ from vardi._notebook import fragment, paragraph, table
 from vardi._types import Floats
 from vardi.errors import MismatchError, VardiError, number_of_rows, suggest
 from vardi.errors._texts import WIDTH, aligned, cut, listed, show
-from vardi.learn._design import Features, Missing, Outcome, model_rows, recording
+from vardi.learn._design import Features, Missing, ModelRows, Outcome, model_rows, recording
 from vardi.learn._glm import Equations, LinearModel, Response, response_of
 
 
-@dataclass(frozen=True, eq=False)
-class ModelInference:
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class ModelInference(Estimates):
     """Coefficients of a model of the population, with their errors.
 
     Attributes
@@ -40,10 +40,16 @@ class ModelInference:
         ``"intercept"`` first, if the model has one, then the features.
     coefficients : ndarray of shape (p,)
         In the order of the names.
+    stderr, df : ndarray of shape (p,)
+        Their standard errors, and the degrees of freedom of these.
     covariance : ndarray of shape (p, p)
         Their covariance; NaN where they rest on too few rows to give one.
+    interval : ndarray of shape (p, 2)
+        Lower and upper ends; each covers on its own, not all together.
     level : float
         Nominal coverage of the intervals.
+    influence : Influence
+        How much each row moves the coefficients.
     model_ : estimator
         The fitted model.
     rows_left_out : int
@@ -53,29 +59,14 @@ class ModelInference:
     """
 
     names: tuple[str, ...]
-    coefficients: Floats
-    covariance: Floats = field(repr=False)
-    level: float
     model_: LinearModel
-    estimates: Estimates = field(repr=False)
     rows_left_out: int = 0
     missing: Mapping[str, int] = field(default_factory=dict)
 
     @property
-    def stderr(self) -> Floats:
-        """Standard errors."""
-        return self.estimates.stderr
-
-    @property
-    def influence(self) -> Influence:
-        """How much each row moves the coefficients."""
-        assert self.estimates.influence is not None
-        return self.estimates.influence
-
-    @property
-    def df(self) -> Floats:
-        """Degrees of freedom of each standard error."""
-        return self.estimates.df
+    def coefficients(self) -> Floats:
+        """The coefficients, in the order of the names."""
+        return self.values
 
     @property
     def z(self) -> Floats:
@@ -83,17 +74,9 @@ class ModelInference:
         with np.errstate(divide="ignore", invalid="ignore"):
             return self.coefficients / self.stderr
 
-    @property
-    def interval(self) -> Floats:
-        """Lower and upper ends, of shape (p, 2); each covers on its own, not all together."""
-        return self.estimates.interval
-
-    def __len__(self) -> int:
-        return len(self.names)
-
     def __getitem__(self, name: str | int) -> Estimate:
         """Return one coefficient; differences and ratios of coefficients carry their errors along."""
-        return self.estimates[place_of(name, self.names) if isinstance(name, str) else name]
+        return super().__getitem__(place_of(name, self.names) if isinstance(name, str) else name)
 
     def table(self) -> str:
         """Return coefficient, error, z and interval of each name, as text of at most 80 columns."""
@@ -102,27 +85,25 @@ class ModelInference:
         table = aligned(heads, [(cut(name, left), *row) for name, *row in rows])
         return "\n".join([table, *(line for note in self._notes() for line in wrap(note, WIDTH))])
 
-    def __str__(self) -> str:
-        return self.table()
+    __str__ = __repr__ = table
 
     def _repr_html_(self) -> str:
         return fragment(table(*self._cells(), of="coefficients"), *map(paragraph, self._notes()))
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
-        rows = []
-        for name, estimate, z in zip(self.names, self.estimates, self.z, strict=True):
-            value, error, low, high = with_digits_of(
-                estimate.stderr, estimate.value, estimate.stderr, *estimate.interval
-            )
-            rows.append([name, value, error, f"{z:.1f}", f"{low} to {high}"])
-        return ["", "coefficient", "error", "z", f"{self.level:.0%} interval"], rows
+        heads, rows = ["", "coefficient", "error", "z", f"{self.level:.0%} interval"], []
+        for name, estimate, z in zip(self.names, self, self.z, strict=True):
+            value, error, interval = cells_of(estimate)
+            rows.append([name, value, error, f"{z:.1f}", interval])
+        return heads, rows
 
     def _notes(self) -> list[str]:
-        notes = [f"From {show(self.estimates.among)}."] if self.estimates.among else []
+        notes = [f"From {show(self.among)}."] if self.among else []
         if self.rows_left_out:
             lacking = listed(f"{name!r} ({count})" for name, count in self.missing.items())
             notes.insert(0, f"Left out: {number_of_rows(self.rows_left_out)} that lack {lacking}.")
-        return [*notes, "Errors are approximate."] if self.influence.approximate else notes
+        is_approximate = self.influence is not None and self.influence.approximate
+        return [*notes, "Errors are approximate."] if is_approximate else notes
 
 
 def inference(
@@ -194,12 +175,14 @@ def inference(
     """
     fit = recording(fit, X, y)
     solved = solve(fit, model, X, y, missing)
-    estimates = replace(
-        estimates_of(solved.theta, solved.influence, level), among=fit.solved.tangent.measure.recorded_by
-    )
+    estimates = estimates_of(solved.theta, solved.influence, level, among=fit.solved.tangent.measure.recorded_by)
     warn_of_doubt(fit.names, [f"the coefficient of {name}" for name in solved.names], estimates.laws)
     return ModelInference(
-        solved.names, solved.theta, estimates.covariance, level, solved.model, estimates, *solved.left_out
+        **vars(estimates),
+        names=solved.names,
+        model_=solved.model,
+        rows_left_out=solved.rows.left_out,
+        missing=solved.rows.missing,
     )
 
 
@@ -222,7 +205,7 @@ class SolvedModel:
     equations: Equations
     influence: Influence
     model: LinearModel
-    left_out: tuple[int, Mapping[str, int]]
+    rows: ModelRows
 
 
 def solve(fit: WeightedSample, model: LinearModel, X: Features, y: Outcome, missing: Missing = "refuse") -> SolvedModel:
@@ -251,7 +234,7 @@ def solve(fit: WeightedSample, model: LinearModel, X: Features, y: Outcome, miss
     on_coefficients = on_coefficients @ inverse.T  # influence on the coefficients, whose covariance is the sandwich
     if is_fitted:
         _require_solved(inverse @ equations.gradient(theta), on_coefficients.covariance(), response, names)
-    return SolvedModel(names, theta, equations, on_coefficients, fitted, (rows.left_out, rows.missing))
+    return SolvedModel(names, theta, equations, on_coefficients, fitted, rows)
 
 
 def _with_intercept(model: LinearModel, intercept: bool | None, *, is_fitted: bool) -> LinearModel:
