@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING
 
 from vardi._estimate.intervals import DOUBTED, REFUSED
 from vardi._estimate.sensitivity.result import FURTHEST, factor_text
-from vardi._facts import numbers
 from vardi._facts.columns import ColumnFacts
-from vardi.errors import OutputError, _texts
+from vardi._facts.numbers import interval, number, pvalue, rows_text, share, with_error
+from vardi.errors import OutputError
+from vardi.errors._texts import count, cut
 from vardi.report import _charts, _graph
+from vardi.report._charts import reach_ends, reach_text, shift_ends
 from vardi.report._compute import Report
 
 if TYPE_CHECKING:
@@ -73,17 +75,17 @@ def to_html(report: Report) -> str:
 
 
 def _shares(categories: Iterable[ColumnFacts]) -> Iterator[float]:
-    return (share for one in categories for share in (one.pooled, one.debiased, one.low, one.high))
+    return (end for one in categories for end in (one.pooled, one.debiased, one.low, one.high))
 
 
-def _breakable(name: object) -> str:
+def breakable(name: object) -> str:
     """Return a name that may go on in the next line after an underscore."""
     from markupsafe import Markup, escape
 
     return Markup("_<wbr>").join(escape(part) for part in str(name).split("_"))
 
 
-def _factor(value: float) -> str:
+def factor(value: float) -> str:
     return factor_text(value) if value <= FURTHEST else f"over {FURTHEST:g}"
 
 
@@ -116,23 +118,8 @@ def _template() -> jinja2.Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
-        "breakable": _breakable,
-        "count": _texts.count,
-        "cut": _texts.cut,
-        "rows": numbers.rows_text,
-        "number": numbers.number,
-        "share": numbers.share,
-        "pvalue": numbers.pvalue,
-        "with_error": numbers.with_error,
-        "factor": _factor,
-    }
-    environment.globals |= {
-        "interval": numbers.interval,
-        "shift_ends": _charts.shift_ends,
-        "reach_ends": _charts.reach_ends,
-        "reach_text": _charts.reach_text,
-        "zip": zip,
-    }
+    numbers_as_text = (number, share, pvalue, with_error, rows_text, count)
+    environment.filters |= {one.__name__: one for one in (*numbers_as_text, cut, breakable, factor)}
+    environment.globals |= {one.__name__: one for one in (interval, shift_ends, reach_ends, reach_text, zip)}
     environment.tests |= {"known": math.isfinite}
     return environment.get_template("report.html")
