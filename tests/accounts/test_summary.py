@@ -20,11 +20,11 @@ def test_text(fit):
     assert max(map(len, text.splitlines())) <= 80
     assert text.splitlines()[0] == "300 rows of 2 samples represent the population"
     for line in (
-        "agency           200  MEDV <= 22       0.590 ± 0.049        45.6%",
-        "national         100  everywhere                   1        54.4%",
-        "river              0  CHAS == 1        0.082 ± 0.023  not sampled",
+        "agency     200  MEDV <= 22  0.590 ± 0.049        45.6%",
+        "national   100  everywhere              1        54.4%",
+        "river        0  CHAS == 1   0.082 ± 0.023  not sampled",
         "effective rows  184 of 300",
-        "MEDV           19.063          23.22 ± 0.97",
+        "MEDV          19.063       23.22 ± 0.97",
         "... and 6 more",
     ):
         assert line in text

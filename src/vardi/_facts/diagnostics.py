@@ -21,7 +21,7 @@ from vardi._rows.start import widest_tree
 from vardi._solve.identify import Verdict
 from vardi._types import Floats
 from vardi.errors import WeakOverlapWarning
-from vardi.errors._texts import LISTED, SHOWN, WIDTH, cut, more
+from vardi.errors._texts import LISTED, SHOWN, WIDTH, aligned, cut, more
 
 if TYPE_CHECKING:
     from vardi._fit.sample import DebiasedSample
@@ -118,18 +118,13 @@ class Diagnostics:
     def summary(self) -> str:
         """Return the diagnostics as text in at most 80 columns."""
         lines = [f"effective rows      {self.effective:,.1f} of {self.rows:,.0f}", *self._overlap(), ""]
-        lines += [
-            f"{cut(name, 20):<20} {rows:>10} {share:>9} {weight:>9} {effective:>10} {largest:>9}"
-            for name, rows, share, weight, effective, largest in (SAMPLES, *map(_sample_cells, self.samples[:SHOWN]))
-        ]
-        lines += more(self.samples)
+        samples = [(cut(name, 20), *numbers) for name, *numbers in map(_sample_cells, self.samples[:SHOWN])]
+        lines += [aligned(SAMPLES, samples), *more(self.samples)]
         if self.columns:
-            lines.append("")
-            lines += [
-                f"{cut(name, 16):<16} {pool:>9} {debiased:>11} {stderr:>8} {shift:>7} {worth:>7}  {cut(next_one, 14)}"
-                for name, pool, debiased, stderr, shift, worth, next_one in (COLUMNS, *map(_column_cells, self.columns))
+            columns = [
+                (cut(name, 16), *numbers, cut(last, 14)) for name, *numbers, last in map(_column_cells, self.columns)
             ]
-            lines.append(f"({COLUMNS_MEAN})")
+            lines += ["", aligned(COLUMNS, columns), f"({COLUMNS_MEAN})"]
         for warning in self.warnings:
             lines += ["", *textwrap.wrap(warning, WIDTH)]
         return "\n".join(lines)

@@ -10,7 +10,7 @@ from vardi._facts.columns import ColumnFacts
 from vardi._facts.numbers import plain, with_error
 from vardi._notebook import MOST_ROWS, fragment, paragraph
 from vardi._notebook import table as html_table
-from vardi.errors._texts import SHOWN, WIDTH, cut, more, to_digits, width_of
+from vardi.errors._texts import SHOWN, WIDTH, aligned, cut, more, to_digits, width_of
 
 if TYPE_CHECKING:
     from vardi._fit.sample import DebiasedSample
@@ -38,29 +38,21 @@ def variable_cells(variable: ColumnFacts) -> tuple[str, str, str]:
 
 def to_text(summary: Account) -> str:
     """Return the account in at most 80 columns."""
-    samples = [sample_cells(sample) for sample in summary.samples]
-    name_width = width_of("sample", (sample.name for sample in summary.samples), 20)
-    bias_width = width_of("bias", (sample.bias for sample in summary.samples), WIDTH - name_width - 47)
+    names = width_of("sample", (sample.name for sample in summary.samples), 20)
     heading = ("sample", "rows", "bias", "log normaliser" if summary.log_scale else "normaliser", "of weight")
-    lines = [
-        summary.speaks,
-        *(line for name, fact in summary.lines for line in _wrapped(name, fact)),
-        "",
+    samples = [
+        (cut(name, names), rows, cut(bias, 33 - names), *numbers)
+        for name, rows, bias, *numbers in map(sample_cells, summary.samples[:SHOWN])
     ]
-    lines += [
-        f"{cut(name, name_width):<{name_width}} {rows:>11}  {cut(bias, bias_width):<{bias_width}}  {normaliser:>18}  "
-        f"{share:>11}"
-        for name, rows, bias, normaliser, share in (heading, *samples[:SHOWN])
-    ]
-    lines += [*more(samples), "", f"effective rows  {summary.effective_rows}"]
-    if summary.variables:
-        width = width_of("mean of", (variable.label for variable in summary.variables), 30)
-        means = [("mean of", "in the pool", "in the population"), *map(variable_cells, summary.variables)]
-        lines += ["", *(f"{cut(name, width):<{width}}  {before:>12}  {after:>20}" for name, before, after in means)]
-        lines += _more_variables(summary)
-    if summary.parameters:
-        lines += ["", f"{'parameter':<30}  {'estimate':>38}"]
-        lines += [f"{cut(f'{name}: {one}', 30):<30}  {estimate!s:>38}" for name, one, estimate in summary.estimated]
+    means = [(cut(name, 30), *numbers) for name, *numbers in map(variable_cells, summary.variables)]
+    parameters = [(cut(f"{name}: {one}", 30), str(estimate)) for name, one, estimate in summary.estimated]
+    lines = [summary.speaks, *(line for name, fact in summary.lines for line in _wrapped(name, fact)), ""]
+    lines += [aligned(heading, samples, left={0, 2}), *more(summary.samples)]
+    lines += ["", f"effective rows  {summary.effective_rows}"]
+    if means:
+        lines += ["", aligned(("mean of", "in the pool", "in the population"), means), *_more_variables(summary)]
+    if parameters:
+        lines += ["", aligned(("parameter", "estimate"), parameters)]
     for note in (*summary.notes, *summary.trust.messages):
         lines += ["", *textwrap.wrap(note, WIDTH, break_long_words=False)]
     return "\n".join(lines)

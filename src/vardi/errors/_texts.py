@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Literal
 
 WIDTH = 80  # columns of a printed text
@@ -109,8 +109,8 @@ def width_of(heading: str, cells: Iterable[object], most: int) -> int:
     return min(max(len(heading), *(len(str(cell)) for cell in cells), 0), most)
 
 
-def aligned(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """Return a table of text: the first column flush left, the others flush right.
+def aligned(head: Sequence[str], lines: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> str:
+    """Return a table of text: some columns flush left, by default the first, the others flush right.
 
     >>> print(aligned(("name", "rows"), [("a", "12"), ("agency", "3")]))
     name    rows
@@ -120,8 +120,8 @@ def aligned(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(head, *lines, strict=True)]
 
     def line(cells: Sequence[str]) -> str:
-        first, *rest = (cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
-        return "  ".join([first.lstrip().ljust(widths[0]), *rest]).rstrip()
+        columns = enumerate(zip(cells, widths, strict=True))
+        return "  ".join(text.ljust(room) if j in left else text.rjust(room) for j, (text, room) in columns).rstrip()
 
     return "\n".join(map(line, [head, *lines]))
 
