@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import builtins
+import itertools
+
 import duckdb
 import numpy as np
 import oracle
@@ -226,3 +229,66 @@ def by_name(rows, name):
 
 def said(report):
     return " ".join(point.text for point in report.headline.points)
+
+
+def numbers(estimate):
+    return [estimate.value, estimate.stderr, *estimate.interval, estimate.df]
+
+
+def close(found, expected, rtol=1e-12, atol=1e-12):
+    np.testing.assert_allclose(found, expected, rtol=rtol, atol=atol)
+
+
+def differences(values, n, K, kind, step=1e-4):
+    """Return the sum of the sizes of all derivatives of ``values(delta)``, each by two refits."""
+    moves = np.eye(K) if kind == "free" else np.ones((1, K))
+    total = 0.0
+    for i, move in itertools.product(range(n), moves):
+        delta = np.zeros((n, K))
+        delta[i] = step * move
+        total = total + np.abs(values(delta) - values(-delta)) / (2 * step)
+    return total
+
+
+def houses_by_the_river():
+    """Return the fit of house prices, with a state that no sample was drawn from."""
+    design = vardi.datasets.house_prices(seed=0)
+    return vardi.debias(design.samples, {**design.biases, "river": "CHAS == 1"})
+
+
+def large():
+    """A pool that is solved in threads."""
+    design = vardi.datasets.harmonic_oscillators(states=6, rows_per_state=40_000, seed=0)
+    return design.omega, design.source
+
+
+def solved(_=None):
+    omega, source = large()
+    fit = vardi.debias_matrix(omega, source, log=True)
+    return fit.solution.u, float(fit.weights[17])
+
+
+HOSTILE = "<script>x</script>"
+MANY_SAMPLES = 23
+
+
+def hostile_fit():
+    """Return a fit of many samples, with names that would be markup."""
+    rng = np.random.default_rng(0)
+    samples = {}
+    for k in range(MANY_SAMPLES):
+        x = rng.gamma(3.0, size=60)
+        samples[f"{HOSTILE} {k}"] = pd.DataFrame({"x": x, HOSTILE: rng.normal(x), "kind": rng.choice(["a", "<b>"], 60)})
+    return vardi.debias(samples, dict.fromkeys(samples, "1 + 0 * x"), known={"x < 2": 0.323})
+
+
+def without_matplotlib(monkeypatch):
+    """Let imports of Matplotlib fail, as where it is not installed."""
+    real = builtins.__import__
+
+    def absent(name, *args, **kwargs):
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", absent)

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import polars as pl
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -14,7 +16,7 @@ import vardi
 from vardi.cli import main
 from vardi.cli._app import app
 from vardi.cli._demo import FILES, STUDY
-from vardi.study import read
+from vardi.study import Study, read
 from vardi.study._outputs import draw, write_weights
 
 __all__ = ["FILES", "STUDY", "draw", "invoke", "write_weights"]
@@ -82,3 +84,28 @@ def problems(folder: Path, text: str) -> Any:
     with pytest.raises(vardi.StudyError) as caught:
         read(written(folder, text))
     return caught.value.problems
+
+
+def write_gammas(folder: Path) -> Path:
+    """Write two files of 30 rows, with a number, a count and a text, and return the folder."""
+    for seed, name in enumerate("ab"):
+        x = np.random.default_rng(seed).gamma(3.0, size=30) + 0.1
+        lines = (f"{v:.3f},{1 + i % 4},{'ab'[i % 2]}\n" for i, v in enumerate(x))
+        (folder / f"{name}.csv").write_text("x,y,s\n" + "".join(lines))
+    return folder
+
+
+def weights_of(study: Study, folder: Path, suffix: str = ".parquet", **options: Any) -> pl.DataFrame:
+    """Fit a study, write its weights, and return what the file holds."""
+    opened = study.open()
+    path = folder / f"weights{suffix}"
+    write_weights(opened, opened.fit(), path, **options)
+    readers = {".parquet": pl.read_parquet, ".csv": pl.read_csv, ".jsonl": pl.read_ndjson}
+    return readers[suffix](path)
+
+
+class Terminal(io.StringIO):
+    """A stream that says that somebody looks at it."""
+
+    def isatty(self) -> bool:
+        return True

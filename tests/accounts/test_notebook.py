@@ -7,15 +7,12 @@ from html import unescape
 from html.parser import HTMLParser
 
 import numpy as np
-import pandas as pd
 import pytest
+from pools import HOSTILE, MANY_SAMPLES, hostile_fit
 from sklearn.linear_model import LinearRegression
 
 import vardi
 from vardi.learn import inference
-
-HOSTILE = "<script>x</script>"
-SAMPLES = 23
 
 
 class Tags(HTMLParser):
@@ -46,19 +43,13 @@ class Tags(HTMLParser):
 
 @pytest.fixture(scope="module")
 def fit():
-    """Return a fit of many samples, with names that would be markup."""
-    rng = np.random.default_rng(0)
-    samples = {}
-    for k in range(SAMPLES):
-        x = rng.gamma(3.0, size=60)
-        samples[f"{HOSTILE} {k}"] = pd.DataFrame({"x": x, HOSTILE: rng.normal(x), "kind": rng.choice(["a", "<b>"], 60)})
-    return vardi.debias(samples, dict.fromkeys(samples, "1 + 0 * x"), known={"x < 2": 0.323})
+    return hostile_fit()
 
 
 def results(fit):
     x, y = fit.solved.pool.frames[0].column("x"), f"`{HOSTILE}`"
     yield "Estimate", fit.expectation(y)
-    yield "Estimates", fit.expectations(np.column_stack([np.tile(x, SAMPLES) ** k for k in range(1, 26)]))
+    yield "Estimates", fit.expectations(np.column_stack([np.tile(x, MANY_SAMPLES) ** k for k in range(1, 26)]))
     yield "Diagnostics", fit.diagnostics()
     yield "BiasCheck", fit.check_biases()
     yield "Bootstrap", fit.bootstrap([y, "x"], n=20)
@@ -101,7 +92,7 @@ def test_samples_after_the_twentieth_are_folded_and_not_dropped(fit):
         folded = folded.split("</details>")[0]
         assert screen.count(f">{HOSTILE} ") == 20
         assert folded.count(f">{HOSTILE} ") == 3
-    estimates = fit.expectations(np.ones((SAMPLES * 60, 25)))._repr_html_()
+    estimates = fit.expectations(np.ones((MANY_SAMPLES * 60, 25)))._repr_html_()
     assert "<summary>5 more estimates</summary>" in estimates
 
 

@@ -1,11 +1,11 @@
 """Displays draw what they say on the axes they are given."""
 
-import builtins
 from itertools import combinations
 
 import matplotlib as mpl
 import numpy as np
 import pytest
+from pools import without_matplotlib
 
 import vardi
 from vardi.plots import (
@@ -114,14 +114,7 @@ def test_makes_its_own_axes(fit):
 
 
 def test_without_matplotlib_it_names_the_extra(fit, monkeypatch):
-    real = builtins.__import__
-
-    def absent(name, *args, **kwargs):
-        if name.startswith("matplotlib"):
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", absent)
+    without_matplotlib(monkeypatch)
     with pytest.raises(ImportError, match=r"pip install 'vardi\[plot\]'"):
         WeightsDisplay.from_fit(fit)
 

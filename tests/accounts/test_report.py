@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from pools import along_windows, by_name, said
+from pools import along_windows, by_name, houses_by_the_river, said
 
 import vardi
 from vardi.report import compute, to_html
@@ -20,8 +20,7 @@ HOSTILE = "<script>alert(1)</script>"
 
 @pytest.fixture(scope="module")
 def houses():
-    design = vardi.datasets.house_prices(seed=0)
-    return vardi.debias(design.samples, {**design.biases, "river": "CHAS == 1"})
+    return houses_by_the_river()
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import pty
@@ -20,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from shell import FILES, HIGH, LOW, STUDY, completed, program, write_demo, write_small
+from shell import FILES, HIGH, LOW, STUDY, Terminal, completed, program, write_demo, write_small
 from shell import invoke as run
 
 import vardi
@@ -48,11 +47,6 @@ def small(tmp_path, monkeypatch):
     """A folder with two small samples that overlap."""
     monkeypatch.chdir(tmp_path)
     return write_small(tmp_path)
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
 
 
 def contents(folder):

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shell import AGENCY, NATIONAL, draw, invoke, problems, write_houses, write_weights, written
+from shell import AGENCY, NATIONAL, draw, invoke, problems, weights_of, write_houses, write_weights, written
 
 import vardi
 from vardi.study import parse, read
@@ -30,14 +30,6 @@ def houses():
 @pytest.fixture
 def folder(tmp_path):
     return write_houses(tmp_path)
-
-
-def weights(study, tmp_path, suffix=".parquet", **options):
-    opened = study.open()
-    path = tmp_path / f"weights{suffix}"
-    write_weights(opened, opened.fit(), path, **options)
-    readers = {".parquet": pl.read_parquet, ".csv": pl.read_csv, ".jsonl": pl.read_ndjson}
-    return readers[suffix](path)
 
 
 # --- what a study says
@@ -87,7 +79,7 @@ def test_every_format_and_engine_gives_the_same_weights(tmp_path, houses, form, 
     assert study.engine == engine
     expected = np.asarray(vardi.debias(houses.samples, houses.biases).weights)
     for suffix in (".parquet", ".csv", ".jsonl"):
-        found = weights(study, tmp_path, suffix)
+        found = weights_of(study, tmp_path, suffix)
         assert found.columns == ["source", "row", "weight"]
         np.testing.assert_allclose(found["weight"], expected, rtol=1e-12)
         assert found["source"].to_list() == ["agency"] * 200 + ["national"] * 100
@@ -101,7 +93,7 @@ def test_weights_join_back_by_source_and_row_and_carry_ids_and_data(folder, hous
         own.write_csv(folder / f"{name}.csv")
     text = f'engine = "{engine}"\n{AGENCY}id = "key"\n{NATIONAL}id = "key"\n'
     study = read(written(folder, text))
-    found = weights(study, folder, with_data=True)
+    found = weights_of(study, folder, with_data=True)
     assert found.columns[:4] == ["source", "row", "id", "weight"]
     joined = found.filter(pl.col("source") == "national").join(
         pl.read_csv(folder / "national.csv").with_row_index("row").cast({"row": pl.Int64}), on="row"
@@ -122,7 +114,7 @@ def test_globs_and_lists_are_read_in_order_of_name(folder, houses, engine):
     for data in ('"parts/*.parquet"', '["parts/0.parquet", "parts/1.parquet", "parts/[23].parquet"]'):
         study = read(written(folder, f"{text}data = {data}\n"))
         assert len(study.data[1].files) == 4
-        np.testing.assert_allclose(weights(study, folder)["weight"], expected, rtol=1e-12)
+        np.testing.assert_allclose(weights_of(study, folder)["weight"], expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("engine", ["memory", "polars", "duckdb"])
@@ -131,7 +123,7 @@ def test_a_pool_in_one_file_with_labels(folder, houses, engine):
     pool = pool.sample(fraction=1.0, shuffle=True, seed=1)
     pool.write_csv(folder / "pool.csv")
     text = f'engine = "{engine}"\n[pool]\ndata = "pool.csv"\nsource = "who"\n[biases]\n0 = "MEDV <= 22"\n1 = "1"\n'
-    found = weights(read(written(folder, text)), folder)
+    found = weights_of(read(written(folder, text)), folder)
     expected = vardi.debias(pool, {0: "MEDV <= 22", 1: 1}, source="who").weights
     np.testing.assert_allclose(found["weight"], expected, rtol=1e-12)
     assert found["source"].to_list() == [str(who) for who in pool["who"]]
@@ -156,7 +148,7 @@ def test_weights_are_those_of_one_unit_with_the_counts_beside(folder, houses, en
     rows = houses.samples["agency"].with_columns(pl.Series("count", times * 100))
     rows.write_csv(folder / "agency.csv")
     study = read(written(folder, f'engine = "{engine}"\n{AGENCY}counts = "count"\n{NATIONAL}'))
-    found = weights(study, folder)
+    found = weights_of(study, folder)
     assert found.columns == ["source", "row", "weight", "count"]
     assert found["count"].to_list() == times * 100 + [1] * 100
     assert found["count"].dtype == (pl.Int64 if times == [3, 1] else pl.Float64)
@@ -165,11 +157,11 @@ def test_weights_are_those_of_one_unit_with_the_counts_beside(folder, houses, en
         pl.concat([rows["MEDV"], houses.samples["national"]["MEDV"]]), weights=found["weight"] * found["count"]
     )
     assert study.fit().expectation("MEDV").value == pytest.approx(mean, rel=1e-12)
-    assert weights(study, folder, with_data=True)["count"].to_list() == found["count"].to_list()
+    assert weights_of(study, folder, with_data=True)["count"].to_list() == found["count"].to_list()
     other = houses.samples["national"].with_columns(pl.Series("count", [7] * 100))
     other.write_csv(folder / "national.csv")
     with pytest.raises(vardi.MismatchError, match="The data have a column 'count'"):
-        weights(read(study.path), folder, with_data=True)
+        weights_of(read(study.path), folder, with_data=True)
 
 
 def test_a_draw_has_no_column_of_counts_but_that_of_the_data(folder, houses):
@@ -219,7 +211,7 @@ def test_known_shares_in_an_engine_give_the_weights_of_memory(folder, houses, en
     known = "[known]\nagency = 0.56\n[known.CHAS]\n0 = 0.93\n1 = 0.07\n"
     study = read(written(folder, f'engine = "{engine}"\n{AGENCY}{NATIONAL}{known}'))
     expected = vardi.debias(houses.samples, houses.biases, known={"agency": 0.56, "CHAS": {0: 0.93, 1: 0.07}})
-    np.testing.assert_allclose(weights(study, folder)["weight"], expected.weights, rtol=1e-8)
+    np.testing.assert_allclose(weights_of(study, folder)["weight"], expected.weights, rtol=1e-8)
 
 
 def test_biases_with_parameters_are_fitted(folder, houses):
@@ -236,7 +228,7 @@ def test_a_draw_is_that_of_the_fit(folder):
     fit = opened.fit()
     drawn = draw(opened, fit, 50, 3)
     assert drawn.select(fit.sample(50, 3).columns).equals(fit.sample(50, 3))
-    source = weights(study, folder, with_data=True)
+    source = weights_of(study, folder, with_data=True)
     back = drawn.join(source, on=["source", "row"], how="left", maintain_order="left")
     assert back["MEDV"].to_list() == back["MEDV_right"].to_list()
     with pytest.raises(vardi.MismatchError, match="400 rows cannot be drawn without replacement from 300"):
@@ -246,9 +238,9 @@ def test_a_draw_is_that_of_the_fit(folder):
 def test_data_with_columns_of_our_names_are_refused_with_the_data_only(folder, houses):
     houses.samples["agency"].with_columns(weight=pl.lit(7.0)).write_csv(folder / "agency.csv")
     study = read(written(folder, AGENCY + NATIONAL))
-    assert weights(study, folder)["weight"].max() == pytest.approx(3.0)
+    assert weights_of(study, folder)["weight"].max() == pytest.approx(3.0)
     with pytest.raises(vardi.MismatchError, match="The data have a column 'weight'"):
-        weights(study, folder, with_data=True)
+        weights_of(study, folder, with_data=True)
 
 
 # --- what is wrong with a study
@@ -607,7 +599,7 @@ def test_ids_of_a_csv_are_carried_as_they_are_written(tmp_path, engine):
         (tmp_path / "b.csv").write_text("x\n1\n2\n3\n")
         (tmp_path / "c.csv").write_text("x\n2\n")
         text = f'engine = "{engine}"\n{PAIR}'.replace('"a.csv"', '["a.csv", "c.csv"]\nid = "key"')
-        found = weights(read(written(tmp_path, text)), tmp_path)
+        found = weights_of(read(written(tmp_path, text)), tmp_path)
         assert found["id"].to_list() == [*column, None, None, None, None]
         assert found["id"].dtype == pl.String
 
@@ -630,12 +622,12 @@ def test_weights_are_written_beside_columns_of_several_kinds(tmp_path, engine):
     (tmp_path / "a.csv").write_text(ROWS)
     (tmp_path / "b.csv").write_text("x,k\n1,one\n2,two\n3,three\n")
     study = read(written(tmp_path, f'engine = "{engine}"\n{PAIR}'))
-    found = weights(study, tmp_path, ".csv")
+    found = weights_of(study, tmp_path, ".csv")
     assert found.columns == ["source", "row", "weight"]
     assert len(found) == 33
     if engine != "polars":  # which makes texts of them all
         with pytest.raises(vardi.MismatchError, match="types: .*k|Column 'k' is"):
-            weights(study, tmp_path, with_data=True)
+            weights_of(study, tmp_path, with_data=True)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -645,10 +637,10 @@ def test_ids_may_be_of_several_kinds_and_missing_in_a_source(tmp_path, engine):
         frame.write_parquet(tmp_path / f"{name}.parquet")
     texts = [f'[sources.{name}]\ndata = "{name}.parquet"\nbias = "x"\n' for name in "abc"]
     study = written(tmp_path, f'engine = "{engine}"\n{texts[0]}id = "key"\n{texts[1]}')
-    assert weights(read(study), tmp_path)["id"].to_list() == [7, 8, 9, None, None, None]
+    assert weights_of(read(study), tmp_path)["id"].to_list() == [7, 8, 9, None, None, None]
     frame.with_columns(key=pl.Series(["p", "q", "r"])).write_parquet(tmp_path / "c.parquet")
     study = written(tmp_path, f'engine = "{engine}"\n{texts[0]}id = "key"\n{texts[1]}{texts[2]}id = "key"\n')
-    assert weights(read(study), tmp_path)["id"].to_list() == ["7", "8", "9", None, None, None, "p", "q", "r"]
+    assert weights_of(read(study), tmp_path)["id"].to_list() == ["7", "8", "9", None, None, None, "p", "q", "r"]
 
 
 @pytest.mark.parametrize("engine", ["memory", "duckdb"])
@@ -661,7 +653,7 @@ def test_types_that_polars_has_not_do_no_harm(tmp_path, engine):
     text = f'engine = "{engine}"\n[sources.a]\ndata = "d.duckdb"\ntable = "t"\nbias = "x"\n'
     study = read(written(tmp_path, text))
     assert len(study.fit()) == 3
-    assert weights(study, tmp_path, with_data=True).rows()[0][-3:] == ("1 day", "[1 day]", "1")
+    assert weights_of(study, tmp_path, with_data=True).rows()[0][-3:] == ("1 day", "[1 day]", "1")
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -678,7 +670,7 @@ def test_labels_that_are_numbers_stay_numbers_for_the_study(tmp_path, houses, en
     fit = opened.fit()
     assert fit.names == ("0", "1")
     assert opened.verdict().identified
-    found = weights(study, tmp_path)
+    found = weights_of(study, tmp_path)
     assert found.columns == ["source", "row", "weight"]
     assert found["source"].to_list() == ["0"] * 200 + ["1"] * 100
     account = json.loads(invoke("fit", study.path, "--json").stdout)
@@ -688,7 +680,7 @@ def test_labels_that_are_numbers_stay_numbers_for_the_study(tmp_path, houses, en
     known = {"RM > 6": 0.6} if reads == "share" else None
     expected = vardi.debias(houses.samples, houses.biases, known=known).weights
     np.testing.assert_allclose(found["weight"], expected, rtol=1e-8)
-    assert weights(study, tmp_path, with_data=True).columns == ["source", "row", "weight", *rows.columns]
+    assert weights_of(study, tmp_path, with_data=True).columns == ["source", "row", "weight", *rows.columns]
     if engine == "memory":
         assert draw(opened, fit, 5, 0).columns == ["source", "row", *rows.columns]
     else:

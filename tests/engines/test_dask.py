@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
-
 import cloudpickle
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
 from cases import CASES
+from dask_frames import Delayed, computed, dask, dd, divided, in_this_thread, same
 from engines import collected, local_engine
 from numpy.testing import assert_allclose
 
 import vardi
-
-dask = pytest.importorskip("dask", reason="Dask's tests need it: pip install 'vardi[dask]'")
-dd = pytest.importorskip("dask.dataframe")
-Delayed = importlib.import_module("dask.delayed").Delayed
 
 LENGTHS = CASES["lengths"]
 NUMPY = local_engine("numpy")
@@ -25,39 +20,14 @@ NUMPY = local_engine("numpy")
 
 @pytest.fixture(autouse=True)
 def _in_this_thread():
-    with dask.config.set(scheduler="synchronous"):
+    with in_this_thread():
         yield
 
 
 @pytest.fixture
 def answers(monkeypatch):
     """How many rows each computation of Dask brought back."""
-    found = []
-
-    def spied(compute):
-        def kept(self, *arguments, **options):
-            answer = compute(self, *arguments, **options)
-            found.append(1 if answer is None else len(answer))
-            return answer
-
-        return kept
-
-    for kind in (Delayed, dd.DataFrame):
-        monkeypatch.setattr(kind, "compute", spied(kind.compute))
-    return found
-
-
-def divided(table, size, empty=()):
-    """Return a frame with so many rows in a partition, the same index in each, and some partitions without rows."""
-    rows = table.to_pandas()
-    pieces = [rows.iloc[start : start + size].reset_index(drop=True) for start in range(0, len(rows), size)]
-    for place in empty:
-        pieces.insert(place, rows.iloc[:0])
-    return dd.from_map(lambda piece: piece, pieces, meta=rows.iloc[:0])
-
-
-def same(found, expected):
-    assert_allclose((found.value, found.stderr), (expected.value, expected.stderr), rtol=1e-8)
+    return computed(monkeypatch)
 
 
 def test_rows_stay_in_their_partitions(answers):

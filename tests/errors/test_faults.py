@@ -17,6 +17,7 @@ import joblib
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from pools import solved
 from shell import STUDY, invoke, write_demo
 
 import vardi
@@ -160,18 +161,6 @@ def test_a_folder_that_may_not_be_written_to(open_study):
     said = " ".join(refused.stderr.split())
     assert "closed/out.csv cannot be written: the folder closed is read-only." in said
     assert not any(closed.iterdir())
-
-
-def large():
-    """A pool that is solved in threads."""
-    design = vardi.datasets.harmonic_oscillators(states=6, rows_per_state=40_000, seed=0)
-    return design.omega, design.source
-
-
-def solved(_=None):
-    omega, source = large()
-    fit = vardi.debias_matrix(omega, source, log=True)
-    return fit.solution.u, float(fit.weights[17])
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])

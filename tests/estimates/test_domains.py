@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from pools import LENGTH_BIASED, PLACES, places_and_years
+from pools import LENGTH_BIASED, PLACES, close, numbers, places_and_years
 
 import vardi
 
@@ -22,14 +22,6 @@ def samples():
 @pytest.fixture(scope="module")
 def fit(samples):
     return vardi.debias(samples, LENGTH_BIASED)
-
-
-def numbers(estimate):
-    return [estimate.value, estimate.stderr, *estimate.interval, estimate.df]
-
-
-def close(found, expected, rtol=1e-12, atol=1e-12):
-    np.testing.assert_allclose(found, expected, rtol=rtol, atol=atol)
 
 
 # ---------------------------------------------------------------- what a domain's number is

@@ -1,6 +1,5 @@
 """Sensitivity to wrong biases: derivatives, exact and attained ranges, tipping points, and what is refused."""
 
-import builtins
 import itertools
 import pickle
 import re
@@ -13,7 +12,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pools import refitted, small_design
+from pools import differences, refitted, small_design, without_matplotlib
 from scipy import optimize
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
@@ -507,14 +506,7 @@ def test_display_without_a_tipping_point_in_the_picture(houses, ax):
 
 
 def test_display_without_matplotlib(houses, monkeypatch):
-    real = builtins.__import__
-
-    def absent(name, *args, **kwargs):
-        if name.startswith("matplotlib"):
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", absent)
+    without_matplotlib(monkeypatch)
     with pytest.raises(ImportError, match=r"pip install 'vardi\[plot\]'"):
         SensitivityDisplay.from_fit(houses, "MEDV", 1.5)
 
@@ -608,17 +600,6 @@ def test_lazy_rows_are_answered_to_first_order(kind):
 
 
 # ---------------------------------------------------------------- known values and parameters, which are fitted anew
-
-
-def differences(values, n, K, kind, step=1e-4):
-    """Return the sum of the sizes of all derivatives of ``values(delta)``, each by two refits."""
-    moves = np.eye(K) if kind == "free" else np.ones((1, K))
-    total = 0.0
-    for i, move in itertools.product(range(n), moves):
-        delta = np.zeros((n, K))
-        delta[i] = step * move
-        total = total + np.abs(values(delta) - values(-delta)) / (2 * step)
-    return total
 
 
 @pytest.mark.long

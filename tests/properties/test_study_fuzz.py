@@ -7,11 +7,11 @@ from __future__ import annotations
 import os
 import time
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from properties.common import examples
+from shell import write_gammas
 
 import vardi
 from vardi.study import Data, OpenStudy, Study, parse, read
@@ -37,17 +37,9 @@ s = {a = 0.5, b = 0.5}
 """
 
 
-def rows(seed):
-    x = np.random.default_rng(seed).gamma(3.0, size=30) + 0.1
-    return "x,y,s\n" + "".join(f"{v:.3f},{1 + i % 4},{'ab'[i % 2]}\n" for i, v in enumerate(x))
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    place = tmp_path_factory.mktemp("study")
-    (place / "a.csv").write_text(rows(0))
-    (place / "b.csv").write_text(rows(1))
-    return place
+    return write_gammas(tmp_path_factory.mktemp("study"))
 
 
 def listing(folder):

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from pools import hostile_fit
 
 import vardi
 from vardi import _notebook
@@ -26,19 +27,9 @@ def test_samples_beyond_what_a_notebook_holds_are_counted(monkeypatch):
     assert folded.endswith("<p>... and 2 more</p>")
 
 
-HOSTILE = "<script>x</script>"
-SAMPLES = 23
-
-
 @pytest.fixture(scope="module")
 def fit():
-    """Return a fit of many samples, with names that would be markup."""
-    rng = np.random.default_rng(0)
-    samples = {}
-    for k in range(SAMPLES):
-        x = rng.gamma(3.0, size=60)
-        samples[f"{HOSTILE} {k}"] = pd.DataFrame({"x": x, HOSTILE: rng.normal(x), "kind": rng.choice(["a", "<b>"], 60)})
-    return vardi.debias(samples, dict.fromkeys(samples, "1 + 0 * x"), known={"x < 2": 0.323})
+    return hostile_fit()
 
 
 def test_lines_of_a_cell_break_where_it_is_long_and_nowhere_else():

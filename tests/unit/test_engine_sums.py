@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from engines import local_engine
 from numpy.testing import assert_allclose
-from pools import COLUMNS, LENGTH_BIASED, LENGTHS, PLACES, places_and_years, tables
+from pools import COLUMNS, LENGTH_BIASED, LENGTHS, PLACES, close, numbers, places_and_years, tables
 
 import vardi
 from vardi._estimate.domains import _judged
@@ -99,14 +99,6 @@ def samples():
 @pytest.fixture(scope="module")
 def fit(samples):
     return vardi.debias(samples, LENGTH_BIASED)
-
-
-def numbers(estimate):
-    return [estimate.value, estimate.stderr, *estimate.interval, estimate.df]
-
-
-def close(found, expected, rtol=1e-12, atol=1e-12):
-    np.testing.assert_allclose(found, expected, rtol=rtol, atol=atol)
 
 
 # ---------------------------------------------------------------- what a domain's number is

@@ -49,18 +49,6 @@ class TestTooLittleMemory:
         assert _memory._of_machine() == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 
 
-def large():
-    """A pool that is solved in threads."""
-    design = vardi.datasets.harmonic_oscillators(states=6, rows_per_state=40_000, seed=0)
-    return design.omega, design.source
-
-
-def solved(_=None):
-    omega, source = large()
-    fit = vardi.debias_matrix(omega, source, log=True)
-    return fit.solution.u, float(fit.weights[17])
-
-
 STATES = 3
 
 

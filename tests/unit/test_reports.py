@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from pools import along_windows, by_name
+from pools import along_windows, by_name, houses_by_the_river
 
 import vardi
 from vardi._facts.columns import Variable
@@ -28,8 +28,7 @@ from vardi.report._charts import histogram, shift_ends, shift_scale, steps, tick
 
 @pytest.fixture(scope="module")
 def houses():
-    design = vardi.datasets.house_prices(seed=0)
-    return vardi.debias(design.samples, {**design.biases, "river": "CHAS == 1"})
+    return houses_by_the_river()
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """Sensitivity to wrong biases: derivatives, exact and attained ranges, tipping points, and what is refused."""
 
-import itertools
 import re
 import warnings
 
@@ -8,7 +7,7 @@ import matplotlib as mpl
 import numpy as np
 import oracle
 import pytest
-from pools import refitted, small_design
+from pools import differences, refitted, small_design
 from scipy import optimize
 from scipy.special import expit
 
@@ -158,17 +157,6 @@ def refused(kind, text, call):
 
 
 # ---------------------------------------------------------------- known values and parameters, which are fitted anew
-
-
-def differences(values, n, K, kind, step=1e-4):
-    """Return the sum of the sizes of all derivatives of ``values(delta)``, each by two refits."""
-    moves = np.eye(K) if kind == "free" else np.ones((1, K))
-    total = 0.0
-    for i, move in itertools.product(range(n), moves):
-        delta = np.zeros((n, K))
-        delta[i] = step * move
-        total = total + np.abs(values(delta) - values(-delta)) / (2 * step)
-    return total
 
 
 @pytest.mark.long

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import sys
 import threading
@@ -12,7 +11,6 @@ import warnings
 import duckdb
 import narwhals as nw
 import numpy as np
-import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -20,12 +18,13 @@ from properties.common import examples
 from shell import (
     AGENCY,
     NATIONAL,
+    Terminal,
     completed,
     problems,
     write_demo,
+    write_gammas,
     write_houses,
     write_small,
-    write_weights,
     written,
 )
 from shell import invoke as run
@@ -44,14 +43,6 @@ from vardi.study._locate import key_lines, line_of, quoted, quoted_key
 @pytest.fixture
 def folder(tmp_path):
     return write_houses(tmp_path)
-
-
-def weights(study, tmp_path, suffix=".parquet", **options):
-    opened = study.open()
-    path = tmp_path / f"weights{suffix}"
-    write_weights(opened, opened.fit(), path, **options)
-    readers = {".parquet": pl.read_parquet, ".csv": pl.read_csv, ".jsonl": pl.read_ndjson}
-    return readers[suffix](path)
 
 
 # --- what a study says
@@ -191,17 +182,9 @@ def test_what_r_writes_for_missing_is_missing_and_a_stray_text_is_named(tmp_path
         read(written(tmp_path, text.replace("bias = 1", "bias = 'y >= 0'"))).fit()
 
 
-def rows(seed):
-    x = np.random.default_rng(seed).gamma(3.0, size=30) + 0.1
-    return "x,y,s\n" + "".join(f"{v:.3f},{1 + i % 4},{'ab'[i % 2]}\n" for i, v in enumerate(x))
-
-
 @pytest.fixture(scope="module")
 def fuzzed_folder(tmp_path_factory):
-    place = tmp_path_factory.mktemp("study")
-    (place / "a.csv").write_text(rows(0))
-    (place / "b.csv").write_text(rows(1))
-    return place
+    return write_gammas(tmp_path_factory.mktemp("study"))
 
 
 def test_hundreds_of_samples_are_checked_by_their_kinds_of_columns(fuzzed_folder, monkeypatch):
@@ -270,11 +253,6 @@ def small(tmp_path, monkeypatch):
     """A folder with two small samples that overlap."""
     monkeypatch.chdir(tmp_path)
     return write_small(tmp_path)
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
 
 
 # --- sample, check, report
