@@ -12,8 +12,7 @@ from vardi._machine.threads import blocks, map_blocks, sum_blocks
 from vardi._rows.base import Rows, Space
 from vardi._rows.contract import Normalised
 from vardi._rows.dense import DenseProbabilities, weighed_products
-from vardi._rows.grouping import membership
-from vardi._rows.start import mean_log_start, widest_tree
+from vardi._rows.grouping import mean_log_start, membership, widest_tree
 from vardi._types import Floats, Integers, Numbers
 
 MAX_PAIRED_SAMPLES = 300  # samples up to which the start uses pairs, for which a subsample is made dense
@@ -30,11 +29,6 @@ class Sparse(Rows):
 
     So thousands of samples never need a dense K x K matrix.
     """
-
-    _reached: sparse.csr_array | None = None
-
-    def _recount(self) -> None:
-        self._reached = None
 
     @cached_property
     def _lengths(self) -> Integers:
@@ -72,7 +66,7 @@ class Sparse(Rows):
         if len(self.sizes) <= MAX_PAIRED_SAMPLES:
             return super().start()
         own = np.asarray(_with(self.matrix, self._log_data())[np.arange(len(self)), self.source])
-        return mean_log_start(membership(self.source, len(self.sizes), self.counts) @ own, self.sizes)
+        return mean_log_start(own, self.source, self.counts, self.sizes)
 
     def _log_totals(self, log_weight: Floats) -> Floats:
         """Return log sum_i c_i w_i omega_ik for every k, from log w."""
@@ -118,18 +112,16 @@ class Sparse(Rows):
             )
         return dense
 
-    def reach(self) -> sparse.csr_array:
-        """Return the K x K (sparse) counts of rows of sample l (columns) that bias k (rows) could have drawn."""
-        if self._reached is None:
-            K, positive = len(self.sizes), self._positive()
+    @cached_property
+    def _reach(self) -> sparse.csr_array:
+        K, positive = len(self.sizes), self._positive()
 
-            def block(rows: slice) -> sparse.sparray:
-                counts = self.counts[rows]
-                return membership(self.source[rows], K, counts) @ _part(positive, rows)
+        def block(rows: slice) -> sparse.sparray:
+            return membership(self.source[rows], K, self.counts[rows]) @ _part(positive, rows)
 
-            self._reached = self._total(block).T.tocsr()
-            self._reached.eliminate_zeros()
-        return self._reached
+        reach = self._total(block).T.tocsr()
+        reach.eliminate_zeros()
+        return reach
 
     def overlap(self, mass: Floats) -> Floats | sparse.csr_array:
         """Return the K x K (sparse) masses of the rows that both biases could have drawn.

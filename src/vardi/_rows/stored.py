@@ -311,15 +311,9 @@ class Blocks(Dense):
         reach: Floats | None = None,
     ) -> None:
         super().__init__(matrix, source, counts, log=log, moderate=moderate, positive=positive, inverse=inverse)
-        self._kept, self._reach = kept, reach
-
-    def reach(self) -> Floats:
-        """Return the K x K counts of rows of sample l (columns) that bias k (rows) could have drawn."""
-        return super().reach() if self._reach is None else self._reach
-
-    def _recount(self) -> None:
-        super()._recount()
-        self._reach = None
+        self._kept = kept
+        if reach is not None:
+            self._reach = reach
 
     def start(self) -> Floats:
         """Return a first u, from the rows that are in memory."""

@@ -19,9 +19,8 @@ from scipy import sparse
 from vardi._machine.threads import BLOCK, map_blocks
 from vardi._rows.base import Rows
 from vardi._rows.dense import Dense
-from vardi._rows.grouping import membership
+from vardi._rows.grouping import mean_log_start
 from vardi._rows.sparse import Sparse
-from vardi._rows.start import mean_log_start
 from vardi._types import Floats, Integers
 
 MIN_SAMPLES = 100  # samples above which it is worth checking which entries count
@@ -43,10 +42,6 @@ class Thinned(Dense):
 
     _last_counting: tuple[Floats, Counting] | None = None  # u, and the entries that count there, if they are few
 
-    def _recount(self) -> None:
-        super()._recount()
-        self._last_counting = None
-
     def settled(self, u: Floats) -> Rows:
         """Return the entries that count near u; all rows if these are many, or leave some samples without a link."""
         sampled = self.sizes > 0
@@ -65,8 +60,7 @@ class Thinned(Dense):
 
     def start(self) -> Floats:
         """Return a first u: from each sample alone if few entries count there, otherwise from pairs."""
-        own = membership(self.source, len(self.sizes), self.counts) @ self._log(self._own)
-        alone = mean_log_start(own, self.sizes)
+        alone = mean_log_start(self._log(self._own), self.source, self.counts, self.sizes)
         return super().start() if self.settled(alone) is self else alone
 
     @cached_property

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from vardi._notebook import fragment
-from vardi._rows.start import widest_tree
+from vardi._rows.grouping import widest_tree
 from vardi._types import Floats, Integers
 from vardi.errors import NotIdentifiableError
 from vardi.errors._texts import WIDTH, number_of_rows, show

@@ -10,7 +10,7 @@ import numpy as np
 from vardi._inputs.pool import Name
 from vardi._rows.contract import within
 from vardi._rows.families import Logistic
-from vardi._rows.grouping import stratified
+from vardi._rows.grouping import mean_log_start, stratified
 from vardi._rows.joint import Joint, JointRows
 from vardi._rows.point import Model, RowsAt
 from vardi._solve.identify import Verdict
@@ -67,15 +67,11 @@ def starts(joint: Joint) -> Sequence[Floats]:
 
 def first_point(joint: Joint, theta: Floats) -> Floats:
     """Return a first point for a given theta: u from the mean log omega of each sample over its own rows."""
-    K = len(joint.sizes)
     own = joint.logs[np.arange(len(joint)), joint.source]
     for k, model in joint.families.items():
         mine = joint.source == k
         own[mine] += model.log_omega(theta[joint.places[k]])[mine]
-    counts = joint.counts
-    with np.errstate(divide="ignore", invalid="ignore"):
-        means = np.bincount(joint.source, counts * own, minlength=K) / joint.sizes
-        u = np.where(joint.sizes > 0, np.log(joint.sizes / joint.sizes.sum()) - means, -np.inf)
+    u = mean_log_start(own, joint.source, joint.counts, joint.sizes) - np.log(joint.sizes.sum())
     return np.concatenate([u, theta, np.zeros(joint.coordinates.known + joint.coordinates.uncertain)])
 
 
