@@ -20,8 +20,8 @@ from vardi._inputs.pool import Name
 from vardi._inputs.shared_units import warn_of_shared_units
 from vardi._rows.stored import MAX_IN_MEMORY
 from vardi._solve.identify import Verdict, joined_verdict
-from vardi._solve.model import JointFit, joining_of, solve_joint, solve_plain
-from vardi._solve.newton import Solution, shifted
+from vardi._solve.model import joining_of, solve_joint
+from vardi._solve.newton import JointFit, Solution, shifted, solve_plain
 from vardi._solve.parameters import unknown_everywhere
 from vardi.errors import DroppedSamplesWarning, MismatchError, NotIdentifiableError
 from vardi.errors._texts import show

@@ -27,7 +27,7 @@ from vardi._rows.point import Point, RowsAt
 from vardi._rows.weights import overlap
 from vardi._solve.identify import Verdict, judge
 from vardi._solve.joint import JacobianAt
-from vardi._solve.model import JointFit
+from vardi._solve.newton import JointFit
 from vardi._solve.parameters import held_of
 from vardi._solve.refit import Refit, refit_joint, refit_plain
 from vardi._types import Floats

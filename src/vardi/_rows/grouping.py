@@ -22,7 +22,7 @@ def sizes_of(source: Integers, K: int, counts: Floats) -> Floats:
 
 
 def scaled_to_mean_one(weights: Floats, counts: Floats, *, are_logs: bool) -> tuple[Floats, float]:
-    """Return weights, given as they are or as logs, scaled in place to mean 1 over counted rows; and the scale's log."""
+    """Return weights, given as they are or as logs, scaled in place to mean 1 over counted rows; and its log."""
     top = float(weights.max()) if are_logs else 0.0
     if are_logs:
         weights -= top

@@ -1,12 +1,11 @@
-"""Which coordinates a fit has, and its solution in all of them: normalisers, parameters, known moments."""
+"""A solution in all coordinates: normalisers, parameters, multipliers of known moments; or why there is none."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,11 +14,11 @@ from vardi._inputs.known_on_rows import out_of_reach
 from vardi._inputs.pool import Name
 from vardi._machine.threads import single_threaded_blas
 from vardi._rows.base import Rows
+from vardi._rows.gram import Laplacian
 from vardi._rows.joint import Joint, JointRows
-from vardi._solve.identify import Joining, Verdict, connected, cut_verdict, group_text, judge, weak_groups
+from vardi._solve.identify import Joining, Verdict, group_text, weak_groups
 from vardi._solve.joint import Walk, descend, meet, stationary
-from vardi._solve.laplacian import Laplacian
-from vardi._solve.newton import GAP, Solution, newton, solve
+from vardi._solve.newton import JointFit, Solution, newton, solve_plain
 from vardi._solve.parameters import (
     held_of,
     require_identified,
@@ -30,95 +29,10 @@ from vardi._solve.parameters import (
 from vardi._types import Floats, Integers
 from vardi.errors import ConvergenceError, InvalidKnownError, NotIdentifiableError
 
-if TYPE_CHECKING:
-    from vardi._rows.lazy_rows import LazyRows
-
-MIN_PROBED_ROWS = 10_000  # rows above which a few of them are checked first
 MAX_SERIAL_NUMBERS = 2_000_000  # numbers (rows times coordinates) up to which linear algebra gains nothing from threads
 START_TOLERANCE = 1e-6  # of the solution on a small part of the rows, from which an engine starts
-PROBED_ROWS = 50  # rows of each sample that are usually enough to show that all are linked
-THIN = 1e-6  # spectral gap of a point that may be on its way to infinity
 JOINED = 1e-8  # of the means of known functions in groups: below it the groups cannot be distinguished
 EMPTY = 1e-5  # mass of a group, estimated from means, below which the solution has diverged and left it none
-
-
-def solve_plain(
-    rows: Rows | LazyRows,
-    names: Sequence[Name],
-    tol: float,
-    max_iterations: int,
-    near: Mapping[Name, float] | None = None,
-) -> Solution | Verdict:
-    """Return the solution of known biases alone, or the verdict that there is none.
-
-    ``near`` are log normalisers near the solution, for some or all names, such as those of a part of the rows.
-    """
-    if not _are_linked(rows):
-        return judge(rows, names)
-    start = None if near is None else _start(rows, names, near)
-    solution = solve(rows, tol=tol, max_iterations=max_iterations, start=start)
-    # u still diverges while the equations nearly hold: the gap can only fall further (a minimum at infinity)
-    runs_off = not solution.converged and solution.gap < THIN and solution.step >= 1.0 and solution.residual <= 1e-3
-    if solution.gap < GAP or runs_off:
-        return cut_verdict(judge(rows, names), solution.cut[rows.sizes > 0], solution.gap)
-    if not solution.converged:
-        raise ConvergenceError(
-            f"Vardi's equations hold only to {solution.residual:.1e} after {solution.iterations} iterations, but "
-            f"{tol:.0e} was asked for (spectral gap {solution.gap:.1e}). The samples overlap too little for the "
-            "rounding of the sums, or the tolerance is below it. Raise tol or max_iterations, or add a sample "
-            "between those that overlap least.",
-            solution=solution,
-        )
-    return solution
-
-
-def _are_linked(rows: Rows | LazyRows) -> bool:
-    """Return whether all samples can be compared, judged by a few of their rows if these suffice."""
-    if rows.positive:
-        return True
-    few = rows if len(rows) <= MIN_PROBED_ROWS else rows.subsample(0.0, least=PROBED_ROWS)  # their links are valid
-    return connected(few.reach(), few.sizes) or (few is not rows and connected(rows.reach(), rows.sizes))
-
-
-def _start(rows: Rows | LazyRows, names: Sequence[Name], near: Mapping[Name, float]) -> Floats | None:
-    """Return u from log normalisers; those of new samples come from the weights of the others, None if undefined."""
-    sampled, n = rows.sizes > 0, rows.sizes.sum()
-    logs = np.array([near.get(name, np.nan) for name in names])
-    told = sampled & np.isfinite(logs)
-    new = sampled & ~told
-    with np.errstate(divide="ignore", invalid="ignore"):
-        log_shares = np.log(rows.sizes / n)
-        u = np.where(told, log_shares - logs, -np.inf)
-        if new.any():
-            if not (isinstance(rows, Rows) and told.any()):
-                return None  # nothing to go by, or an engine, which starts from a few of its rows
-            others = rows.subset(np.flatnonzero(told[rows.source]))
-            u[new] = log_shares[new] + np.log(n) - others.log_means(u)[new]
-    return u if np.isfinite(u[sampled]).all() else None
-
-
-@dataclass(frozen=True)
-class JointFit:
-    """A solution in all coordinates, and the one from the samples alone.
-
-    Attributes
-    ----------
-    solution : Solution
-        At the known values and the estimated parameters.
-    alone : ndarray or None
-        The point without known values, with each group connected by overlap on its own scale; None if only known
-        values identify the parameters.
-    groups : ndarray of int or None
-        The group of each bias within which samples can be compared by overlap; -1 for a state without rows. None if
-        all biases are known and there is one group.
-    joining : Joining or None
-        How known values join the groups; None if there is only one.
-    """
-
-    solution: Solution
-    alone: Floats | None = None
-    groups: Integers | None = None
-    joining: Joining | None = None
 
 
 def solve_joint(

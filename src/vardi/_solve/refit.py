@@ -8,10 +8,10 @@ import numpy as np
 
 from vardi._rows.base import Rows
 from vardi._rows.draws import SharedPasses
+from vardi._rows.gram import Laplacian
 from vardi._rows.joint import Joint
 from vardi._solve.identify import connected, strong_groups
 from vardi._solve.joint import descend, meet, stationary
-from vardi._solve.laplacian import Laplacian
 from vardi._solve.newton import RANGE, is_cheap, newton
 from vardi._solve.parameters import held_of
 from vardi._types import Floats, Integers
