@@ -136,7 +136,7 @@ class Rows(ABC):
         def question(block: ArrayBlock) -> tuple[float, Floats, Any]:
             at = block.normalised(u, {})
             if is_kept:
-                values[block.place] = -at.log_mass()[:, 0] if are_logs else at.weight[:, 0]
+                values[block.place] = at.inverse(are_logs=are_logs)[:, 0]
             log_mass = block.sum(at.log_mass())[0] if objective else 0.0
             return log_mass, block.sum(at.p), block.gram(at.p, at.p, precision) if is_formed else 0.0
 
@@ -160,10 +160,11 @@ class Rows(ABC):
 
     def inverse_masses(self, u: Floats) -> InverseMasses:
         """Return 1 / S_i(u) for every row, or its log; without a pass if u is the point of the last sums."""
-        if self._last is None or not np.array_equal(self._last.u, u):
-            self.sums(u, gram=False, objective=False)
-        assert self._last is not None
-        return self._last
+        if self._last is not None and np.array_equal(self._last.u, u):
+            return self._last
+        are_logs = not self.is_plain(u)
+        values = self.arrays.column(lambda block: block.normalised(u, {}).inverse(are_logs=are_logs), 1)[:, 0]
+        return InverseMasses(u, values, are_logs)
 
     def log_row_mass(self, u: Floats) -> Floats:
         """Return log S_i(u) for every row."""

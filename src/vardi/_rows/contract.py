@@ -51,6 +51,10 @@ class Normalised(NamedTuple):
     log_mass: Callable[[], Floats]
     p: Probabilities
 
+    def inverse(self, *, are_logs: bool) -> Floats:
+        """Return 1 / S, or its log."""
+        return np.negative(self.log_mass()) if are_logs else self.weight
+
 
 class Block(Protocol):
     """Some rows, and sums over them. All sums are weighed by the counts of the rows."""

@@ -20,7 +20,6 @@ from vardi._solve.identify import Joining, Verdict, group_text, weak_groups
 from vardi._solve.joint import Walk, descend, meet, stationary
 from vardi._solve.newton import JointFit, Solution, newton, solve_plain
 from vardi._solve.parameters import (
-    held_of,
     require_identified,
     search,
     unknown_everywhere,
@@ -87,12 +86,12 @@ def _solved(
         if len(joint.families) == int((joint.sizes > 0).sum()):
             raise unknown_everywhere([names[k] for k in joint.families], verdict)
     start, identified = _without_known(joint, names, groups, tol, max_iterations, near)
-    held, joining = held_of(joint), None
+    joining = None
     if not known:
-        walk = _polished(joint, start, held, tol, max_iterations, names)
+        walk = _polished(joint, start, tol, max_iterations, names)
     else:
         joining = _joining(joint, start, groups, verdict)
-        walk = meet(joint, start, held, tol=tol, most=max_iterations)
+        walk = meet(joint, start, tol=tol, most=max_iterations)
         if not walk.converged:
             raise _not_met(joint, walk, known, values, groups, names)
         # as u of a group diverges, the equations hold ever better, while nothing is left for the group
@@ -108,9 +107,8 @@ def _solved(
 
 def _polished_in_engine(rows: JointRows, few: JointFit, tol: float, max_iterations: int) -> JointFit:
     """Solve in the engine, starting from the solution of a small part of the rows in memory."""
-    held = held_of(rows.few)
     assert few.solution.point is not None
-    walk = meet(rows, few.solution.point, held, tol=tol, most=max_iterations)
+    walk = meet(rows, few.solution.point, tol=tol, most=max_iterations)
     if not walk.converged:
         raise ConvergenceError(
             f"The equations hold only to {walk.at.residual:.1e} after {walk.iterations} steps, but {tol:.0e} was asked "
@@ -121,7 +119,7 @@ def _polished_in_engine(rows: JointRows, few: JointFit, tol: float, max_iteratio
     if without is not None:
         own = rows.without_known()
         without = without[: len(own.coordinates)]
-        without = (descend(own, without, held) if rows.families else stationary(own, without, held, tol=tol)).v
+        without = (descend(own, without) if rows.families else stationary(own, without, tol=tol)).v
     _, shift = rows.weights(walk.v)
     v, at = rows.coordinates.rescaled(walk.v, shift), rows.coordinates
     u = v[at.u] - rows.model.shift(v[at.theta])
@@ -175,9 +173,9 @@ def _without_known(
     return np.concatenate([u, rest]), True
 
 
-def _polished(joint: Joint, v: Floats, held: int, tol: float, max_iterations: int, names: Sequence[Name]) -> Walk:
+def _polished(joint: Joint, v: Floats, tol: float, max_iterations: int, names: Sequence[Name]) -> Walk:
     """Take the last steps to the solution, in the normalisers alone if second derivatives are unknown."""
-    walk = stationary(joint, v, held, tol=tol, most=max_iterations)
+    walk = stationary(joint, v, tol=tol, most=max_iterations)
     if walk.converged:
         return walk
     at = joint.coordinates
@@ -185,7 +183,7 @@ def _polished(joint: Joint, v: Floats, held: int, tol: float, max_iterations: in
     solution = newton(rows, v[at.u] - shift, tol=tol, max_iterations=max_iterations)
     point = v.copy()
     point[at.u] = solution.u + shift
-    again = stationary(joint, point, held, tol=1e-6, most=0)
+    again = stationary(joint, point, tol=1e-6, most=0)
     squared = float(again.at.gradient @ again.at.information.solve(again.at.gradient))
     score = math.sqrt(max(squared, 0.0))
     if not solution.converged or score > 1e-4:

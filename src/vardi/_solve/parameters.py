@@ -11,10 +11,10 @@ from vardi._inputs.pool import Name
 from vardi._rows.contract import within
 from vardi._rows.families import Logistic
 from vardi._rows.grouping import mean_log_start, stratified
-from vardi._rows.joint import Joint, JointRows
-from vardi._rows.point import Model, RowsAt
+from vardi._rows.joint import Joint
+from vardi._rows.point import RowsAt
 from vardi._solve.identify import Verdict
-from vardi._solve.joint import FAR, At, Walk, descend, hold
+from vardi._solve.joint import FAR, At, Walk, descend
 from vardi._types import Floats
 from vardi.errors import UnidentifiedParametersError, WeakParametersWarning
 from vardi.errors._texts import show
@@ -31,21 +31,16 @@ STARTS = 3000  # rows that starts are compared on
 def search(joint: Joint, most: int = 100) -> Walk:
     """Minimise in u and theta from several starts on a subsample of the rows, then from the best of them on all."""
     joint = joint.without_known()
-    K, held = len(joint.sizes), held_of(joint)
+    K = len(joint.sizes)
     rows = stratified(joint.source, K, STARTS / len(joint), 200)
     part = joint if len(rows) >= len(joint) else joint.subset(rows)
-    tried = [descend(part, v, held, tol=0.03, settled=0.1, most=TRIAL) for v in starts(part)]
+    tried = [descend(part, v, tol=0.03, settled=0.1, most=TRIAL) for v in starts(part)]
     best = min(tried, key=lambda walk: walk.at.objective)
     v = best.v.copy()
     with np.errstate(divide="ignore", invalid="ignore"):
         shift = np.log(joint.sizes / joint.sizes.sum()) - np.log(part.sizes / part.sizes.sum())
     v[:K] = np.where(joint.sizes > 0, v[:K] + shift, -np.inf)
-    return descend(joint, v, held, most=most)
-
-
-def held_of(joint: JointRows | Model) -> int:
-    """Return the sample whose u is held fixed."""
-    return hold(joint.sizes, np.isin(np.arange(len(joint.sizes)), list(joint.families)))
+    return descend(joint, v, most=most)
 
 
 def starts(joint: Joint) -> Sequence[Floats]:
@@ -56,7 +51,7 @@ def starts(joint: Joint) -> Sequence[Floats]:
     if curves:
         tilted = joint.with_tilts(curves)
         first = np.concatenate([model.starts()[0] for model in tilted.families.values()])
-        found = descend(tilted, first_point(tilted, first), held_of(tilted), tol=0.1, settled=0.5)
+        found = descend(tilted, first_point(tilted, first), tol=0.1, settled=0.5)
         theta = found.v[tilted.coordinates.theta]
         for k, curve in curves.items():
             choices[k] = curve.starts_from(theta[tilted.places[k]])

@@ -13,7 +13,6 @@ from vardi._rows.joint import Joint
 from vardi._solve.identify import connected, strong_groups
 from vardi._solve.joint import descend, meet, stationary
 from vardi._solve.newton import RANGE, is_cheap, newton
-from vardi._solve.parameters import held_of
 from vardi._types import Floats, Integers
 
 DRAWN = 1e-4  # score of the parameters of a refit, far below the spread of any draw
@@ -122,16 +121,16 @@ def refit_joint(joint: Joint, v: Floats, *, tol: float, rng: np.random.Generator
     The parameters are found by descent: near another solution, steps that only shrink the gradient may end at a point
     that is not a minimum.
     """
-    at, held = joint.coordinates, held_of(joint)
+    at = joint.coordinates
     if rng is not None and at.uncertain:
         joint = joint.with_values(joint.known.means + joint.known.root @ rng.standard_normal(at.uncertain))
     if at.known:
-        walk = stationary(joint, v, held, tol=tol)
+        walk = stationary(joint, v, tol=tol)
         if not walk.converged:
-            first = _without_known(joint, v[: at.mu.start], held, tol)
-            walk = meet(joint, np.concatenate([first, np.zeros(at.known + at.uncertain)]), held, tol=tol)
+            first = _without_known(joint, v[: at.mu.start], tol)
+            walk = meet(joint, np.concatenate([first, np.zeros(at.known + at.uncertain)]), tol=tol)
     else:
-        walk = descend(joint, v, held, tol=DRAWN, settled=STILL)
+        walk = descend(joint, v, tol=DRAWN, settled=STILL)
     if not walk.converged:
         return Refit(None, labels=np.zeros(int((joint.sizes > 0).sum()), np.int64))
     weights, _ = joint.weights(walk.v)
@@ -139,8 +138,8 @@ def refit_joint(joint: Joint, v: Floats, *, tol: float, rng: np.random.Generator
     return Refit(weights, rows.log_weighted_means(weights))
 
 
-def _without_known(joint: Joint, v: Floats, held: int, tol: float) -> Floats:
+def _without_known(joint: Joint, v: Floats, tol: float) -> Floats:
     """Return the point from the samples alone."""
     if joint.families:
-        return descend(joint.without_known(), v, held, tol=DRAWN, settled=STILL).v
-    return stationary(joint.without_known(), v, held, tol=tol).v
+        return descend(joint.without_known(), v, tol=DRAWN, settled=STILL).v
+    return stationary(joint.without_known(), v, tol=tol).v
