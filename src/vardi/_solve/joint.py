@@ -344,6 +344,11 @@ def stationary(rows: JointRows, v: Floats, *, tol: float = 1e-10, most: int = 10
     raise AssertionError  # the loop returns
 
 
+def alone(rows: JointRows, v: Floats, *, tol: float = 1e-10, score: float = SCORE, settled: float = SETTLED) -> Floats:
+    """Return the point without known values: of parameters a minimum, which need not be where the gradient is zero."""
+    return (descend(rows, v, tol=score, settled=settled) if rows.families else stationary(rows, v, tol=tol)).v
+
+
 def _step(here: At) -> Floats:
     """Return Newton's step, NaN if there is none."""
     if not here.sums.positive:

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from vardi._inputs.pool import Name
-from vardi._rows.contract import within
 from vardi._rows.families import Logistic
 from vardi._rows.grouping import mean_log_start, stratified
-from vardi._rows.joint import Joint
-from vardi._rows.point import RowsAt
+from vardi._rows.joint import Joint, JointRows
+from vardi._rows.point import Point
 from vardi._solve.identify import Verdict
 from vardi._solve.joint import FAR, At, Walk, descend
 from vardi._types import Floats
@@ -108,28 +107,24 @@ def weakness(here: At) -> Weakness:
     return Weakness(float(values[0]), vectors[:, 0])
 
 
-def require_identified(joint: Joint, here: At, names: Sequence[Name]) -> None:
+def require_identified(here: At, names: Sequence[Name]) -> None:
     """Refuse parameters that the rows do not determine."""
-    if not here.coordinates.known and _apart(joint, here) < SEPARATED:
-        raise _separated(joint, names)
+    if not here.coordinates.known and _apart(here) < SEPARATED:
+        raise _separated(here.rows, names)
     weak = weakness(here)
-    far = bool(np.abs(here.v[here.coordinates.theta][joint.model.scaled]).max(initial=0.0) > FAR / 2)
+    far = bool(np.abs(here.v[here.coordinates.theta][here.rows.model.scaled]).max(initial=0.0) > FAR / 2)
     if weak.left < LEFT or far:
-        raise _not_told(joint, here, weak, names)
+        raise _not_told(here, weak, names)
 
 
-def _apart(joint: Joint, here: At) -> float:
+def _apart(here: At) -> float:
     """Return how many rows, in total, could have come from another sample."""
-    K = len(joint.sizes)
-
-    def others(rows: RowsAt) -> Floats:
-        own = [within(rows.block, k) * rows.p.column(k) for k in range(K)]
-        return 1.0 - sum(own[1:], start=own[0])
-
-    return float(joint.counts @ joint.columns(here.v, others, 1)[:, 0])
+    point = Point(here.rows.model, here.v)
+    others = here.rows.holder.total(lambda block: block.sum(1.0 - block.of_own(point.at(block).p)))
+    return float(others[0])
 
 
-def _separated(joint: Joint, names: Sequence[Name]) -> UnidentifiedParametersError:
+def _separated(joint: JointRows, names: Sequence[Name]) -> UnidentifiedParametersError:
     samples = [names[k] for k in joint.families]
     return UnidentifiedParametersError(
         f"The columns that the biases of {show(samples)} read separate the samples: with ever larger parameters every "
@@ -141,7 +136,8 @@ def _separated(joint: Joint, names: Sequence[Name]) -> UnidentifiedParametersErr
     )
 
 
-def _not_told(joint: Joint, here: At, weak: Weakness, names: Sequence[Name]) -> UnidentifiedParametersError:
+def _not_told(here: At, weak: Weakness, names: Sequence[Name]) -> UnidentifiedParametersError:
+    joint = here.rows
     heavy = np.abs(weak.direction) > 0.3 * np.abs(weak.direction).max()
     by_sample = {
         k: [model.names[j] for j in np.flatnonzero(heavy[joint.places[k]])] for k, model in joint.families.items()
@@ -155,15 +151,15 @@ def _not_told(joint: Joint, here: At, weak: Weakness, names: Sequence[Name]) -> 
     fact = f"The samples{known} do not determine {said}: {they} from the normaliser ({left})."
     k = next(iter(by_sample))
     return UnidentifiedParametersError(
-        f"{fact} {_remedy(joint, here, k)}",
+        f"{fact} {_remedy(here, k)}",
         sample=str(names[k]) if len(by_sample) == 1 else "",
         parameters=[name for found in by_sample.values() for name in found],
         groups=[names],
     )
 
 
-def _remedy(joint: Joint, here: At, k: int) -> str:
-    model, theta = joint.families[k], here.v[here.coordinates.theta][joint.places[k]]
+def _remedy(here: At, k: int) -> str:
+    model, theta = here.rows.families[k], here.v[here.coordinates.theta][here.rows.places[k]]
     if isinstance(model, Logistic):
         columns = ", ".join(repr(name) for name in model.names[1:])
         if np.abs(theta[1:]).max() > STEEP:
@@ -197,9 +193,9 @@ def unknown_everywhere(names: Sequence[Name], verdict: Verdict | None) -> Uniden
     )
 
 
-def warn_of_vague_parameters(joint: Joint, here: At, names: Sequence[Name]) -> None:
+def warn_of_vague_parameters(here: At, names: Sequence[Name]) -> None:
     """Warn of a logistic curve for which selection may be rare or nearly certain."""
-    at = here.coordinates
+    at, joint = here.coordinates, here.rows
     for k, model in joint.families.items():
         if not isinstance(model, Logistic):
             continue

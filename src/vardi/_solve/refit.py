@@ -11,7 +11,7 @@ from vardi._rows.draws import SharedPasses
 from vardi._rows.gram import Laplacian
 from vardi._rows.joint import Joint
 from vardi._solve.identify import connected, strong_groups
-from vardi._solve.joint import descend, meet, stationary
+from vardi._solve.joint import alone, descend, meet, stationary
 from vardi._solve.newton import RANGE, is_cheap, newton
 from vardi._types import Floats, Integers
 
@@ -127,7 +127,7 @@ def refit_joint(joint: Joint, v: Floats, *, tol: float, rng: np.random.Generator
     if at.known:
         walk = stationary(joint, v, tol=tol)
         if not walk.converged:
-            first = _without_known(joint, v[: at.mu.start], tol)
+            first = alone(joint.without_known(), v[: at.mu.start], tol=tol, score=DRAWN, settled=STILL)
             walk = meet(joint, np.concatenate([first, np.zeros(at.known + at.uncertain)]), tol=tol)
     else:
         walk = descend(joint, v, tol=DRAWN, settled=STILL)
@@ -136,10 +136,3 @@ def refit_joint(joint: Joint, v: Floats, *, tol: float, rng: np.random.Generator
     weights, _ = joint.weights(walk.v)
     rows = joint.rows_at(walk.v[joint.coordinates.theta])
     return Refit(weights, rows.log_weighted_means(weights))
-
-
-def _without_known(joint: Joint, v: Floats, tol: float) -> Floats:
-    """Return the point from the samples alone."""
-    if joint.families:
-        return descend(joint.without_known(), v, tol=DRAWN, settled=STILL).v
-    return stationary(joint.without_known(), v, tol=tol).v
