@@ -16,11 +16,12 @@ from vardi._rows import gram as _gram
 from vardi._rows import sparse as sparse_rows
 from vardi._rows import windows as _windows
 from vardi._rows.arrays import Arrays
+from vardi._rows.choose import window_rows
 from vardi._rows.gram import Laplacian
 from vardi._rows.measure import Measure
 from vardi._rows.point import KnownMoments, Model, Point
 from vardi._rows.sparse import Sparse
-from vardi._rows.windows import Intervals, Windows, window_rows
+from vardi._rows.windows import Intervals, Windows
 from vardi._solve.identify import Verdict, judge, strong_groups
 from vardi._solve.newton import solve
 

@@ -20,7 +20,6 @@ from vardi._rows import Rows
 from vardi._rows.arrays import Arrays
 from vardi._rows.contract import Block, Kept
 from vardi._rows.dense import Dense
-from vardi._rows.draws import SharedPasses
 from vardi._rows.joint import Joint, JointRows
 from vardi._rows.measure import Functions, Measure
 from vardi._rows.point import Point, RowsAt
@@ -28,7 +27,7 @@ from vardi._rows.weights import overlap
 from vardi._solve.identify import Verdict, judge
 from vardi._solve.joint import At
 from vardi._solve.newton import JointFit
-from vardi._solve.refit import Refit, refit_joint, refit_plain
+from vardi._solve.refit import Refit, SharedPasses, refit_joint, refit_plain
 from vardi._types import Floats
 from vardi.biases import Bias, ExpressionBias
 from vardi.errors import ImpossibleRowError, NotIdentifiableError

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self, TypeAlias
+from typing import Any, Protocol, Self, TypeAlias
 
 import numpy as np
 import scipy
+from numpy.typing import NDArray
 from scipy import sparse
 
 from vardi._machine.threads import Scratch, blocks, map_blocks, sum_blocks
@@ -42,6 +43,29 @@ def additions(n: int, K: int) -> int:
     """Return how many numbers a sum over n rows adds one after the other, within rows, blocks and over blocks."""
     parts = blocks(n, K)
     return K + parts[0].stop + len(parts)
+
+
+class Biases(Protocol):
+    """K biases of n rows: an array of shape (n, K), or columns that read like one."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    @property
+    def T(self) -> Iterable[NDArray[Any]]: ...  # noqa: N802 the name that arrays have
+    def __getitem__(self, rows: Any, /) -> NDArray[Any]: ...
+
+
+class BiasColumns:
+    """Columns of n rows, some of which are read as if they were one matrix: it is never made as a whole."""
+
+    def __init__(self, columns: Sequence[NDArray[Any]]) -> None:
+        self.T, self.dtype = columns, np.result_type(*columns)
+        self.shape = (len(columns[0]), len(columns))
+
+    def __getitem__(self, rows: slice | Integers) -> NDArray[Any]:
+        return np.column_stack([column[rows] for column in self.T])
 
 
 class Rows(ABC):

@@ -17,7 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from vardi._rows.base import Rows, Space
-from vardi._rows.checks import Checks
 from vardi._rows.contract import Normalised
 from vardi._rows.dense import weighed_products
 from vardi._rows.grouping import mean_log_start, membership
@@ -85,15 +84,6 @@ class Windows:
     def toarray(self) -> NDArray[np.bool_]:
         """Return the matrix; meant for few rows."""
         return (self.low <= self.x[:, None]) & (self.x[:, None] <= self.high)
-
-
-def window_rows(windows: Windows, source: Integers, counts: Floats, checks: Checks) -> Intervals:
-    """Hold windows, or refuse a row that lies outside the window of its sample."""
-    if checks.log:
-        raise MismatchError("Windows are 0 or 1, but log=True says that logs are given. Leave log out.")
-    own = (windows.low[source] <= windows.x) & (windows.x <= windows.high[source])
-    checks.own(own.astype(np.float64), source)
-    return Intervals(windows, source, counts, moderate=True)
 
 
 class Intervals(Rows):

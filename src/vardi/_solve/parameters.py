@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -69,31 +68,19 @@ def first_point(joint: Joint, theta: Floats) -> Floats:
     return np.concatenate([u, theta, np.zeros(joint.coordinates.known + joint.coordinates.uncertain)])
 
 
-@dataclass(frozen=True)
-class Weakness:
-    """The direction of theta that the samples determine least.
+def weakness(here: At) -> tuple[float, Floats]:
+    """Return which direction of theta the samples determine least, and how well.
 
-    Attributes
-    ----------
-    left : float
-        The share of the information on it that is left when normalisers and other parameters are also unknown.
-    direction : ndarray of shape (p,)
-        Theta, in units of each parameter's precision if it were the only unknown.
+    The first is the share of the information on it that is left when normalisers and other parameters are also unknown;
+    the direction, of shape (p,), is in units of each parameter's precision if it were the only unknown.
     """
-
-    left: float
-    direction: Floats
-
-
-def weakness(here: At) -> Weakness:
-    """Compare the information on theta with all else unknown to that on each parameter alone."""
     at, J = here.coordinates, here.matrix(expected=True)
     theta = np.arange(at.theta.start, at.theta.stop)
     information = np.diag(here.sums.information)[theta]
     alone = information - np.diag(here.sums.gram)[theta]
     untold = alone <= 1e-12 * information  # a difference that is only rounding
     if untold.any() and not at.known:
-        return Weakness(0.0, untold.astype(np.float64))
+        return 0.0, untold.astype(np.float64)
     scale = here.scale**2
     others = np.setdiff1d(here.free, theta)
     H, B = J[np.ix_(others, others)], J[np.ix_(others, theta)]
@@ -104,17 +91,17 @@ def weakness(here: At) -> Weakness:
     left = J[np.ix_(theta, theta)] - through.T @ (through / values[kept, None])
     alone = alone if not at.known else scale[theta]
     values, vectors = np.linalg.eigh(left / np.sqrt(alone[:, None] * alone))
-    return Weakness(float(values[0]), vectors[:, 0])
+    return float(values[0]), vectors[:, 0]
 
 
 def require_identified(here: At, names: Sequence[Name]) -> None:
     """Refuse parameters that the rows do not determine."""
     if not here.coordinates.known and _apart(here) < SEPARATED:
         raise _separated(here.rows, names)
-    weak = weakness(here)
+    left, direction = weakness(here)
     far = bool(np.abs(here.v[here.coordinates.theta][here.rows.model.scaled]).max(initial=0.0) > FAR / 2)
-    if weak.left < LEFT or far:
-        raise _not_told(here, weak, names)
+    if left < LEFT or far:
+        raise _not_told(here, left, direction, names)
 
 
 def _apart(here: At) -> float:
@@ -136,9 +123,8 @@ def _separated(joint: JointRows, names: Sequence[Name]) -> UnidentifiedParameter
     )
 
 
-def _not_told(here: At, weak: Weakness, names: Sequence[Name]) -> UnidentifiedParametersError:
-    joint = here.rows
-    heavy = np.abs(weak.direction) > 0.3 * np.abs(weak.direction).max()
+def _not_told(here: At, share: float, direction: Floats, names: Sequence[Name]) -> UnidentifiedParametersError:
+    joint, heavy = here.rows, np.abs(direction) > 0.3 * np.abs(direction).max()
     by_sample = {
         k: [model.names[j] for j in np.flatnonzero(heavy[joint.places[k]])] for k, model in joint.families.items()
     }
@@ -146,7 +132,7 @@ def _not_told(here: At, weak: Weakness, names: Sequence[Name]) -> UnidentifiedPa
     said = "; ".join(f"{', '.join(map(repr, found))} of {str(names[k])!r}" for k, found in by_sample.items())
     several = sum(map(len, by_sample.values())) > 1
     they = "they cannot be distinguished from one another, or" if several else "it cannot be distinguished"
-    left = f"a share of {weak.left:.0e} of the information is left" if weak.left > 1e-12 else "no information is left"
+    left = f"a share of {share:.0e} of the information is left" if share > 1e-12 else "no information is left"
     known = " and the known values" if here.coordinates.known else ""
     fact = f"The samples{known} do not determine {said}: {they} from the normaliser ({left})."
     k = next(iter(by_sample))
