@@ -17,7 +17,7 @@ import pytest
 
 import vardi
 from vardi._estimate import refits
-from vardi._rows import draws, stored
+from vardi._rows import stored
 from vardi._rows.stored import Blocks
 from vardi._solve import refit
 from vardi.errors import (
@@ -306,7 +306,7 @@ def test_data_are_read_a_few_times(kind: Any, problem: Any, tmp_path: Path, monk
 @pytest.mark.parametrize("kept", [0, 10**9])
 def test_draws_of_a_bootstrap_share_passes(kept: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of a batch read the rows together, in the thread of the user, and are what each would be alone."""
-    monkeypatch.setattr(draws, "KEPT_NUMBERS", kept)
+    monkeypatch.setattr(refit, "KEPT_NUMBERS", kept)
     monkeypatch.setattr(refits, "THREADED", 0)
     monkeypatch.setattr(refits, "_batch_size", lambda *sizes, has_threads: 6)
     x, logs, source = potentials()

@@ -11,11 +11,9 @@ import vardi
 from vardi._estimate.bias_test import Labels, RowFeatures
 from vardi._machine import threads
 from vardi._rows import sparse as sparse_rows
-from vardi._rows import thinned
 from vardi._rows.arrays import Arrays
 from vardi._rows.dense import Dense
-from vardi._rows.sparse import SparseProbabilities
-from vardi._rows.thinned import Thinned
+from vardi._rows.sparse import SparseProbabilities, Thinned
 from vardi._solve.identify import judge
 
 pytestmark = pytest.mark.filterwarnings("ignore::vardi.WeakOverlapWarning")
@@ -26,7 +24,7 @@ K, EACH = 101, 12  # one sample more than those from which the entries that coun
 @pytest.fixture(autouse=True)
 def few_are_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hold the entries that count although these samples are too few for them to be a small part of all."""
-    monkeypatch.setattr(thinned, "MAX_SHARE", 0.5)
+    monkeypatch.setattr(sparse_rows, "MAX_SHARE", 0.5)
 
 
 def along_a_line(shuffled: bool = False, counted: bool = False) -> tuple[vardi.DebiasedSample, np.ndarray]:

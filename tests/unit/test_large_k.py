@@ -16,13 +16,13 @@ from vardi._rows import gram as _gram
 from vardi._rows import sparse as sparse_rows
 from vardi._rows import windows as _windows
 from vardi._rows.arrays import Arrays
+from vardi._rows.choose import window_rows
+from vardi._rows.gram import Laplacian
 from vardi._rows.measure import Measure
 from vardi._rows.point import KnownMoments, Model, Point
 from vardi._rows.sparse import Sparse
-from vardi._rows.windows import Intervals, Windows, window_rows
-from vardi._solve import laplacian as _laplacian
+from vardi._rows.windows import Intervals, Windows
 from vardi._solve.identify import Verdict, judge, strong_groups
-from vardi._solve.laplacian import Laplacian
 from vardi._solve.newton import solve
 
 DESIGNS = {
@@ -73,7 +73,7 @@ def test_where_products_do_not_solve_the_equations_the_error_is_ours(monkeypatch
     assert fit.identify().weakest is None  # the cut is that of an eigenvector, whose rows are in no gram
     assert f"the weakest cut: {fit.bridge}" in fit.identify().message
     assert str(fit.bridge).startswith("about ")
-    monkeypatch.setattr(_laplacian, "PATIENCE", 1)  # so that conjugate gradients give up at once
+    monkeypatch.setattr(_gram, "PATIENCE", 1)  # so that conjugate gradients give up at once
     with pytest.raises(vardi.VardiError, match="singular to rounding, so estimates have no errors: .* Add a sample"):
         fit.expectation(np.sin(np.arange(len(source))))
 

@@ -14,8 +14,7 @@ from vardi._estimate import quasi_independence as module
 from vardi._estimate.bounds import _power, _second_eigenvalue
 from vardi._estimate.quasi_independence import quasi_independence
 from vardi._estimate.reliability import smallest_cut
-from vardi._rows.gram import DenseGram
-from vardi._solve.laplacian import Laplacian
+from vardi._rows.gram import DenseGram, Laplacian
 
 
 class TestSmallestCut:

@@ -17,8 +17,7 @@ import vardi
 from vardi._rows.base import Rows
 from vardi._rows.dense import Dense
 from vardi._rows.stored import Blocks, Stored
-from vardi._solve.model import _start
-from vardi._solve.newton import newton
+from vardi._solve.newton import _start, newton
 
 
 def oscillators(states, rows, seed=0):

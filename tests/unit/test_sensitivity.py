@@ -174,7 +174,7 @@ def test_parameters_are_estimated_anew(known, kind):
     def value(delta):
         base = Dense(joint.base.matrix * np.exp(delta), joint.source)
         moved = Joint(base, joint.families, joint.known)
-        walk = stationary(moved, fit.solved.point, 0)
+        walk = stationary(moved, fit.solved.point)
         assert walk.converged
         return float(np.average(f, weights=moved.weights(walk.v)[0]))
 

@@ -9,7 +9,7 @@ from scipy import sparse
 import vardi
 from vardi._rows import distinct as distinct_module
 from vardi._rows import shares as module
-from vardi._rows.checks import BiasColumns
+from vardi._rows.base import BiasColumns
 from vardi._rows.distinct import distinct, distinct_sparse
 from vardi._rows.grouping import sums_by_value
 from vardi._rows.shares import SharesByCell, SharesByValue, edges_below, shares_of

@@ -12,8 +12,9 @@ from oracle import certify, far_logs
 
 import vardi
 from vardi._machine import threads
-from vardi._rows import choose, thinned
-from vardi._rows.thinned import SLACK, Thinned
+from vardi._rows import choose
+from vardi._rows import sparse as sparse_rows
+from vardi._rows.sparse import SLACK, Thinned
 from vardi._solve.newton import REUSED
 from vardi.datasets import harmonic_oscillators
 
@@ -23,14 +24,14 @@ K, PER = 150, 12
 @pytest.fixture(autouse=True)
 def few_samples(monkeypatch):
     """Of 150 samples those that count are more than of thousands."""
-    monkeypatch.setattr(thinned, "MAX_SHARE", 0.2)
+    monkeypatch.setattr(sparse_rows, "MAX_SHARE", 0.2)
 
 
 @pytest.fixture
 def forced(monkeypatch):
     """Hold every dense matrix by the entries that count, however few samples and however many entries these are."""
     monkeypatch.setattr(choose, "MIN_SAMPLES", 1)
-    monkeypatch.setattr(thinned, "MAX_SHARE", 1.0)
+    monkeypatch.setattr(sparse_rows, "MAX_SHARE", 1.0)
 
 
 def oscillators(seed: int = 0, states: int = K, **options) -> tuple[np.ndarray, np.ndarray]:

@@ -21,9 +21,8 @@ from vardi._notebook import fragment, paragraph, table
 from vardi._rows import Rows
 from vardi._rows.arrays import ArrayBlock
 from vardi._rows.contract import Extremes
-from vardi._rows.gram import MAX_SPECTRAL_SAMPLES
+from vardi._rows.gram import MAX_SPECTRAL_SAMPLES, Laplacian
 from vardi._solve.identify import Name, judge
-from vardi._solve.laplacian import Laplacian
 from vardi._types import Floats
 from vardi.errors import MismatchError
 from vardi.errors._texts import WIDTH

@@ -11,7 +11,7 @@ import scipy
 from vardi._rows.families import Function
 from vardi._rows.joint import JointRows
 from vardi._solve.joint import At, descend
-from vardi._solve.parameters import first_point, held_of
+from vardi._solve.parameters import first_point
 from vardi._types import Floats
 from vardi.errors import MismatchError, UnidentifiedParametersError, suggest
 
@@ -52,7 +52,7 @@ def no_bias(joint: JointRows, v: Floats, k: int, sample: str) -> LikelihoodRatio
             f"The bias of {sample!r} is an arbitrary function, so it is unknown for which parameters it is constant. "
             "Give these to test_parameters."
         )
-    best = At.of(joint, v, held_of(joint), objective=True)
+    best = At(joint, v, objective=True)
     if model.tilt is not model:
         first = [np.zeros(len(model.tilt.names)) if j == k else theta[joint.places[j]] for j in joint.families]
         joint, theta = joint.with_tilts([k]), np.concatenate(first)
@@ -84,7 +84,7 @@ def declared(joint: JointRows, v: Floats, k: int, values: Mapping[str, float], s
     basis[others, np.arange(len(others))] = 1.0
     basis[place, len(others) :] = inside
     theta[place] += np.linalg.pinv(constraint) @ (numbers - constraint @ theta[place])
-    best = At.of(joint, v, held_of(joint), objective=True)
+    best = At(joint, v, objective=True)
     return _ratio(best, _maximum(joint, _moved(joint, v, theta), basis, sample), len(fixed))
 
 
@@ -107,11 +107,11 @@ def _require_names(values: Mapping[str, float], names: tuple[str, ...], sample: 
 
 
 def _maximum(joint: JointRows, v: Floats, basis: Floats, sample: str) -> At:
-    held, few = held_of(joint), joint.few
-    inner = descend(few, v, held, basis=np.empty((joint.coordinates.parameters, 0)), tol=0.1, settled=0.1)
-    walk = descend(few, inner.v, held, basis=basis)
+    few = joint.few
+    inner = descend(few, v, basis=np.empty((joint.coordinates.parameters, 0)), tol=0.1, settled=0.1)
+    walk = descend(few, inner.v, basis=basis)
     if few is not joint:
-        walk = descend(joint, walk.v if walk.converged else v, held, basis=basis)
+        walk = descend(joint, walk.v if walk.converged else v, basis=basis)
     if not walk.converged:
         raise UnidentifiedParametersError(
             f"With the parameters of {sample!r} as declared, the others diverge, so their likelihood has no "

@@ -26,7 +26,6 @@ from vardi._rows import Rows
 from vardi._rows.contract import JointSums, Kept, Result
 from vardi._rows.hashed import GroupSums
 from vardi._rows.stored import Blocks
-from vardi._solve.parameters import held_of
 from vardi._solve.refit import Refit, refit_draws
 from vardi._types import Floats, once
 
@@ -139,7 +138,7 @@ class GroupRefits:
         self.tangent, self.measure, self.sums, self.kind = solved.tangent, solved.tangent.measure, sums, kind
         self.sizes, self.cut, self.point = self.measure.sizes, solved.solution.cut, self.measure.whole_point.v
         self.model = self.measure.whole_point.model
-        self.idle, self.fixed = np.flatnonzero(self.sizes == 0), held_of(self.model)
+        self.idle, self.fixed = np.flatnonzero(self.sizes == 0), self.model.held
 
     def __call__(self, rng: np.random.Generator) -> Drawn:
         """Return statistics and log normalisers of a draw, or an unsolved refit if it has no fit."""

@@ -19,10 +19,9 @@ if TYPE_CHECKING:
     from vardi._inputs.pool import Pool
     from vardi._rows import Rows
     from vardi._rows.contract import Kept
-    from vardi._rows.draws import SharedPasses
     from vardi._rows.hashed import GroupSums
     from vardi._solve.newton import Solution
-    from vardi._solve.refit import Refit
+    from vardi._solve.refit import Refit, SharedPasses
 
 
 class GivenRows(Protocol):

@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,12 +26,13 @@ from numpy.typing import NDArray
 from vardi._estimate.estimates import ROUNDING, Estimate, Estimates, estimates_of
 from vardi._estimate.intervals import Kind, ShareOf, Student, any_number, constant, known
 from vardi._rows.contract import Evenness, Kept, Means, Sums
-from vardi._rows.gram import Gram
+from vardi._rows.gram import Gram, Laplacian
 from vardi._rows.measure import Functions, Measure, Values, nothing
 from vardi._rows.variance import Spread
-from vardi._solve.laplacian import Laplacian
-from vardi._solve.newton import SolvableRows
 from vardi._types import Floats, Integers
+
+if TYPE_CHECKING:
+    from vardi._solve.identify import AnyRows
 
 
 class Solver(Protocol):
@@ -45,7 +46,7 @@ class Hessian:
 
     Parameters
     ----------
-    rows : SolvableRows
+    rows : Rows or LazyRows
         The rows.
     u : ndarray
         The dual point.
@@ -53,7 +54,7 @@ class Hessian:
         The group of each sample, where overlap does not join all of them; one group by default.
     """
 
-    def __init__(self, rows: SolvableRows, u: Floats, groups: Integers | None = None) -> None:
+    def __init__(self, rows: AnyRows, u: Floats, groups: Integers | None = None) -> None:
         self.rows, self.u, self.groups = rows, u, groups
 
     def __getstate__(self) -> dict[str, object]:

@@ -17,7 +17,7 @@ from vardi._facts.account import SampleFacts, normalisers_of, samples_of, trust_
 from vardi._facts.columns import ColumnFacts
 from vardi._facts.links import sampled_gram
 from vardi._notebook import MOST_ROWS, fragment, paragraph, table
-from vardi._rows.start import widest_tree
+from vardi._rows.grouping import widest_tree
 from vardi._solve.identify import Verdict
 from vardi._types import Floats
 from vardi.errors import WeakOverlapWarning

@@ -20,8 +20,8 @@ from vardi._inputs.pool import Name
 from vardi._inputs.shared_units import warn_of_shared_units
 from vardi._rows.stored import MAX_IN_MEMORY
 from vardi._solve.identify import Verdict, joined_verdict
-from vardi._solve.model import JointFit, joining_of, solve_joint, solve_plain
-from vardi._solve.newton import Solution, shifted
+from vardi._solve.model import JointProblem
+from vardi._solve.newton import JointFit, Solution, shifted, solve_plain
 from vardi._solve.parameters import unknown_everywhere
 from vardi.errors import DroppedSamplesWarning, MismatchError, NotIdentifiableError
 from vardi.errors._texts import show
@@ -261,17 +261,14 @@ def solve(rows: UserRows, options: Options, near: Mapping[Name, float] | None = 
 
 def _solve_joint(prepared: Prepared, options: Options, near: Mapping[Name, float] | None) -> Solved:
     _refuse_largest(options.on_unidentified, known=bool(prepared.known))
-    found = solve_joint(
-        prepared.joint,
-        prepared.names,
-        prepared.known,
-        prepared.values,
-        prepared.data.overlap(prepared),
-        tol=options.tol,
-        max_iterations=options.max_iterations,
-        near=near,
-    )
-    return prepared.data.solved(prepared, found)
+    problem = _problem(prepared, prepared.data.overlap(prepared))
+    problem = replace(problem, tol=options.tol, max_iterations=options.max_iterations, near=near)
+    return prepared.data.solved(prepared, problem.solve())
+
+
+def _problem(prepared: Prepared, verdict: Verdict) -> JointProblem:
+    """Return what determines parameters and multipliers of known values, given the verdict on the overlap."""
+    return JointProblem(prepared.joint, prepared.names, prepared.known, prepared.values, verdict)
 
 
 def verdict_of(prepared: Prepared) -> Verdict:
@@ -285,7 +282,7 @@ def verdict_of(prepared: Prepared) -> Verdict:
             return as_identified(verdict, str(unknown_everywhere(sampled, verdict)))
         return verdict
     try:
-        joining = joining_of(joint.few, names, verdict)
+        joining = _problem(prepared, verdict).joining()
     except NotIdentifiableError as error:
         if error.verdict is None:
             raise

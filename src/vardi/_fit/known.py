@@ -26,7 +26,6 @@ from vardi._rows.measure import Functions
 from vardi._rows.point import RowsAt
 from vardi._solve.identify import Verdict, joined_verdict
 from vardi._solve.joint import At
-from vardi._solve.parameters import held_of
 from vardi._types import Floats
 from vardi.errors import ContradictedKnownWarning
 from vardi.errors._warn import warn
@@ -146,7 +145,7 @@ def _test_of_multipliers(solved: Solved) -> tuple[float, int]:
     v[at.mu] = v[at.epsilon] = 0.0
     tangent = solved.tangent_of(solved.joint, v, quick=True)
     influence = tangent.of_coordinates(np.eye(len(at))[:, at.mu])
-    scale = At.of(solved.joint, v, held_of(solved.joint)).scale[at.mu]
+    scale = At(solved.joint, v).scale[at.mu]
     covariance = influence.covariance() * np.outer(scale, scale)
     values, vectors = np.linalg.eigh(covariance)
     kept = values > RANK * max(float(values.max(initial=0.0)), 1.0)

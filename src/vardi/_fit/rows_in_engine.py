@@ -44,8 +44,7 @@ from vardi._rows.point import KnownMoments, Model, Point, RowsAt
 from vardi._rows.queries import Queries
 from vardi._rows.units import batch_lengths
 from vardi._solve.identify import Verdict, connected, judge
-from vardi._solve.model import JointFit
-from vardi._solve.newton import GAP, Solution, solve
+from vardi._solve.newton import GAP, JointFit, Solution, solve
 from vardi._types import Floats, RandomSeed
 from vardi.errors import ImpossibleRowError, MissingValuesError, number_of_rows
 from vardi.errors._refusals import needs_rows, not_covered

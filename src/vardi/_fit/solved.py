@@ -20,16 +20,14 @@ from vardi._rows import Rows
 from vardi._rows.arrays import Arrays
 from vardi._rows.contract import Block, Kept
 from vardi._rows.dense import Dense
-from vardi._rows.draws import SharedPasses
 from vardi._rows.joint import Joint, JointRows
 from vardi._rows.measure import Functions, Measure
 from vardi._rows.point import Point, RowsAt
 from vardi._rows.weights import overlap
 from vardi._solve.identify import Verdict, judge
-from vardi._solve.joint import JacobianAt
-from vardi._solve.model import JointFit
-from vardi._solve.parameters import held_of
-from vardi._solve.refit import Refit, refit_joint, refit_plain
+from vardi._solve.joint import At
+from vardi._solve.newton import JointFit
+from vardi._solve.refit import Refit, SharedPasses, refit_joint, refit_plain
 from vardi._types import Floats
 from vardi.biases import Bias, ExpressionBias
 from vardi.errors import ImpossibleRowError, NotIdentifiableError
@@ -172,7 +170,7 @@ class Solved:
         at = joint.coordinates
         rows = joint.rows_at(v[at.theta]) if rows is None else rows
         hessian = Hessian(rows, v[at.u] - joint.model.shift(v[at.theta]), self.groups)
-        jacobian = hessian if self.is_plain else JacobianAt(joint, v, held_of(joint))
+        jacobian = hessian if self.is_plain else At(joint, v)
         return Tangent(measure, jacobian, hessian, approximate=self.data.reference is not None)
 
     def tangent_of(self, joint: JointRows, v: Floats, *, quick: bool = False) -> Tangent:

@@ -34,7 +34,7 @@ from vardi._rows.measure import Functions, Measure
 from vardi._rows.point import KnownMoments, Model, Point
 from vardi._rows.windows import Intervals, Windows
 from vardi._solve.identify import Verdict, judge
-from vardi._solve.model import JointFit
+from vardi._solve.newton import JointFit
 from vardi._solve.refit import Refit, refit_plain
 from vardi._solve.risk_sets import Row, in_risk_sets, one_sample
 from vardi._types import Floats

@@ -22,7 +22,7 @@ from vardi._rows.joint import Joint, JointRows
 from vardi._rows.measure import Measure
 from vardi._rows.point import KnownMoments
 from vardi._solve.identify import Verdict
-from vardi._solve.model import JointFit
+from vardi._solve.newton import JointFit
 from vardi._types import Floats, RandomSeed
 
 if TYPE_CHECKING:

@@ -232,9 +232,9 @@ class ArrayBlock:
             return columns.sum(self.counts)
         return np.ascontiguousarray(self.counts) @ columns  # by BLAS, also counts of one that take no memory
 
-    def gram(self, columns: Any, others: Any) -> Floats:
+    def gram(self, columns: Any, others: Any, precision: type[np.floating] = np.float64) -> Floats:
         if not isinstance(columns, np.ndarray):
-            return columns.gram(self.counts) if columns is others else columns.against(self.counted(others))
+            return columns.gram(self.counts, precision) if columns is others else columns.against(self.counted(others))
         if not isinstance(others, np.ndarray):
             return self.gram(others, columns).T
         return np.asarray(self.counted(columns).T @ others)

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self, TypeAlias
+from functools import cached_property
+from typing import Any, Protocol, Self, TypeAlias
 
 import numpy as np
 import scipy
+from numpy.typing import NDArray
 from scipy import sparse
 
 from vardi._machine.threads import Scratch, blocks, map_blocks, sum_blocks
 from vardi._rows.arrays import ArrayBlock, Arrays
 from vardi._rows.contract import Normalised, Result, Sums
 from vardi._rows.gram import DenseGram, Gram, SparseGram, UnformedGram
-from vardi._rows.grouping import mean_over_counts, sizes_of, stratified
-from vardi._rows.start import tree_start
+from vardi._rows.grouping import scaled_to_mean_one, sizes_of, stratified, tree_start
 from vardi._types import Floats, Integers, Numbers, once
 
 MODERATE = 230.0  # |u| and |log omega| up to which no product of e^u and omega can leave the floating-point range
 MAX_START_NUMBERS = 200_000  # numbers that a start from pairs reads at most
+OF_COUNTS = ("_last", "_reach", "_last_counting")  # what rows keep of themselves, and forget when counts change
 
 
 #: Memory of a name and a shape to work in, with arbitrary contents.
@@ -41,6 +43,29 @@ def additions(n: int, K: int) -> int:
     """Return how many numbers a sum over n rows adds one after the other, within rows, blocks and over blocks."""
     parts = blocks(n, K)
     return K + parts[0].stop + len(parts)
+
+
+class Biases(Protocol):
+    """K biases of n rows: an array of shape (n, K), or columns that read like one."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    @property
+    def T(self) -> Iterable[NDArray[Any]]: ...  # noqa: N802 the name that arrays have
+    def __getitem__(self, rows: Any, /) -> NDArray[Any]: ...
+
+
+class BiasColumns:
+    """Columns of n rows, some of which are read as if they were one matrix: it is never made as a whole."""
+
+    def __init__(self, columns: Sequence[NDArray[Any]]) -> None:
+        self.T, self.dtype = columns, np.result_type(*columns)
+        self.shape = (len(columns[0]), len(columns))
+
+    def __getitem__(self, rows: slice | Integers) -> NDArray[Any]:
+        return np.column_stack([column[rows] for column in self.T])
 
 
 class Rows(ABC):
@@ -125,14 +150,22 @@ class Rows(ABC):
 
         A rough gram may have seven digits only.
         """
-        is_formed = gram and self.forms_gram
+        is_formed, precision = gram and self.forms_gram, np.float32 if rough else np.float64
+        last = self.__dict__.pop("_last", None)  # whoever takes the array has it alone
+        values, are_logs = np.empty(0), not self.is_plain(u)
+        is_kept = not gram or self.reading_dominates  # the last step of a solve mostly needs no gram
+        if is_kept:
+            values = np.empty(len(self)) if last is None else last.values
 
         def question(block: ArrayBlock) -> tuple[float, Floats, Any]:
             at = block.normalised(u, {})
+            if is_kept:
+                values[block.place] = at.inverse(are_logs=are_logs)[:, 0]
             log_mass = block.sum(at.log_mass())[0] if objective else 0.0
-            return log_mass, block.sum(at.p), block.gram(at.p, at.p) if is_formed else 0.0
+            return log_mass, block.sum(at.p), block.gram(at.p, at.p, precision) if is_formed else 0.0
 
         total, shares, products = self.arrays.total(question)
+        self._last = InverseMasses(u, values, are_logs) if is_kept else None
         log_mass = float(total) if objective else None
         return Sums(log_mass, shares, self._gram(u, products if is_formed else None) if gram else None)
 
@@ -150,9 +183,12 @@ class Rows(ABC):
         return UnformedGram(len(u), lambda v: p.against(counts * (p @ v[:, None]))[:, 0])
 
     def inverse_masses(self, u: Floats) -> InverseMasses:
-        """Return 1 / S_i(u) for every row, or its log."""
-        logs = self.arrays.column(lambda block: block.normalised(u, {}).log_mass(), 1)[:, 0]
-        return InverseMasses(u, np.negative(logs, out=logs), are_logs=True)
+        """Return 1 / S_i(u) for every row, or its log; without a pass if u is the point of the last sums."""
+        if self._last is not None and np.array_equal(self._last.u, u):
+            return self._last
+        are_logs = not self.is_plain(u)
+        values = self.arrays.column(lambda block: block.normalised(u, {}).inverse(are_logs=are_logs), 1)[:, 0]
+        return InverseMasses(u, values, are_logs)
 
     def log_row_mass(self, u: Floats) -> Floats:
         """Return log S_i(u) for every row."""
@@ -161,15 +197,9 @@ class Rows(ABC):
 
     def weights(self, u: Floats) -> tuple[Floats, float]:
         """Return the weights 1 / S_i, scaled to mean 1 over the counted rows, and the log of that scale."""
-        found, top = self.inverse_masses(u), 0.0
-        self._last, weights = None, found.values  # no one else has the array now
-        if found.are_logs:
-            top = float(weights.max())
-            weights -= top
-            np.exp(weights, out=weights)
-        mean = mean_over_counts(weights, self.counts)
-        weights *= 1.0 / mean
-        return weights, top + np.log(mean)
+        found = self.inverse_masses(u)
+        self._last = None  # no one else has the array now
+        return scaled_to_mean_one(found.values, self.counts, are_logs=found.are_logs)
 
     def log_means(self, u: Floats) -> Floats:
         """Return log sum_i c_i omega_ik / S_i(u) for every k, wholly in the log domain."""
@@ -223,9 +253,14 @@ class Rows(ABC):
         """Return 1 where a bias could have drawn some rows, and 0 elsewhere."""
         return (self.log_omega_of(rows, values) > -np.inf).astype(np.float64)
 
-    @abstractmethod
     def reach(self) -> Floats | sparse.csr_array:
         """Return the K x K counts of rows of sample l (columns) that bias k (rows) could have drawn."""
+        return self._reach
+
+    @cached_property
+    @abstractmethod
+    def _reach(self) -> Floats | sparse.csr_array:
+        """What ``reach`` returns."""
 
     @abstractmethod
     def overlap(self, mass: Floats) -> Floats | sparse.csr_array:
@@ -277,8 +312,7 @@ class Rows(ABC):
 
     def subset(self, rows: Integers) -> Self:
         """Return some of the rows."""
-        counts = self.counts[rows]
-        return self.with_rows(_taken(self.matrix, rows), self.source[rows], counts)
+        return self.with_rows(self.matrix[rows], self.source[rows], self.counts[rows])
 
     def with_rows(self, matrix: Any, source: Integers, counts: Floats) -> Self:
         """Return other rows of the same kind, with the same known properties."""
@@ -290,22 +324,6 @@ class Rows(ABC):
         """Return the same rows with other counts."""
         rows = copy.copy(self)
         rows.counts, rows.sizes = counts, sizes_of(self.source, len(self.sizes), counts)
-        rows._recount()
+        for name in OF_COUNTS:
+            rows.__dict__.pop(name, None)
         return rows
-
-    def _recount(self) -> None:  # noqa: B027 (most holders have nothing to forget)
-        """Forget what depends on counts."""
-
-
-def _taken(matrix: Any, rows: Integers) -> Any:
-    """Return some rows of a matrix; in threads if it is an array."""
-    if not isinstance(matrix, np.ndarray) or rows.dtype == bool:
-        return matrix[rows]
-    taken = np.empty((len(rows), *matrix.shape[1:]), matrix.dtype)
-
-    def block(part: slice) -> None:
-        matrix.take(rows[part], axis=0, out=taken[part], mode="clip")  # a bounds check would cost more
-
-    for _ in map_blocks(block, len(rows), matrix.shape[1]):
-        pass
-    return taken

@@ -22,7 +22,7 @@ from vardi._inputs.engines import in_batches
 from vardi._inputs.lazy_part import COUNT, OMEGA, PREFIX, Part
 from vardi._machine.threads import Scratch
 from vardi._rows.arrays import ArrayBlock, Arrays
-from vardi._rows.checks import MODERATE
+from vardi._rows.choose import MODERATE
 from vardi._rows.contract import Block, Question, Result, addable
 from vardi._rows.dense import Dense
 from vardi._rows.lazy_functions import EngineFunction

@@ -51,6 +51,10 @@ class Normalised(NamedTuple):
     log_mass: Callable[[], Floats]
     p: Probabilities
 
+    def inverse(self, *, are_logs: bool) -> Floats:
+        """Return 1 / S, or its log."""
+        return np.negative(self.log_mass()) if are_logs else self.weight
+
 
 class Block(Protocol):
     """Some rows, and sums over them. All sums are weighed by the counts of the rows."""
@@ -343,11 +347,10 @@ class JointSums:
         The curvature is :math:`\sum_i c_i (\nabla^2 S_i / S_i - \nabla^2\log\omega_{s_i}(z_i;\theta))`: the information
         and the second derivatives of log omega, which are left out if J is expected to be without them.
         """
-        K, J = len(self.x) - len(self.beside), np.negative(self.gram)
-        J.flat[: K * len(J) : len(J) + 1] += self.x[:K]
-        J[K:] += self.beside
-        J[:K, K:] += self.beside[:, :K].T
+        J = self.information
+        J -= self.gram
         if not expected:
+            K = len(self.x) - len(self.beside)
             theta = slice(K, K + len(self.bend))
             J[theta, theta] += self.bend
         return J

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Self
 
 import numpy as np
 
 from vardi._rows.arrays import ArrayBlock
-from vardi._rows.base import MODERATE, InverseMasses, Rows, Space
-from vardi._rows.contract import Normalised, Sums
-from vardi._rows.gram import DenseGram
+from vardi._rows.base import MODERATE, Rows, Space
+from vardi._rows.contract import Normalised
 from vardi._rows.grouping import sums_by_code
 from vardi._types import Floats, Integers, Numbers
 
@@ -20,38 +20,6 @@ FEW = 16  # samples up to which the products of all pairs are formed for all wei
 
 class Dense(Rows):
     """An n x K array, read in blocks: beyond the array itself a pass needs a few blocks of memory and n numbers."""
-
-    def _recount(self) -> None:
-        self._last = None
-
-    def sums(self, u: Floats, *, gram: bool = True, objective: bool = True, rough: bool = False) -> Sums:
-        """Return log_mass, shares and gram at u, in one pass over the rows."""
-        last = self.__dict__.pop("_last", None)  # whoever takes the array has it alone
-        values, are_logs = np.empty(0), not self.is_plain(u)
-        is_kept = not gram or self.reading_dominates  # the last step of a solve mostly needs no gram
-        if is_kept:
-            values = np.empty(len(self)) if last is None else last.values
-
-        precision = np.float32 if rough else np.float64
-
-        def question(block: ArrayBlock) -> tuple[float, Floats, Floats | float]:
-            at = block.normalised(u, {})
-            if is_kept:
-                values[block.place] = -at.log_mass()[:, 0] if are_logs else at.weight[:, 0]
-            log_mass = block.sum(at.log_mass())[0] if objective else 0.0
-            assert isinstance(at.p, DenseProbabilities)
-            return log_mass, block.sum(at.p), at.p.gram(block.counts, precision) if gram else 0.0
-
-        log_mass, shares, products = self.arrays.total(question)
-        self._last = InverseMasses(u, values, are_logs) if is_kept else None
-        return Sums(float(log_mass) if objective else None, shares, DenseGram(products) if gram else None)
-
-    def inverse_masses(self, u: Floats) -> InverseMasses:
-        """Return 1 / S_i(u) for every row, or its log; without a pass if u is the point of the last sums."""
-        if self._last is None or not np.array_equal(self._last.u, u):
-            self.sums(u, gram=False, objective=False)
-        assert self._last is not None
-        return self._last
 
     def normalised(
         self, u: Floats, rows: slice | Integers, values: Numbers | None, added: Mapping[int, Floats], space: Space
@@ -92,8 +60,8 @@ class Dense(Rows):
             values = self.matrix[rows] if isinstance(rows, slice) else self.matrix.take(rows, axis=0)
         return np.asarray(values, np.float64)
 
-    def reach(self) -> Floats:
-        """Return the K x K counts of rows of sample l (columns) that bias k (rows) could have drawn."""
+    @cached_property
+    def _reach(self) -> Floats:
         if self.positive:  # the usual case with densities
             return np.tile(self.sizes, (len(self.sizes), 1))
         return self.arrays.total(lambda block: block.by_sample(block.positive())).T

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from vardi._machine.threads import blocks, map_blocks
-from vardi._rows.checks import Biases
+from vardi._rows.base import Biases
 from vardi._types import Floats, Integers, are_once
 
 PROBE = 2048  # rows looked at before all are

@@ -1,4 +1,4 @@
-"""Rows by sample: sizes, sums within samples, and a subsample that keeps every sample."""
+"""Rows by sample: sizes, sums within samples, a subsample that keeps every sample, and where Newton's method starts."""
 
 from __future__ import annotations
 
@@ -21,10 +21,16 @@ def sizes_of(source: Integers, K: int, counts: Floats) -> Floats:
     return np.bincount(source, None if are_once(counts) else counts, minlength=K).astype(np.float64)
 
 
-def mean_over_counts(values: Floats, counts: Floats) -> float:
-    """Return the mean of values over the counted rows, summed in blocks."""
-    total = sum_blocks(lambda rows: float((counts[rows] * values[rows]).sum()), len(values), 1)
-    return total / float(counts.sum())
+def scaled_to_mean_one(weights: Floats, counts: Floats, *, are_logs: bool) -> tuple[Floats, float]:
+    """Return weights, given as they are or as logs, scaled in place to mean 1 over counted rows; and its log."""
+    top = float(weights.max()) if are_logs else 0.0
+    if are_logs:
+        weights -= top
+        np.exp(weights, out=weights)
+    total = sum_blocks(lambda rows: float((counts[rows] * weights[rows]).sum()), len(weights), 1)
+    mean = total / float(counts.sum())
+    weights *= 1.0 / mean
+    return weights, top + float(np.log(mean))
 
 
 def membership(source: Integers, K: int, counts: Floats | float = 1.0) -> sparse.csc_array:
@@ -107,3 +113,77 @@ def sums_by_value(values: Floats, parts: Sequence[Floats]) -> tuple[Floats, list
     x = values[order]
     starts = np.flatnonzero(np.append(True, x[1:] != x[:-1]))[: len(x)]
     return x[starts], [np.add.reduceat(part[order], starts) for part in parts]
+
+
+def mean_log_start(own: Floats, source: Integers, counts: Floats, sizes: Floats) -> Floats:
+    """Return u_k = log n_k - (mean of log omega_k over the rows of sample k): crude, but always there.
+
+    ``own`` are the logs of each row under the bias of its own sample.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        means = np.bincount(source, counts * own, minlength=len(sizes)) / sizes
+        return np.where(sizes > 0, np.log(sizes) - means, -np.inf)
+
+
+def tree_start(log_omega: Floats, source: Integers, c: Floats, sizes: Floats) -> Floats:
+    """Estimate u from pairs of samples only, and sum the differences along the maximum spanning tree of the overlaps.
+
+    For samples k and l alone, t = u_k - u_l solves sum_i expit(t + log omega_k - log omega_l) = n_k over their rows
+    that both allow (Bennett's acceptance ratio). The tree joins the pairs that overlap most: many shared rows, and
+    close log ratios (their Jeffreys divergence is a difference of means, so no pair need be solved to be judged).
+    """
+    K = len(sizes)
+    rows_of = by_sample(source, K)
+    finite = np.isfinite(log_omega)
+    L = np.where(finite, log_omega, 0.0)
+    own = L[np.arange(len(source)), source]
+    u = mean_log_start(own, source, c, sizes)
+    shared = np.stack([c[rows] @ finite[rows] for rows in rows_of])  # rows of k (rows) that l (columns) allows
+    drops = np.stack([(c * own)[rows] @ finite[rows] - c[rows] @ L[rows] for rows in rows_of])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        drop = drops / shared  # the mean of log omega_k / omega_l over the rows of k
+        weight = np.log(np.minimum(shared, shared.T)) - (drop + drop.T) / 4.0
+    for k, l in _tree(weight):
+        rows = np.concatenate([rows_of[k], rows_of[l]])
+        rows = rows[finite[rows, k] & finite[rows, l]]
+        u[l] = u[k] - _ratio(L[rows, k] - L[rows, l], c[rows], float(c[rows] @ (source[rows] == k)))
+    return u
+
+
+def _tree(weight: Floats) -> list[tuple[int, int]]:
+    """Return (parent, child) along the maximum spanning forest, parents first; -inf is no edge."""
+    is_edge = np.isfinite(weight)
+    heights = np.where(is_edge, weight, weight.min(where=is_edge, initial=0.0) - 1.0)  # one tree through all samples
+    tree = sparse.csgraph.minimum_spanning_tree(heights.max() + 1.0 - heights)  # zero would be no edge
+    order, parents = sparse.csgraph.breadth_first_order(tree, 0, directed=False)
+    pairs = zip(parents[order[1:]].tolist(), order[1:].tolist(), strict=True)
+    return [(k, l) for k, l in pairs if is_edge[k, l]]
+
+
+def _ratio(d: Floats, counts: Floats, target: float) -> float:
+    """Solve sum_i c_i expit(d_i + t) = target for t, by Newton's method inside a bracket."""
+    total = float(counts.sum())
+    half = min(0.5, total / 4)
+    target = min(max(target, half), total - half)  # rows of one side only: half a row keeps the ratio finite
+    level = np.log(target / (total - target))
+    low, high = level - float(d.max()), level - float(d.min())
+    t = level - float(np.median(d))
+    for _ in range(60):
+        p = np.exp(-np.logaddexp(0.0, -(d + t)))  # expit, without loading scipy.special
+        excess = float(counts @ p) - target
+        low, high = (low, t) if excess > 0 else (t, high)
+        slope = float(counts @ (p * (1.0 - p)))
+        t_new = t - excess / slope if slope > 0 else np.inf
+        t_new = t_new if low < t_new < high else 0.5 * (low + high)
+        if abs(t_new - t) <= 1e-3:
+            return t_new
+        t = t_new
+    return t
+
+
+def widest_tree(weight: sparse.sparray) -> sparse.coo_array:
+    """Return the maximum spanning forest of a sparse graph, as a COO array of the weights of its edges."""
+    graph = sparse.csr_array(-weight)
+    for name in ("indices", "indptr"):  # SciPy before 1.17.1 accepts no others
+        setattr(graph, name, getattr(graph, name).astype(np.int32, copy=False))
+    return -sparse.csgraph.minimum_spanning_tree(graph).tocoo()

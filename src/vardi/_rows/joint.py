@@ -15,7 +15,7 @@ from vardi._rows.base import Rows
 from vardi._rows.contract import Coordinates, JointSums
 from vardi._rows.dense import Dense
 from vardi._rows.families import BiasFamily
-from vardi._rows.grouping import mean_over_counts
+from vardi._rows.grouping import scaled_to_mean_one
 from vardi._rows.likelihood import likelihood
 from vardi._rows.point import KnownMoments, Model, Point, RowsAt
 from vardi._types import Floats, Integers, Numbers
@@ -186,10 +186,7 @@ class Joint(JointRows):
     def weights(self, v: Floats) -> tuple[Floats, float]:
         """Return the weights 1 / S_i, scaled to mean 1 over the counted rows, and the log of that scale."""
         log_weights = self.columns(v, lambda rows: rows.log_mass * -1.0, 1)[:, 0]
-        top = float(log_weights.max())
-        weights = np.exp(log_weights - top)
-        mean = mean_over_counts(weights, self.counts)
-        return weights / mean, top + float(np.log(mean))
+        return scaled_to_mean_one(log_weights, self.counts, are_logs=True)
 
     def spread(self, values: Numbers) -> Numbers:
         """Return values of rows for all rows of the pool."""

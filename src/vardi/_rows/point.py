@@ -113,6 +113,12 @@ class Model:
         names = {k: len(family.names) for k, family in self.families.items()}
         return np.repeat([self.families[k].scaled for k in names], list(names.values())).astype(bool)
 
+    @cached_property
+    def held(self) -> int:
+        """The sample whose u is held fixed: the largest whose bias is known, else the largest."""
+        known = np.where(np.isin(np.arange(len(self.sizes)), list(self.families)), 0.0, self.sizes)
+        return int(np.argmax(known if known.any() else self.sizes))
+
     def shift(self, theta: Floats) -> Floats:
         """Return the offset of log omega on the user's scale, for each bias."""
         shift = np.zeros(len(self.sizes))

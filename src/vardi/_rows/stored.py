@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from vardi._machine.threads import BLOCK, blocks, cores, executor, single_threaded_blas
-from vardi._rows.checks import Checks, Range, extremes, own_of, together
 from vardi._rows.dense import Dense
-from vardi._rows.grouping import membership, stratified
+from vardi._rows.grouping import stratified
 from vardi._types import Floats, Integers, Numbers
 from vardi.errors import MismatchError, NeedsRowsError
 
@@ -311,15 +310,9 @@ class Blocks(Dense):
         reach: Floats | None = None,
     ) -> None:
         super().__init__(matrix, source, counts, log=log, moderate=moderate, positive=positive, inverse=inverse)
-        self._kept, self._reach = kept, reach
-
-    def reach(self) -> Floats:
-        """Return the K x K counts of rows of sample l (columns) that bias k (rows) could have drawn."""
-        return super().reach() if self._reach is None else self._reach
-
-    def _recount(self) -> None:
-        super()._recount()
-        self._reach = None
+        self._kept = kept
+        if reach is not None:
+            self._reach = reach
 
     def start(self) -> Floats:
         """Return a first u, from the rows that are in memory."""
@@ -328,7 +321,7 @@ class Blocks(Dense):
     def subsample(self, fraction: float, *, least: int) -> Dense:
         """Return the rows that are in memory, whatever the fraction, with counts that make them stand for all."""
         if not len(self._kept):
-            places = _places(self.source, len(self.sizes))
+            places = places_kept(self.source, len(self.sizes))
             self._kept = Kept(places, self.matrix[places].whole())
         kept = self._kept
         source, counts = self.source[kept.rows], self.counts[kept.rows]
@@ -385,32 +378,7 @@ def in_threads(function: Callable[[slice, Numbers], Result], read: Iterator[Bloc
             yield waiting.popleft().result()
 
 
-def _places(source: Integers, K: int) -> Integers:
+def places_kept(source: Integers, K: int) -> Integers:
     """Return evenly spaced rows of every sample, as many as may be kept."""
     fraction = min(FRACTION, GATHERED / (len(source) * K))
     return np.sort(stratified(source, K, fraction, max(1, min(LEAST, GATHERED // K**2))))
-
-
-def read_rows(reader: Reader, source: Integers, counts: Floats, checks: Checks) -> Blocks:
-    """Check all rows in one pass, as an array in memory is checked, and keep some to start from."""
-    n, K = reader.shape
-    places = _places(source, K)
-    kept = Kept(places, np.empty((len(places), K), reader.dtype))
-    own = np.empty(n)
-
-    def block(rows: slice, values: Numbers) -> tuple[Range, Floats]:
-        first, last = np.searchsorted(places, [rows.start, rows.stop])
-        kept.matrix[first:last] = values[places[first:last] - rows.start]
-        own[rows] = own_of(values, source[rows])
-        allowed = (values > checks.zero).astype(np.float64)
-        return extremes(values, source[rows]), np.asarray(membership(source[rows], K, counts[rows]) @ allowed).T
-
-    ranges, reach = list[Range](), np.zeros((K, K))
-    for found, part in in_threads(block, reader.blocks(), K):
-        ranges.append(found)
-        reach += part
-    low, high, least = together(ranges)
-    if checks.refuses(low, high):
-        checks.columns(reader[:, k] for k in range(K))
-    checks.own(own, source)
-    return Blocks(reader, source, counts, **checks.found(low, least, high), kept=kept, reach=reach)

@@ -17,11 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from vardi._rows.base import Rows, Space
-from vardi._rows.checks import Checks
 from vardi._rows.contract import Normalised
 from vardi._rows.dense import weighed_products
-from vardi._rows.grouping import membership
-from vardi._rows.start import mean_log_start
+from vardi._rows.grouping import mean_log_start, membership
 from vardi._types import Floats, Integers, Numbers
 from vardi.errors import MismatchError, MissingValuesError
 
@@ -88,15 +86,6 @@ class Windows:
         return (self.low <= self.x[:, None]) & (self.x[:, None] <= self.high)
 
 
-def window_rows(windows: Windows, source: Integers, counts: Floats, checks: Checks) -> Intervals:
-    """Hold windows, or refuse a row that lies outside the window of its sample."""
-    if checks.log:
-        raise MismatchError("Windows are 0 or 1, but log=True says that logs are given. Leave log out.")
-    own = (windows.low[source] <= windows.x) & (windows.x <= windows.high[source])
-    checks.own(own.astype(np.float64), source)
-    return Intervals(windows, source, counts, moderate=True)
-
-
 class Intervals(Rows):
     """Windows, as sums over the nodes of a tree of cells."""
 
@@ -136,11 +125,9 @@ class Intervals(Rows):
 
     def start(self) -> Floats:
         """Return a first u: from pairs of samples if they are few, otherwise from each sample alone."""
-        return (
-            super().start()
-            if len(self.sizes) <= MAX_PAIRED_SAMPLES
-            else mean_log_start(np.zeros(len(self.sizes)), self.sizes)
-        )
+        if len(self.sizes) <= MAX_PAIRED_SAMPLES:
+            return super().start()
+        return mean_log_start(np.zeros(len(self)), self.source, self.counts, self.sizes)
 
     def _log_totals(self, log_weight: Floats) -> Floats:
         """Return log sum_i c_i w_i omega_ik for every k, from log w."""
@@ -169,15 +156,9 @@ class Intervals(Rows):
         """Return log omega of some rows, as a dense matrix."""
         return np.where(self.matrix[rows].toarray(), 0.0, -np.inf)
 
-    def reach(self) -> sparse.csr_array:
-        """Return the K x K (sparse) counts of rows of sample l (columns) that window k (rows) allows.
-
-        If there are very many such pairs, only as many of each window as show which samples are connected.
-        """
-        return self._links
-
     @cached_property
-    def _links(self) -> sparse.csr_array:
+    def _reach(self) -> sparse.csr_array:
+        """Links, of which, if there are very many, only as many of each window as show which samples are connected."""
         order = np.argsort(self._cell, kind="stable")
         ends = np.searchsorted(self._cell[order], np.arange(self._cells + 1))
         first, lengths = ends[self._low], ends[self._high] - ends[self._low]  # the rows of each window, in that order
@@ -221,7 +202,7 @@ class Intervals(Rows):
     def overlap(self, mass: Floats) -> sparse.csr_array:
         """Return the K x K (sparse) masses of the rows that both windows allow; if many, of pairs in ``reach``."""
         K = len(self.sizes)
-        pairs = self.reach().tocoo() if K**2 > MAX_LINKS else sparse.coo_array(np.ones((K, K)))
+        pairs = self._reach.tocoo() if K**2 > MAX_LINKS else sparse.coo_array(np.ones((K, K)))
         before = np.concatenate([[0.0], np.cumsum(np.bincount(self._cell, mass, minlength=self._cells))])
         start = np.maximum(self._low[pairs.row], self._low[pairs.col])
         end = np.maximum(np.minimum(self._high[pairs.row], self._high[pairs.col]), start)
@@ -294,8 +275,8 @@ class WindowProbabilities:
         np.add.at(by_cell, (self.cell, codes), counts * self.factor)
         return self._from_cells(by_cell).T
 
-    def gram(self, counts: Floats) -> Floats:
-        """Return P'(c P)."""
+    def gram(self, counts: Floats, precision: type[np.floating] = np.float64) -> Floats:
+        """Return P'(c P), its products to every digit."""
         return self.products(counts[:, None])
 
     def products(self, weights: Floats) -> Floats:

@@ -7,16 +7,22 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from scipy import sparse
 
 from vardi._notebook import fragment
-from vardi._rows.start import widest_tree
+from vardi._rows.grouping import widest_tree
 from vardi._types import Floats, Integers
 from vardi.errors import NotIdentifiableError
 from vardi.errors._texts import WIDTH, number_of_rows, show
+
+if TYPE_CHECKING:
+    from vardi._rows.base import Rows
+    from vardi._rows.lazy_rows import LazyRows
+
+    AnyRows: TypeAlias = Rows | LazyRows
 
 Name: TypeAlias = Hashable
 Groups: TypeAlias = tuple[tuple[Name, ...], ...]
@@ -149,7 +155,7 @@ def connected(reach: Links, sizes: Floats) -> bool:
     return bool(strong_groups(reach if len(sampled) == len(sizes) else reach[sampled][:, sampled]).max() == 0)
 
 
-def weak_groups(rows: JudgeableRows, verdict: Verdict) -> Integers:
+def weak_groups(rows: AnyRows, verdict: Verdict) -> Integers:
     """Return the group of each bias within which samples can be compared by overlap; -1 for biases without rows.
 
     Samples that overlap in one direction only are refused: their relative weight has a bound but no value.
@@ -165,17 +171,7 @@ def weak_groups(rows: JudgeableRows, verdict: Verdict) -> Integers:
     return groups
 
 
-class JudgeableRows(Protocol):
-    """What a verdict needs from rows."""
-
-    sizes: Floats
-
-    def masses(self) -> Floats: ...
-    def reach(self) -> Links: ...
-    def overlap(self, mass: Floats) -> Links: ...
-
-
-def judge(rows: JudgeableRows, names: Sequence[Name], overlap: Links | None = None) -> Verdict:
+def judge(rows: AnyRows, names: Sequence[Name], overlap: Links | None = None) -> Verdict:
     """Judge the graph of the samples that have rows.
 
     Parameters

@@ -10,7 +10,7 @@ positive and negative eigenvalues as a solution has (Benzi, Golub and Liesen 200
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -19,7 +19,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from vardi._rows.contract import Coordinates, JointSums
+from vardi._rows.contract import JointSums
 from vardi._rows.joint import JointRows
 from vardi._solve.newton import EXACT, PATIENCE
 from vardi._types import Floats
@@ -70,15 +70,6 @@ class Jacobian:
         b[self.free] = (scaled.T / root).T
         return b
 
-    @cached_property
-    def weakest(self) -> tuple[float, Floats]:
-        """The eigenvalue of smallest modulus, relative to the largest, and its vector over all coordinates."""
-        values, vectors = self._spectrum
-        place = int(np.argmin(np.abs(values)))
-        whole = np.zeros(len(self.scale))
-        whole[self.free] = vectors[:, place]
-        return float(np.abs(values[place]) / np.abs(values).max()), whole
-
     @property
     def inertia(self) -> tuple[int, int]:
         """The number of positive and of negative eigenvalues."""
@@ -104,20 +95,35 @@ class Jacobian:
         return scipy.linalg.lu_factor(self._scaled, check_finite=False)
 
 
-@dataclass(frozen=True)
 class At:
-    """Rows at a point, as the solver sees them."""
+    """Rows at a point, as the solver sees them.
 
-    v: Floats
-    sums: JointSums
-    sizes: Floats
-    coordinates: Coordinates
-    held: int
+    Parameters
+    ----------
+    rows : JointRows
+        The rows.
+    v : ndarray
+        The point.
+    objective : bool
+        Whether the objective is asked for, too.
+    """
 
-    @classmethod
-    def of(cls, rows: JointRows, v: Floats, held: int, *, objective: bool = False) -> At:
-        """Ask the rows for their sums, with the objective only if it is needed."""
-        return cls(v, rows.joint_sums(v, objective=objective), rows.sizes, rows.coordinates, held)
+    def __init__(self, rows: JointRows, v: Floats, *, objective: bool = False) -> None:
+        self.rows, self.v, self.with_objective = rows, v, objective
+        self.sizes, self.coordinates = rows.sizes, rows.coordinates
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what can be recomputed: factors and products cannot be pickled."""
+        return {name: vars(self)[name] for name in ("rows", "v", "with_objective", "sizes", "coordinates")}
+
+    @cached_property
+    def sums(self) -> JointSums:
+        """All sums over the rows."""
+        return self.rows.joint_sums(self.v, objective=self.with_objective)
+
+    def solve(self, a: Floats) -> Floats:
+        """Return J^+ a."""
+        return self.jacobian.solve(a)
 
     @cached_property
     def n(self) -> float:
@@ -143,7 +149,7 @@ class At:
     @cached_property
     def free(self) -> NDArray[np.intp]:
         """The coordinates that may move."""
-        idle = np.append(np.flatnonzero(self.sizes == 0), self.held)
+        idle = np.append(np.flatnonzero(self.sizes == 0), self.rows.model.held)
         return np.delete(np.arange(len(self.coordinates)), idle)
 
     @cached_property
@@ -188,7 +194,7 @@ class At:
         """
         J = self.matrix()
         J[: len(self.sizes), : len(self.sizes)] += self.sizes[:, None] * (self.sizes / self.n)
-        return Jacobian(J, np.sort(np.append(self.free, self.held)), self.scale)
+        return Jacobian(J, np.sort(np.append(self.free, self.rows.model.held)), self.scale)
 
     @cached_property
     def residual(self) -> float:
@@ -214,35 +220,6 @@ class At:
         return above <= int((self.sizes > 0).sum()) - 1 + at.parameters + at.uncertain and below <= at.known
 
 
-class JacobianAt:
-    """J at a point, computed on demand, and again after pickling: factors and products cannot be pickled.
-
-    Parameters
-    ----------
-    rows : JointRows
-        The rows.
-    v : ndarray
-        The point.
-    held : int
-        The sample whose u is held fixed.
-    """
-
-    def __init__(self, rows: JointRows, v: Floats, held: int) -> None:
-        self.rows, self.v, self.held = rows, v, held
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out what can be recomputed."""
-        return {"rows": self.rows, "v": self.v, "held": self.held}
-
-    def solve(self, a: Floats) -> Floats:
-        """Return J^+ a."""
-        return self._jacobian.solve(a)
-
-    @cached_property
-    def _jacobian(self) -> Jacobian:
-        return At.of(self.rows, self.v, self.held).jacobian
-
-
 @dataclass(frozen=True)
 class Walk:
     """Where Newton's method stopped."""
@@ -258,16 +235,9 @@ class Walk:
         return self.at.v
 
 
-def hold(sizes: Floats, parametric: NDArray[np.bool_]) -> int:
-    """Return the sample whose u is held fixed: the largest whose bias is known, else the largest."""
-    known = np.where(parametric, 0.0, sizes)
-    return int(np.argmax(known if known.any() else sizes))
-
-
 def descend(
     rows: JointRows,
     v: Floats,
-    held: int,
     *,
     basis: Floats | None = None,
     tol: float = SCORE,
@@ -278,9 +248,9 @@ def descend(
 
     A step is Newton's where the Hessian is positive, otherwise a scoring step, which always descends.
     """
-    at, here = rows.coordinates, At.of(rows, v, held, objective=True)
+    at, here = rows.coordinates, At(rows, v, objective=True)
     basis = np.eye(at.parameters) if basis is None else basis
-    samples = np.delete(np.arange(at.samples), np.append(np.flatnonzero(rows.sizes == 0), held))
+    samples = np.delete(np.arange(at.samples), np.append(np.flatnonzero(rows.sizes == 0), rows.model.held))
     into = np.zeros((len(at), len(samples) + basis.shape[1]))
     into[samples, np.arange(len(samples))] = 1.0
     into[at.theta, len(samples) :] = basis
@@ -294,7 +264,7 @@ def descend(
         done = length <= settled and score <= tol
         if done or lost or iterations == most or (idle > PATIENCE and score <= ENOUGH):
             return Walk(here, not lost and score <= max(tol, ENOUGH), iterations, length)
-        after = _fall(rows, here, direction, slope)
+        after = _fall(here, direction, slope)
         if after is None:
             return Walk(here, score <= max(tol, ENOUGH), iterations, length)
         here = after
@@ -327,33 +297,35 @@ def _length(here: At, direction: Floats) -> float:
     return float(max(np.ptp(direction[at.u][sampled]), moved.max(initial=0.0)))
 
 
-def _fall(
-    rows: JointRows, here: At, direction: Floats, slope: float, then: Callable[[JointRows, At], At] | None = None
-) -> At | None:
+def _shorter(here: At, direction: Floats, leap: float, reach: float, *, objective: bool) -> Iterator[tuple[float, At]]:
+    """Yield ever shorter steps, none of which moves a parameter or a difference of u too far, and where they lead."""
+    at = here.coordinates
+    moved = float(np.abs(direction[at.theta][here.rows.model.scaled]).max(initial=0.0))
+    apart = float(np.ptp(direction[at.u][here.sizes > 0]))
+    length = 1.0 / max(1.0, moved / leap, apart / reach)
+    for _ in range(HALVINGS):
+        yield length, At(here.rows, here.v + length * direction, objective=objective)
+        length /= 2
+
+
+def _fall(here: At, direction: Floats, slope: float, then: Callable[[At], At] | None = None) -> At | None:
     """Return the first point along a shrinking step that descends enough; None if rounding prevents it.
 
     Where the slope is below zero, the objective has to rise instead. ``then`` moves each point before it is judged.
     """
-    at, sign = rows.coordinates, float(np.sign(slope))
-    leap = float(np.abs(direction[at.theta][rows.model.scaled]).max(initial=0.0))
-    apart = float(np.ptp(direction[at.u][rows.sizes > 0]))
-    length = min(1.0, LEAP / max(leap, LEAP), REACH / max(apart, REACH))
-    for _ in range(HALVINGS):
-        after = At.of(rows, here.v + length * direction, here.held, objective=True)
+    sign, rate = float(np.sign(slope)), abs(slope)
+    for length, after in _shorter(here, direction, LEAP, REACH, objective=True):
         if then is not None and after.sums.positive:
-            after = then(rows, after)
-        fall, rate = sign * (here.objective - after.objective), abs(slope)
+            after = then(after)
+        fall = sign * (here.objective - after.objective)
         if fall >= 1e-4 * length * rate or (rate < 1e-11 * here.n and fall > -1e-13 * here.n):
             return after
-        length /= 2
     return None
 
 
-def stationary(
-    rows: JointRows, v: Floats, held: int, *, tol: float = 1e-10, most: int = 100, steps: int | None = None
-) -> Walk:
+def stationary(rows: JointRows, v: Floats, *, tol: float = 1e-10, most: int = 100) -> Walk:
     """Find a zero of the gradient by Newton steps that make it smaller; S stays above zero on every row."""
-    here = At.of(rows, v, held)
+    here = At(rows, v)
     best, idle = np.inf, 0
     exact = tol if rows.reading_dominates else EXACT
     for iterations in range(most + 1):
@@ -365,11 +337,16 @@ def stationary(
         solved = here.residual <= tol and length <= SETTLED
         if solved and (here.residual <= 1e-14 or length <= exact or idle > 1):
             return Walk(here, here.holds, iterations, length)
-        after = None if iterations == most or idle > STUCK else _smaller(rows, here, delta)
+        after = None if iterations == most or idle > STUCK else _smaller(here, delta)
         if after is None:
             return Walk(here, solved and here.holds, iterations, length)
         here = after
     raise AssertionError  # the loop returns
+
+
+def alone(rows: JointRows, v: Floats, *, tol: float = 1e-10, score: float = SCORE, settled: float = SETTLED) -> Floats:
+    """Return the point without known values: of parameters a minimum, which need not be where the gradient is zero."""
+    return (descend(rows, v, tol=score, settled=settled) if rows.families else stationary(rows, v, tol=tol)).v
 
 
 def _step(here: At) -> Floats:
@@ -380,53 +357,48 @@ def _step(here: At) -> Floats:
     return -(here.level if is_level else here.jacobian).solve(here.gradient)
 
 
-def _smaller(rows: JointRows, here: At, delta: Floats) -> At | None:
+def _smaller(here: At, delta: Floats) -> At | None:
     """Return the first point along a shrinking step at which the gradient is smaller."""
-    at = rows.coordinates
     norm = here.distance(here.scale)
-    leap = float(np.abs(delta[at.theta][rows.model.scaled]).max(initial=0.0))
-    length = min(1.0, STRIDE / max(leap, STRIDE))
-    for _ in range(HALVINGS):
-        after = At.of(rows, here.v + length * delta, here.held)
+    for length, after in _shorter(here, delta, STRIDE, np.inf, objective=False):
         left = after.distance(here.scale) if after.sums.positive else np.inf
         if left < (1 - 1e-4 * length) * norm:
             return after
-        length /= 2
     return None
 
 
-def meet(rows: JointRows, v: Floats, held: int, *, tol: float = 1e-10, most: int = 100) -> Walk:
+def meet(rows: JointRows, v: Floats, *, tol: float = 1e-10, most: int = 100) -> Walk:
     """Find the solution that meets the known values, starting from the one without them.
 
     If Newton's method does not get there at once, it starts again near the minimum of the likelihood of weights that
     meet the known values at every step.
     """
-    walk = stationary(rows, v, held, tol=tol, most=most)
+    walk = stationary(rows, v, tol=tol, most=most)
     if walk.converged or not rows.coordinates.known or not walk.at.sums.positive:
         return walk
-    near = _descend_calibrated(rows, v, held, most)
-    again = stationary(rows, near.v, held, tol=tol, most=most)
+    near = _descend_calibrated(rows, v, most)
+    again = stationary(rows, near.v, tol=tol, most=most)
     return replace(again, iterations=walk.iterations + near.iterations + again.iterations)
 
 
-def _descend_calibrated(rows: JointRows, v: Floats, held: int, most: int) -> Walk:
+def _descend_calibrated(rows: JointRows, v: Floats, most: int) -> Walk:
     """Minimise the maximum over mu in all other coordinates, roughly."""
-    here, iterations = _calibrated(rows, At.of(rows, v, held, objective=True)), 0
+    here, iterations = _calibrated(At(rows, v, objective=True)), 0
     while iterations < most:
         direction, slope = _downhill_calibrated(here)
-        after = _fall(rows, here, direction, slope, _calibrated) if slope > ROUGH else None
+        after = _fall(here, direction, slope, _calibrated) if slope > ROUGH else None
         if after is None:
             break
         here, iterations = after, iterations + 1
     return Walk(here, False, iterations, np.inf)
 
 
-def _calibrated(rows: JointRows, here: At) -> At:
+def _calibrated(here: At) -> At:
     """Return the point with mu at its maximum and all else as it is, at which the weights meet the known values."""
     for _ in range(CALIBRATION):
         direction = -here.calibration.solve(here.gradient)
         slope = -float(here.gradient @ direction)
-        after = _fall(rows, here, direction, slope) if slope < -ROUGH else None
+        after = _fall(here, direction, slope) if slope < -ROUGH else None
         if after is None:
             break
         here = after

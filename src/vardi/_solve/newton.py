@@ -12,19 +12,23 @@ everything here follows (pseudo-self-concordance; Bach 2010, "Self-concordant an
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from vardi._machine.threads import single_threaded_blas
+from vardi._rows.base import Rows
 from vardi._rows.contract import Sums
-from vardi._rows.gram import MAX_SPECTRAL_SAMPLES, SingularError
-from vardi._solve.identify import Links, connected
-from vardi._solve.laplacian import Laplacian
-from vardi._types import Floats
+from vardi._rows.gram import MAX_SPECTRAL_SAMPLES, Laplacian, SingularError
+from vardi._solve.identify import Joining, Name, Verdict, connected, cut_verdict, judge
+from vardi._types import Floats, Integers
+from vardi.errors import ConvergenceError
+
+if TYPE_CHECKING:
+    from vardi._solve.identify import AnyRows
 
 GAP = 1e-9  # spectral gap below which the samples cannot be distinguished from disconnected ones
 RANGE = 1e-6  # largest range of the last step
@@ -40,27 +44,11 @@ NOISE = 1e10  # range of a step from which on it is the rounding of a Hessian th
 LOST = 1000  # self-consistent steps from points with a singular Hessian
 LOST_SHARE = 1e-200  # rows in all below which sums of exps no longer tell how many, and sums of logs do
 FAR = 1e-3  # share of the rows a sample should have below which Newton's model is unreliable
+MIN_PROBED_ROWS = 10_000  # rows above which a few of them are checked for links first
+PROBED_ROWS = 50  # rows of each sample that are usually enough to show that all are linked
+THIN = 1e-6  # spectral gap of a point that may be on its way to infinity
 MAX_DIRECT_NUMBERS = 200_000  # numbers up to which a subsample does not pay off
 MIN_COSTLY_NUMBERS = 5_000_000  # numbers from which a pass costs too much to go beyond the tolerance
-
-
-class SolvableRows(Protocol):
-    """What Newton's method needs of rows."""
-
-    sizes: Floats
-
-    @property
-    def reading_dominates(self) -> bool: ...
-    @property
-    def additions(self) -> int: ...
-    def __len__(self) -> int: ...
-    def exponents(self, u: Floats) -> float: ...
-    def sums(self, u: Floats, *, gram: bool = True, objective: bool = True, rough: bool = False) -> Sums: ...
-    def log_means(self, u: Floats) -> Floats: ...
-    def start(self) -> Floats: ...
-    def settled(self, u: Floats) -> SolvableRows: ...
-    def reach(self) -> Links: ...
-    def subsample(self, fraction: float, *, least: int) -> SolvableRows: ...
 
 
 @dataclass(frozen=True)
@@ -111,6 +99,30 @@ class Solution:
         )
 
 
+@dataclass(frozen=True)
+class JointFit:
+    """A solution in all coordinates, and the one from the samples alone.
+
+    Attributes
+    ----------
+    solution : Solution
+        At the known values and the estimated parameters.
+    alone : ndarray or None
+        The point without known values, with each group connected by overlap on its own scale; None if only known
+        values identify the parameters.
+    groups : ndarray of int or None
+        The group of each bias within which samples can be compared by overlap; -1 for a state without rows. None if
+        all biases are known and there is one group.
+    joining : Joining or None
+        How known values join the groups; None if there is only one.
+    """
+
+    solution: Solution
+    alone: Floats | None = None
+    groups: Integers | None = None
+    joining: Joining | None = None
+
+
 def shifted(solution: Solution, by: float) -> Solution:
     """Return a solution with a constant added to u, and the rounding of that sum added to the certificate."""
     u = solution.u + by
@@ -120,9 +132,62 @@ def shifted(solution: Solution, by: float) -> Solution:
     return replace(solution, u=u, certificate=solution.certificate + float(np.ptp(lost)))
 
 
-def solve(
-    rows: SolvableRows, *, tol: float = 1e-10, max_iterations: int = 100, start: Floats | None = None
-) -> Solution:
+def solve_plain(
+    rows: AnyRows,
+    names: Sequence[Name],
+    tol: float,
+    max_iterations: int,
+    near: Mapping[Name, float] | None = None,
+) -> Solution | Verdict:
+    """Return the solution of known biases alone, or the verdict that there is none.
+
+    ``near`` are log normalisers near the solution, for some or all names, such as those of a part of the rows.
+    """
+    if not _are_linked(rows):
+        return judge(rows, names)
+    start = None if near is None else _start(rows, names, near)
+    solution = solve(rows, tol=tol, max_iterations=max_iterations, start=start)
+    # u still diverges while the equations nearly hold: the gap can only fall further (a minimum at infinity)
+    runs_off = not solution.converged and solution.gap < THIN and solution.step >= 1.0 and solution.residual <= 1e-3
+    if solution.gap < GAP or runs_off:
+        return cut_verdict(judge(rows, names), solution.cut[rows.sizes > 0], solution.gap)
+    if not solution.converged:
+        raise ConvergenceError(
+            f"Vardi's equations hold only to {solution.residual:.1e} after {solution.iterations} iterations, but "
+            f"{tol:.0e} was asked for (spectral gap {solution.gap:.1e}). The samples overlap too little for the "
+            "rounding of the sums, or the tolerance is below it. Raise tol or max_iterations, or add a sample "
+            "between those that overlap least.",
+            solution=solution,
+        )
+    return solution
+
+
+def _are_linked(rows: AnyRows) -> bool:
+    """Return whether all samples can be compared, judged by a few of their rows if these suffice."""
+    if rows.positive:
+        return True
+    few = rows if len(rows) <= MIN_PROBED_ROWS else rows.subsample(0.0, least=PROBED_ROWS)  # their links are valid
+    return connected(few.reach(), few.sizes) or (few is not rows and connected(rows.reach(), rows.sizes))
+
+
+def _start(rows: AnyRows, names: Sequence[Name], near: Mapping[Name, float]) -> Floats | None:
+    """Return u from log normalisers; those of new samples come from the weights of the others, None if undefined."""
+    sampled, n = rows.sizes > 0, rows.sizes.sum()
+    logs = np.array([near.get(name, np.nan) for name in names])
+    told = sampled & np.isfinite(logs)
+    new = sampled & ~told
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_shares = np.log(rows.sizes / n)
+        u = np.where(told, log_shares - logs, -np.inf)
+        if new.any():
+            if not (isinstance(rows, Rows) and told.any()):
+                return None  # nothing to go by, or an engine, which starts from a few of its rows
+            others = rows.subset(np.flatnonzero(told[rows.source]))
+            u[new] = log_shares[new] + np.log(n) - others.log_means(u)[new]
+    return u if np.isfinite(u[sampled]).all() else None
+
+
+def solve(rows: AnyRows, *, tol: float = 1e-10, max_iterations: int = 100, start: Floats | None = None) -> Solution:
     """Solve Vardi's system for all rows, from a given start or warm-started from a subsample.
 
     The rows are asked for in the form that is cheapest near the start, and again if the solution is so far from it that
@@ -132,24 +197,26 @@ def solve(
     with single_threaded_blas() if MIN_SERIAL_SAMPLES < len(rows.sizes) < MAX_SERIAL_SAMPLES else nullcontext():
         first = rows.start() if start is None else start
         near = rows.settled(first)
-        solution = _newton(near, _warm_start(near, first) if start is None else _Start(first), tol, max_iterations)
+        u, laplacian = _warm_start(near, first) if start is None else (first, None)
+        solution = newton(near, u, laplacian, tol=tol, max_iterations=max_iterations)
         for _ in range(PATIENCE):
             again = rows.settled(solution.u)
             if again is near:
                 break
-            near, solution = again, _newton(again, _Start(solution.u), tol, max_iterations)
+            near, solution = again, newton(again, solution.u, tol=tol, max_iterations=max_iterations)
         return solution
 
 
-def newton(rows: SolvableRows, u: Floats, *, tol: float = 1e-10, max_iterations: int = 100) -> Solution:
-    """Minimise the dual from u: as far as rounding allows if passes are cheap, otherwise to the tolerance."""
-    return _newton(rows, _Start(u), tol, max_iterations)
+def newton(
+    rows: AnyRows, u: Floats, laplacian: Laplacian | None = None, *, tol: float = 1e-10, max_iterations: int = 100
+) -> Solution:
+    """Minimise the dual from u: as far as rounding allows if passes are cheap, otherwise to the tolerance.
 
-
-def _newton(rows: SolvableRows, start: _Start, tol: float, max_iterations: int) -> Solution:
+    A Laplacian that is close to the Hessian at u saves its computation there.
+    """
     previous, best, idle = np.inf, np.inf, 0
     exact = max(EXACT, tol if _is_costly(rows) else 0.0 if is_cheap(rows) else tol / 100)
-    for step in _steps(rows, start):
+    for step in _steps(rows, u, laplacian):
         solved = step.residual <= tol
         best, idle = (step.residual, 0) if step.residual < best / 2 else (best, idle + 1)
         if step.range <= RANGE and idle >= PATIENCE and not step.singular:  # as close as rounding of the sums allows
@@ -164,40 +231,32 @@ def _newton(rows: SolvableRows, start: _Start, tol: float, max_iterations: int) 
     return _solution(rows, step, solved=step.residual <= tol and step.range <= RANGE)
 
 
-def is_cheap(rows: SolvableRows) -> bool:
+def is_cheap(rows: AnyRows) -> bool:
     """Return whether passes over the rows cost next to nothing."""
     return len(rows) * len(rows.sizes) <= MAX_DIRECT_NUMBERS
 
 
-def _is_costly(rows: SolvableRows) -> bool:
+def _is_costly(rows: AnyRows) -> bool:
     """Return whether a pass over the rows costs too much to go beyond the tolerance."""
     return rows.reading_dominates or len(rows) * len(rows.sizes) >= MIN_COSTLY_NUMBERS
 
 
-@dataclass(frozen=True)
-class _Start:
-    """Where to begin, with a Laplacian close to the Hessian there, if any."""
-
-    u: Floats
-    laplacian: Laplacian | None = None
-
-
-def _warm_start(rows: SolvableRows, first: Floats) -> _Start:
+def _warm_start(rows: AnyRows, first: Floats) -> tuple[Floats, Laplacian | None]:
     """Return u from a subsample of the rows, solved to well below its statistical error, and the Hessian there.
 
     It is the first u if a subsample would not pay off, or leaves samples without a link.
     """
     if is_cheap(rows) or LEAST * len(rows.sizes) > len(rows) / 4:
-        return _Start(first)
+        return first, None
     fraction = float(np.clip(TELLING * len(rows.sizes) / len(rows), 1.0 / LEVELS[1], 1.0 / LEVELS[0]))
     smaller = rows.subsample(fraction, least=LEAST)
     if not connected(smaller.reach(), smaller.sizes):
-        return _Start(first)
+        return first, None
     error = 0.01 * smaller.sizes.sum() / len(smaller)  # the counts of a subsample are those of all rows
-    for step in _steps(smaller, _Start(smaller.start())):
+    for step in _steps(smaller, smaller.start()):
         if step.decrement < error or step.iterations == 20:
             break
-    return _Start(first) if step.singular else _Start(step.u + step.delta, step.laplacian)
+    return (first, None) if step.singular else (step.u + step.delta, step.laplacian)
 
 
 @dataclass(frozen=True)
@@ -223,7 +282,7 @@ class _Step:
         return float(-self.gradient @ self.delta[np.isfinite(self.u)])
 
 
-def _steps(rows: SolvableRows, start: _Start) -> Iterator[_Step]:
+def _steps(rows: AnyRows, u: Floats, laplacian: Laplacian | None = None) -> Iterator[_Step]:
     """Walk down the dual, yielding each point before moving on.
 
     Where the Hessian is singular, as it may be far from the solution even if samples overlap well, self-consistent
@@ -235,9 +294,9 @@ def _steps(rows: SolvableRows, start: _Start) -> Iterator[_Step]:
     """
     sizes = rows.sizes
     sampled = sizes > 0
-    u = np.where(sampled, start.u, -np.inf)
-    sums = _sums(rows, u, gram=start.laplacian is None)
-    laplacian, age, before = start.laplacian, np.inf, np.inf
+    u = np.where(sampled, u, -np.inf)
+    sums = _sums(rows, u, gram=laplacian is None)
+    age, before = np.inf, np.inf
     iterations, lost = 0, LOST if is_cheap(rows) else PATIENCE
     while True:
         if (sums.shares[sampled] < FAR * sizes[sampled]).any():  # self-consistent step, which descends from anywhere
@@ -264,7 +323,7 @@ def _steps(rows: SolvableRows, start: _Start) -> Iterator[_Step]:
         age, before = step.age + step.range, step.range
 
 
-def _sums(rows: SolvableRows, u: Floats, *, gram: bool = True, objective: bool = False) -> Sums:
+def _sums(rows: AnyRows, u: Floats, *, gram: bool = True, objective: bool = False) -> Sums:
     """Return sums at u.
 
     H is the Laplacian of links that are all positive, so H changes by no more than the share by which they do: a rough
@@ -273,7 +332,7 @@ def _sums(rows: SolvableRows, u: Floats, *, gram: bool = True, objective: bool =
     return rows.sums(u, gram=gram, objective=objective, rough=len(rows.sizes) > MAX_SPECTRAL_SAMPLES)
 
 
-def _consistent(rows: SolvableRows, u: Floats, sums: Sums) -> Floats:
+def _consistent(rows: AnyRows, u: Floats, sums: Sums) -> Floats:
     """Return the dual point at which each sample, taken alone, would have its own number of rows."""
     sampled = rows.sizes > 0
     shares = sums.shares[sampled]
@@ -292,10 +351,11 @@ def _newton_step(u: Floats, sums: Sums, sizes: Floats, iterations: int, laplacia
     except SingularError:
         singular = True
     singular = singular or float(np.ptp(delta[sampled])) > NOISE
-    return _Step(u, delta, laplacian, age, singular, gradient, _residual(sums, sizes), iterations)
+    residual = float(np.abs(gradient / sizes[sampled]).max())
+    return _Step(u, delta, laplacian, age, singular, gradient, residual, iterations)
 
 
-def _advance(rows: SolvableRows, step: _Step) -> tuple[Floats, Sums]:
+def _advance(rows: AnyRows, step: _Step) -> tuple[Floats, Sums]:
     """Take the full step, unless it is long and does not descend enough: then the step that is guaranteed to."""
     sampled = rows.sizes > 0
     curved = is_cheap(rows) or step.age + step.range > REUSED
@@ -312,12 +372,7 @@ def _advance(rows: SolvableRows, step: _Step) -> tuple[Floats, Sums]:
     return u, _sums(rows, u)
 
 
-def _residual(sums: Sums, sizes: Floats) -> float:
-    sampled = sizes > 0
-    return float(np.abs((sums.shares - sizes)[sampled] / sizes[sampled]).max())
-
-
-def _solution(rows: SolvableRows, step: _Step, *, solved: bool) -> Solution:
+def _solution(rows: AnyRows, step: _Step, *, solved: bool) -> Solution:
     cut = np.zeros(len(step.u))
     gap, side = step.laplacian.gap()
     cut[rows.sizes > 0] = side if side[0] >= 0 else -side  # an eigenvector's sign is arbitrary: make the first positive
@@ -328,7 +383,10 @@ def _solution(rows: SolvableRows, step: _Step, *, solved: bool) -> Solution:
     # Errors e_i of exponents, none above d_i, move the gradient by sum_i c_i V_i e_i with V_i = diag(p_i) - p_i p_i'.
     # Since H = sum_i c_i V_i, the norm of that is at most the root of sum_i c_i e_i'V_i e_i, and so of sum_i c_i d_i^2.
     rounding += np.finfo(float).eps / 2 * rows.exponents(step.u)
-    resistance, decrement = step.laplacian.largest_resistance(gap), step.laplacian.largest_decrement(step.gradient)
+    resistance, decrement = (
+        step.laplacian.largest_resistance(gap),
+        float(step.gradient @ step.laplacian.solve(step.gradient)),
+    )
     reach = np.exp(step.age) * np.sqrt(resistance) * (np.sqrt(max(decrement, 0.0)) + rounding)
     certificate = float(-np.log1p(-reach)) if reach < 1 else np.inf
     return Solution(step.u, solved, step.iterations, step.residual, step.range, gap, certificate, cut)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from vardi._inputs.pool import Name
-from vardi._rows.contract import within
 from vardi._rows.families import Logistic
-from vardi._rows.grouping import stratified
+from vardi._rows.grouping import mean_log_start, stratified
 from vardi._rows.joint import Joint, JointRows
-from vardi._rows.point import Model, RowsAt
+from vardi._rows.point import Point
 from vardi._solve.identify import Verdict
-from vardi._solve.joint import FAR, At, Walk, descend, hold
+from vardi._solve.joint import FAR, At, Walk, descend
 from vardi._types import Floats
 from vardi.errors import UnidentifiedParametersError, WeakParametersWarning
 from vardi.errors._texts import show
@@ -31,21 +29,16 @@ STARTS = 3000  # rows that starts are compared on
 def search(joint: Joint, most: int = 100) -> Walk:
     """Minimise in u and theta from several starts on a subsample of the rows, then from the best of them on all."""
     joint = joint.without_known()
-    K, held = len(joint.sizes), held_of(joint)
+    K = len(joint.sizes)
     rows = stratified(joint.source, K, STARTS / len(joint), 200)
     part = joint if len(rows) >= len(joint) else joint.subset(rows)
-    tried = [descend(part, v, held, tol=0.03, settled=0.1, most=TRIAL) for v in starts(part)]
+    tried = [descend(part, v, tol=0.03, settled=0.1, most=TRIAL) for v in starts(part)]
     best = min(tried, key=lambda walk: walk.at.objective)
     v = best.v.copy()
     with np.errstate(divide="ignore", invalid="ignore"):
         shift = np.log(joint.sizes / joint.sizes.sum()) - np.log(part.sizes / part.sizes.sum())
     v[:K] = np.where(joint.sizes > 0, v[:K] + shift, -np.inf)
-    return descend(joint, v, held, most=most)
-
-
-def held_of(joint: JointRows | Model) -> int:
-    """Return the sample whose u is held fixed."""
-    return hold(joint.sizes, np.isin(np.arange(len(joint.sizes)), list(joint.families)))
+    return descend(joint, v, most=most)
 
 
 def starts(joint: Joint) -> Sequence[Floats]:
@@ -56,7 +49,7 @@ def starts(joint: Joint) -> Sequence[Floats]:
     if curves:
         tilted = joint.with_tilts(curves)
         first = np.concatenate([model.starts()[0] for model in tilted.families.values()])
-        found = descend(tilted, first_point(tilted, first), held_of(tilted), tol=0.1, settled=0.5)
+        found = descend(tilted, first_point(tilted, first), tol=0.1, settled=0.5)
         theta = found.v[tilted.coordinates.theta]
         for k, curve in curves.items():
             choices[k] = curve.starts_from(theta[tilted.places[k]])
@@ -67,43 +60,27 @@ def starts(joint: Joint) -> Sequence[Floats]:
 
 def first_point(joint: Joint, theta: Floats) -> Floats:
     """Return a first point for a given theta: u from the mean log omega of each sample over its own rows."""
-    K = len(joint.sizes)
     own = joint.logs[np.arange(len(joint)), joint.source]
     for k, model in joint.families.items():
         mine = joint.source == k
         own[mine] += model.log_omega(theta[joint.places[k]])[mine]
-    counts = joint.counts
-    with np.errstate(divide="ignore", invalid="ignore"):
-        means = np.bincount(joint.source, counts * own, minlength=K) / joint.sizes
-        u = np.where(joint.sizes > 0, np.log(joint.sizes / joint.sizes.sum()) - means, -np.inf)
+    u = mean_log_start(own, joint.source, joint.counts, joint.sizes) - np.log(joint.sizes.sum())
     return np.concatenate([u, theta, np.zeros(joint.coordinates.known + joint.coordinates.uncertain)])
 
 
-@dataclass(frozen=True)
-class Weakness:
-    """The direction of theta that the samples determine least.
+def weakness(here: At) -> tuple[float, Floats]:
+    """Return which direction of theta the samples determine least, and how well.
 
-    Attributes
-    ----------
-    left : float
-        The share of the information on it that is left when normalisers and other parameters are also unknown.
-    direction : ndarray of shape (p,)
-        Theta, in units of each parameter's precision if it were the only unknown.
+    The first is the share of the information on it that is left when normalisers and other parameters are also unknown;
+    the direction, of shape (p,), is in units of each parameter's precision if it were the only unknown.
     """
-
-    left: float
-    direction: Floats
-
-
-def weakness(here: At) -> Weakness:
-    """Compare the information on theta with all else unknown to that on each parameter alone."""
     at, J = here.coordinates, here.matrix(expected=True)
     theta = np.arange(at.theta.start, at.theta.stop)
     information = np.diag(here.sums.information)[theta]
     alone = information - np.diag(here.sums.gram)[theta]
     untold = alone <= 1e-12 * information  # a difference that is only rounding
     if untold.any() and not at.known:
-        return Weakness(0.0, untold.astype(np.float64))
+        return 0.0, untold.astype(np.float64)
     scale = here.scale**2
     others = np.setdiff1d(here.free, theta)
     H, B = J[np.ix_(others, others)], J[np.ix_(others, theta)]
@@ -114,31 +91,27 @@ def weakness(here: At) -> Weakness:
     left = J[np.ix_(theta, theta)] - through.T @ (through / values[kept, None])
     alone = alone if not at.known else scale[theta]
     values, vectors = np.linalg.eigh(left / np.sqrt(alone[:, None] * alone))
-    return Weakness(float(values[0]), vectors[:, 0])
+    return float(values[0]), vectors[:, 0]
 
 
-def require_identified(joint: Joint, here: At, names: Sequence[Name]) -> None:
+def require_identified(here: At, names: Sequence[Name]) -> None:
     """Refuse parameters that the rows do not determine."""
-    if not here.coordinates.known and _apart(joint, here) < SEPARATED:
-        raise _separated(joint, names)
-    weak = weakness(here)
-    far = bool(np.abs(here.v[here.coordinates.theta][joint.model.scaled]).max(initial=0.0) > FAR / 2)
-    if weak.left < LEFT or far:
-        raise _not_told(joint, here, weak, names)
+    if not here.coordinates.known and _apart(here) < SEPARATED:
+        raise _separated(here.rows, names)
+    left, direction = weakness(here)
+    far = bool(np.abs(here.v[here.coordinates.theta][here.rows.model.scaled]).max(initial=0.0) > FAR / 2)
+    if left < LEFT or far:
+        raise _not_told(here, left, direction, names)
 
 
-def _apart(joint: Joint, here: At) -> float:
+def _apart(here: At) -> float:
     """Return how many rows, in total, could have come from another sample."""
-    K = len(joint.sizes)
-
-    def others(rows: RowsAt) -> Floats:
-        own = [within(rows.block, k) * rows.p.column(k) for k in range(K)]
-        return 1.0 - sum(own[1:], start=own[0])
-
-    return float(joint.counts @ joint.columns(here.v, others, 1)[:, 0])
+    point = Point(here.rows.model, here.v)
+    others = here.rows.holder.total(lambda block: block.sum(1.0 - block.of_own(point.at(block).p)))
+    return float(others[0])
 
 
-def _separated(joint: Joint, names: Sequence[Name]) -> UnidentifiedParametersError:
+def _separated(joint: JointRows, names: Sequence[Name]) -> UnidentifiedParametersError:
     samples = [names[k] for k in joint.families]
     return UnidentifiedParametersError(
         f"The columns that the biases of {show(samples)} read separate the samples: with ever larger parameters every "
@@ -150,8 +123,8 @@ def _separated(joint: Joint, names: Sequence[Name]) -> UnidentifiedParametersErr
     )
 
 
-def _not_told(joint: Joint, here: At, weak: Weakness, names: Sequence[Name]) -> UnidentifiedParametersError:
-    heavy = np.abs(weak.direction) > 0.3 * np.abs(weak.direction).max()
+def _not_told(here: At, share: float, direction: Floats, names: Sequence[Name]) -> UnidentifiedParametersError:
+    joint, heavy = here.rows, np.abs(direction) > 0.3 * np.abs(direction).max()
     by_sample = {
         k: [model.names[j] for j in np.flatnonzero(heavy[joint.places[k]])] for k, model in joint.families.items()
     }
@@ -159,20 +132,20 @@ def _not_told(joint: Joint, here: At, weak: Weakness, names: Sequence[Name]) -> 
     said = "; ".join(f"{', '.join(map(repr, found))} of {str(names[k])!r}" for k, found in by_sample.items())
     several = sum(map(len, by_sample.values())) > 1
     they = "they cannot be distinguished from one another, or" if several else "it cannot be distinguished"
-    left = f"a share of {weak.left:.0e} of the information is left" if weak.left > 1e-12 else "no information is left"
+    left = f"a share of {share:.0e} of the information is left" if share > 1e-12 else "no information is left"
     known = " and the known values" if here.coordinates.known else ""
     fact = f"The samples{known} do not determine {said}: {they} from the normaliser ({left})."
     k = next(iter(by_sample))
     return UnidentifiedParametersError(
-        f"{fact} {_remedy(joint, here, k)}",
+        f"{fact} {_remedy(here, k)}",
         sample=str(names[k]) if len(by_sample) == 1 else "",
         parameters=[name for found in by_sample.values() for name in found],
         groups=[names],
     )
 
 
-def _remedy(joint: Joint, here: At, k: int) -> str:
-    model, theta = joint.families[k], here.v[here.coordinates.theta][joint.places[k]]
+def _remedy(here: At, k: int) -> str:
+    model, theta = here.rows.families[k], here.v[here.coordinates.theta][here.rows.places[k]]
     if isinstance(model, Logistic):
         columns = ", ".join(repr(name) for name in model.names[1:])
         if np.abs(theta[1:]).max() > STEEP:
@@ -206,9 +179,9 @@ def unknown_everywhere(names: Sequence[Name], verdict: Verdict | None) -> Uniden
     )
 
 
-def warn_of_vague_parameters(joint: Joint, here: At, names: Sequence[Name]) -> None:
+def warn_of_vague_parameters(here: At, names: Sequence[Name]) -> None:
     """Warn of a logistic curve for which selection may be rare or nearly certain."""
-    at = here.coordinates
+    at, joint = here.coordinates, here.rows
     for k, model in joint.families.items():
         if not isinstance(model, Logistic):
             continue

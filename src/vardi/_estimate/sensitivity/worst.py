@@ -18,9 +18,8 @@ from vardi._inputs.pool import Name
 from vardi._machine.threads import single_threaded_blas
 from vardi._rows.contract import Block, Kept
 from vardi._rows.dense import Dense
-from vardi._rows.gram import SingularError
+from vardi._rows.gram import Laplacian, SingularError
 from vardi._rows.measure import Measure, Values, weighed
-from vardi._solve.laplacian import Laplacian
 from vardi._solve.newton import newton
 from vardi._types import Floats, Integers
 from vardi.errors import MismatchError, suggest
