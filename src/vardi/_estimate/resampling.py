@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
-from vardi._estimate.solved import SolvedFit
 from vardi._inputs.by_row import in_order
 from vardi._inputs.given import Labels
 from vardi._rows import Rows
@@ -20,6 +19,9 @@ from vardi._types import Floats, Integers, once
 from vardi.biases._values import as_array, coded, is_missing
 from vardi.errors import MismatchError
 from vardi.errors._refusals import missing_groups, needs_rows, no_groups, no_labels, spanning_group
+
+if TYPE_CHECKING:
+    from vardi._fit.solved import Solved
 
 DrawKind: TypeAlias = Literal["bayesian", "rows"]
 
@@ -210,7 +212,7 @@ def _drawn_with_replacement(rng: np.random.Generator, out: Floats, block: int = 
         out[low : low + length] = np.bincount(rng.integers(length, size=times), minlength=length)
 
 
-def make_plan(solved: SolvedFit, groups: Integers | None, *, of_rows: bool, functions: Kept | None = None) -> DrawPlan:
+def make_plan(solved: Solved, groups: Integers | None, *, of_rows: bool, functions: Kept | None = None) -> DrawPlan:
     """Return the plan of a bootstrap: draws of distinct rows' counts where these are enough, of rows otherwise."""
     rows, measure, parts, strata = solved.rows_in_memory, solved.tangent.measure, None, None
     dependence = measure.rows.dependence
@@ -230,7 +232,7 @@ def make_plan(solved: SolvedFit, groups: Integers | None, *, of_rows: bool, func
     return DrawPlan(rows, source, counts, inverse, groups, parts, strata)
 
 
-def effective_rows(solved: SolvedFit, functions: Kept | None, rounding: float = 1e-9) -> Floats:
+def effective_rows(solved: Solved, functions: Kept | None, rounding: float = 1e-9) -> Floats:
     """Return how many independent rows each series is worth: the minimum over log normalisers and functions' means."""
     measure = solved.tangent.measure
     of_functions = [] if functions is None else [solved.tangent.influence(functions)[1]]
@@ -240,7 +242,7 @@ def effective_rows(solved: SolvedFit, functions: Kept | None, rounding: float = 
     return np.asarray(np.hstack(effective).min(axis=1)) if effective else measure.sizes
 
 
-def group_codes(solved: SolvedFit, groups: Labels) -> Integers:
+def group_codes(solved: Solved, groups: Labels) -> Integers:
     """Return the number of the group of each row in the fit; a group must lie within one sample."""
     if isinstance(groups, str):
         known = list(dict.fromkeys(name for frame in solved.memory.pool.frames for name in frame.columns))
@@ -273,7 +275,7 @@ def _firsts(codes: Integers) -> Integers:
     return np.unique(codes, return_index=True)[1]
 
 
-def require_rows(solved: SolvedFit, what: str) -> None:
+def require_rows(solved: Solved, what: str) -> None:
     """Refuse a fit whose rows are in an engine."""
     if not solved.data.in_memory:
         raise needs_rows(what)

@@ -5,25 +5,28 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from vardi._estimate.estimates import Estimate
 from vardi._estimate.sensitivity.result import FURTHEST, Kind, Sensitivity, require_number
 from vardi._estimate.sensitivity.worst import End, Errors, Estimand, FirstOrder, Mean, Reweighed, Search, Worst
-from vardi._estimate.solved import SolvedFit
 from vardi._estimate.tangent import Influence
 from vardi._inputs.pool import Name
 from vardi._types import Floats
 from vardi.errors import MismatchError
 from vardi.errors._texts import show
 
+if TYPE_CHECKING:
+    from vardi._fit.solved import Solved
+
 
 @dataclass(frozen=True)
 class Question:
     """How far an estimate of a fit moves, at which factors, for which errors, and when it reaches a threshold."""
 
-    solved: SolvedFit
+    solved: Solved
     gammas: Floats
     errors: Errors
     threshold: float | None
@@ -31,7 +34,7 @@ class Question:
     @classmethod
     def of(
         cls,
-        solved: SolvedFit,
+        solved: Solved,
         gammas: float | Sequence[float],
         samples: Sequence[Name] | None,
         kind: Kind,
@@ -50,7 +53,7 @@ class Question:
         """
         assert estimate.influence is not None
         influence = estimate.influence if missed is None else missed
-        start = End(estimate.value, influence.values[:, [0]])
+        start = End(estimate.value, influence.values)
         worst, steepest, note = self._worst(target, start, influence)
         lower, upper = (_path(worst, self.gammas, side, start) for side in (-1, 1))
         half = np.log(self.gammas) * steepest
@@ -114,7 +117,7 @@ class Question:
         assert estimate.influence is not None
         if math.isnan(estimate.stderr):
             return np.full(len(ends), math.nan)
-        tangent, phi = self.solved.tangent, estimate.influence.values[:, [0]]
+        tangent, phi = self.solved.tangent, estimate.influence.values
         of_known = float((estimate.influence.beyond**2).sum()) / tangent.n**2
         unmoved = phi + start.phi @ -np.eye(1)  # of the mean of a model's predictions
         variances = [tangent.measure.whole.covariance(end.phi + unmoved)[0, 0] + of_known for end in ends]

@@ -6,13 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vardi._estimate.sensitivity.result import Kind, Method
-from vardi._estimate.solved import SolvedFit
 from vardi._estimate.tangent import Influence, Tangent
 from vardi._inputs.pool import Name
 from vardi._machine.threads import single_threaded_blas
@@ -25,6 +24,9 @@ from vardi._solve.newton import newton
 from vardi._types import Floats, Integers
 from vardi.errors import MismatchError, suggest
 from vardi.errors._texts import show
+
+if TYPE_CHECKING:
+    from vardi._fit.solved import Solved
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class Errors:
     common: bool
 
     @classmethod
-    def of(cls, solved: SolvedFit, samples: Sequence[Name] | None, kind: Kind) -> Errors:
+    def of(cls, solved: Solved, samples: Sequence[Name] | None, kind: Kind) -> Errors:
         """Return the errors of some samples' biases, by default of all; raise if they are invalid."""
         if kind not in ("free", "common"):
             raise MismatchError(
