@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vardi._estimate.estimates import Estimate
-from vardi._estimate.reliability import Bridge, Trust, bridge_of, warn_of_doubt, warn_of_few_bridging
+from vardi._estimate.intervals import warn_of_doubt
+from vardi._estimate.reliability import Bridge, Trust, bridge_of, warn_of_few_bridging
 from vardi._estimate.sensitivity.result import GAMMAS
 from vardi._fit.known import check_known, joined
 from vardi._fit.solved import Solved
