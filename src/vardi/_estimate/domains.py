@@ -15,9 +15,9 @@ from vardi._estimate.intervals import Affine, Kind, Law, ShareOf, Student, Trans
 from vardi._estimate.tangent import Influence, Tangent
 from vardi._inputs.domains import By
 from vardi._notebook import MOST_ROWS, fragment, table
+from vardi._rows.contract import Spread
 from vardi._rows.domains import RowsByDomain
 from vardi._rows.measure import Measure
-from vardi._rows.variance import Spread
 from vardi._types import Floats, Integers
 from vardi.errors import MismatchError, suggest
 from vardi.errors._texts import SHOWN, WIDTH, cut, more, show, width_of

@@ -25,10 +25,9 @@ from numpy.typing import NDArray
 
 from vardi._estimate.estimates import ROUNDING, Estimate, Estimates, estimates_of
 from vardi._estimate.intervals import Kind, ShareOf, Student, any_number, constant, known
-from vardi._rows.contract import Evenness, Kept, Means, Sums
+from vardi._rows.contract import Evenness, Kept, Means, Spread, Sums
 from vardi._rows.gram import Gram
 from vardi._rows.measure import Functions, Measure, Values, nothing
-from vardi._rows.variance import Spread
 from vardi._solve.laplacian import Laplacian
 from vardi._solve.newton import SolvableRows
 from vardi._types import Floats, Integers
@@ -175,7 +174,7 @@ class Influence:
         suspect = (spread.kurtosis > light) & (df < settled) & tails
         most = spread.most if len(spread.carried) == len(self.measure.sizes) else -np.ones(len(df))
         places = np.flatnonzero(suspect).tolist()
-        heavy = dict(zip(places, self.measure.tails(self.values, places) if places else (), strict=True))
+        heavy = dict(zip(places, spread.tails(places) if places else (), strict=True))
         effective = spread.effective_in_time
         return [Student(float(one), heavy.get(j, math.nan), int(most[j]), effective[j]) for j, one in enumerate(df)]
 

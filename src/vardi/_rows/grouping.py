@@ -21,6 +21,11 @@ def sizes_of(source: Integers, K: int, counts: Floats) -> Floats:
     return np.bincount(source, None if are_once(counts) else counts, minlength=K).astype(np.float64)
 
 
+def factors_of(sizes: Floats) -> Floats:
+    """Return n_k / (n_k - 1), which turns a sum of squared deviations into a variance, and 1 for a single row."""
+    return np.where(sizes < 2, 1.0, sizes / np.maximum(sizes - 1.0, 1.0))
+
+
 def mean_over_counts(values: Floats, counts: Floats) -> float:
     """Return the mean of values over the counted rows, summed in blocks."""
     total = sum_blocks(lambda rows: float((counts[rows] * values[rows]).sum()), len(values), 1)

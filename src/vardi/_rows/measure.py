@@ -13,24 +13,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vardi._rows.arrays import Arrays
-from vardi._rows.contract import Block, ByKey, Coordinates, Evenness, Extremes, Holder, Kept, Means, Question, Result
+from vardi._rows.contract import (
+    Block,
+    ByKey,
+    Coordinates,
+    Evenness,
+    Extremes,
+    Holder,
+    Kept,
+    Means,
+    Question,
+    Result,
+    Spread,
+    unit_of,
+)
+from vardi._rows.grouping import factors_of
 from vardi._rows.point import Point, PointAmong, Seen
-from vardi._rows.units import Units
-from vardi._rows.variance import ALIKE, BIN, KINDS, NOTHING, Spread, factors_of, hill, spread_of_samples, unit_of
+from vardi._rows.units import BIN, NOTHING, hill
 from vardi._types import Floats, Integers
 from vardi.errors._refusals import not_finite
 
-if TYPE_CHECKING:
-    pass
-
 LARGE = 2.0**200  # deviations whose fourth powers, and sums of these, do not overflow
+KINDS, ALIKE = 32, 10  # distinct weights, and rows of each, that do not make a tail: bounded, as for conditions
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,11 +154,6 @@ class Values:
         """The mean in each sample under its fitted law, up to rounding, of shape (K, m)."""
         return np.asarray(sum(b[point.model.coordinates.u] for point, b in self.through))
 
-    def __getitem__(self, place: tuple[Any, Any]) -> Values:
-        """Return those of some estimates: ``values[:, j : j + 1]``."""
-        _, columns = place
-        return self @ np.eye(self.width)[:, columns]
-
     def __matmul__(self, coefficients: Floats) -> Values:
         """Return those of linear combinations of the estimates, with coefficients of shape (m, k)."""
         with np.errstate(over="ignore", invalid="ignore"):  # of a number beyond e^709 only the log is finite
@@ -173,16 +179,6 @@ class Values:
 
 def _are_alike(one: Term, other: Term) -> bool:
     return one.point is other.point and one.functions is other.functions
-
-
-@dataclass(frozen=True, eq=False)
-class _Deviations:
-    """Influence values: what their errors rest on, their means by bias, (K, m), and whether products were summed."""
-
-    values: Values
-    spread: Spread
-    means: Floats
-    joint: bool
 
 
 class Measure:
@@ -222,12 +218,6 @@ class Measure:
         self.samples = np.arange(len(rows.sizes)) if samples is None else samples
         self.sizes = np.bincount(self.samples, rows.sizes).astype(np.float64)
         self.n = float(rows.sizes.sum())
-        self._last: _Deviations | None = None
-        self._last_units: tuple[Values, Units, Floats] | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out what can be computed again."""
-        return {**self.__dict__, "_last": None, "_last_units": None}
 
     @classmethod
     def among(
@@ -413,25 +403,16 @@ class Measure:
         pass is enough; if fourth powers may over- or underflow, it is repeated in other units. Covariances that are not
         asked for are NaN. Rows that depend on one another are summed by cluster, or by time.
         """
+        centres, scale = self._centres(values), np.ones(values.width)
         if self.rows.dependence.in_units:
-            units, sums = self._over_units(values)
+            units, sums = self.rows.over_units(lambda block: values.of(block) - block.of_sample(centres), values.width)
             return units.spread(sums, self.n)
-        return self._deviations(values, joint=joint).spread
-
-    def _deviations(self, values: Values, *, joint: bool) -> _Deviations:
-        """Return what errors rest on; the last answer is kept."""
-        last = self._last
-        if last is None or last.values is not values or last.joint < joint:
-            scale, centres = np.ones(values.width), self._centres(values)
-            sums = self._powers(values, centres, joint=joint)
-            largest = np.maximum(-sums[-1].low, sums[-1].high)
-            if ((largest > LARGE) | ((largest > 0) & (largest < 1.0 / LARGE))).any():
-                scale = unit_of(largest)
-                sums = self._powers(values @ np.diag(1.0 / scale), centres / scale, joint=joint)
-            means = self._means(sums[0])
-            spread = self._spread_of(means, sums, scale)
-            self._last = last = _Deviations(values, spread, (centres / scale + means[self.samples]) * scale, joint)
-        return last
+        powers = self._powers(values, centres, joint=joint)
+        largest = np.maximum(-powers[-1].low, powers[-1].high)
+        if ((largest > LARGE) | ((largest > 0) & (largest < 1.0 / LARGE))).any():
+            scale = unit_of(largest)
+            powers = self._powers(values @ np.diag(1.0 / scale), centres / scale, joint=joint)
+        return self._spread_of(values, centres, powers, scale)
 
     def _powers(self, values: Values, centres: Floats, *, joint: bool) -> tuple[Any, ...]:
         """Return sums of deviations and of their powers by sample, of products over all rows, and the extremes."""
@@ -459,41 +440,37 @@ class Measure:
         """The factors that turn sums of squared deviations into a variance, for each sample."""
         return factors_of(self.sizes) * self.rows.dependence.remaining
 
-    def _means(self, totals: Floats) -> Floats:
-        """Return the means of deviations within samples; zero for a single row, which keeps its centre."""
-        return np.where((self.sizes >= 2)[:, None], totals / np.maximum(self.sizes, 1.0)[:, None], 0.0)
-
-    def _spread_of(self, mean: Floats, sums: tuple[Any, ...], scale: Floats) -> Spread:
-        """Return a spread in units of a scale, from sums of deviations in these units."""
-        _, squares, cubes, fourths, products, _ = sums
-        size, factors = np.maximum(self.sizes, 1.0)[:, None], self.factors
-        within = np.maximum(squares - size * mean**2, 0.0) / self.n**2
+    def _spread_of(self, values: Values, centres: Floats, powers: tuple[Any, ...], scale: Floats) -> Spread:
+        """Return a spread in units of a scale, from sums of powers of deviations from centres, in these units."""
+        totals, squares, cubes, fourths, products, _ = powers
+        n, size, factors = self.sizes[:, None], np.maximum(self.sizes, 1.0)[:, None], self.factors
+        mean = np.where(n >= 2, totals / size, 0.0)  # a single row keeps its centre
+        squares_about_mean = np.maximum(squares - size * mean**2, 0.0) / self.n**2
         fourths = fourths - 4.0 * mean * cubes + 6.0 * mean**2 * squares - 3.0 * size * mean**4
         products = products - (mean * (factors[:, None] * size)).T @ mean
-        np.fill_diagonal(products, factors @ within * self.n**2)
+        np.fill_diagonal(products, factors @ squares_about_mean * self.n**2)
         with np.errstate(over="ignore"):
             covariance = products / self.n**2 * np.outer(scale, scale)
-        total = np.maximum(fourths, 0.0).sum(axis=0) / self.n**4
-        return spread_of_samples(covariance, scale, within, total, self.sizes, factors)
+        squared, fourths = squares_about_mean.sum(axis=0), np.maximum(fourths, 0.0).sum(axis=0) / self.n**4
+        within, nothing = squares_about_mean * factors[:, None], np.zeros(len(scale))
+        means = (centres / scale + mean[self.samples]) * scale
+        tails = partial(self._tails, values, means, scale * self.n * np.sqrt(squared / self.n))
+        freedom = np.maximum(n - 1.0, 1.0)
+        return Spread(covariance, scale, within, squared, fourths, nothing, n, freedom, within, tails)
 
-    def tails(self, values: Values, estimates: Sequence[int]) -> list[float]:
-        """Return the tail index of the influence values of some estimates.
+    def _tails(self, values: Values, means: Floats, deviations: Floats, estimates: Sequence[int]) -> list[float]:
+        """Return the tail index of the influence values of some estimates, given their means and deviations.
 
         If weights have only a few values, it is that of phi divided by those above 1: otherwise rows of a rare large
         weight would all be the largest, which is not a tail.
         """
-        if self.rows.dependence.in_units:
-            units, sums = self._over_units(values)
-            return [units.tail(sums[:, [j]]) for j in estimates]
-        found, least = self._deviations(values, joint=False), np.exp(BIN * NOTHING)
-        units_of_logs = found.spread.scale * self.n * np.sqrt(found.spread.squares / self.n)
-        has_few = len(estimates) > 0 and self._has_few_weights
+        least, has_few = np.exp(BIN * NOTHING), self._has_few_weights
 
         def by_size(j: int) -> Question[ByKey]:
-            one, centres, unit = values[:, [j]], found.means[:, [j]], float(units_of_logs[j]) or 1.0  # 0: all are 0
+            one, unit = values @ np.eye(values.width)[:, [j]], float(deviations[j]) or 1.0  # 0: all are 0
 
             def question(block: Block) -> tuple[Floats, Floats]:
-                size = np.abs(one.of(block) - block.of_sample(centres)) / unit
+                size = np.abs(one.of(block) - block.of_sample(means[:, [j]])) / unit
                 size = size / np.maximum(self.point.at(block).weight, 1.0) if has_few else size
                 logs = block.let(np.log(np.maximum(size, least)))
                 return np.floor(logs / BIN), np.hstack([logs * 0.0 + 1.0, logs])
@@ -510,27 +487,16 @@ class Measure:
         kinds = self.rows.kinds_of(lambda block: self.point.at(block).weight, most, biases=self._reads_biases())
         return kinds <= most
 
-    def _over_units(self, values: Values) -> tuple[Units, Floats]:
-        """Return units of rows that depend on one another, and sums of influence values over them."""
-        if self._last_units is None or self._last_units[0] is not values:
-            centres = self._centres(values)
-            units, sums = self.rows.over_units(lambda block: values.of(block) - block.of_sample(centres), values.width)
-            self._last_units = values, units, sums
-        return self._last_units[1:]
-
     def _centres(self, values: Values) -> Floats:
-        """Return the means under the fitted laws, up to rounding; those of samples of a single row exactly."""
-        single = (self.sizes > 0) & (self.sizes < 2)
-        centres = values.centres
-        if single.any() and len(self.sizes) == len(centres):
-            centres = np.where(single[:, None], self.law_means(values), centres)
-        return centres
+        """Return the means under the fitted laws, sum_i c_i p_ik phi_i / n_k, up to rounding, of shape (K, m).
 
-    def law_means(self, values: Values) -> Floats:
-        """Return the mean of phi under the fitted law of each sample, sum_i c_i p_ik phi_i / n_k, of shape (K, m)."""
-        point = self.whole_point
+        Those of samples of a single row, which have no other mean, are summed exactly.
+        """
+        single, point, centres = (self.sizes > 0) & (self.sizes < 2), self.whole_point, values.centres
+        if not single.any() or len(self.sizes) != len(centres):
+            return centres
         sums = self.rows.total(lambda block: block.gram(point.at(block).p, block.let(values.of(block))), values.width)
-        return sums / np.where(self.sizes > 0, self.sizes, 1.0)[:, None]
+        return np.where(single[:, None], sums / np.where(single, self.sizes, 1.0)[:, None], centres)
 
     # what takes a number for each row, in memory
 

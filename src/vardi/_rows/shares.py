@@ -283,33 +283,6 @@ def evenly(count: int, most: int) -> Integers:
     return np.unique(np.linspace(0, count - 1, min(most, count)).astype(np.int64))
 
 
-def edges_below(values: Floats, edges: Floats) -> Integers:
-    """Return how many of the edges, which are in order, are below each value.
-
-    They are looked up by the cell of a value; only in a cell with an edge it takes a comparison.
-    """
-    with np.errstate(over="ignore", divide="ignore"):
-        scale = float(CELLS / np.subtract(edges[-1], edges[0])) if len(edges) else 0.0
-    if len(values) < MANY or not (0.0 < scale < np.inf):
-        return np.searchsorted(edges, values)
-    start = float(edges[0])
-    cells = _cells(edges, start, scale)
-    below = np.searchsorted(cells, np.arange(CELLS))
-    divided = np.zeros(CELLS, bool)
-    divided[cells] = True
-    found = np.empty(len(values), np.int64)
-
-    def block(part: slice) -> None:
-        own = _cells(values[part], start, scale)
-        found[part] = below[own]
-        unclear = np.flatnonzero(divided[own])
-        found[part][unclear] = np.searchsorted(edges, values[part][unclear])
-
-    for _ in map_blocks(block, len(values), 1):
-        pass
-    return found
-
-
 def _cells(x: Floats, start: float, scale: float) -> Integers:
     with np.errstate(over="ignore"):
         place = (x - start) * scale
