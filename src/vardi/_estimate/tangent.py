@@ -27,7 +27,7 @@ from vardi._estimate.estimates import ROUNDING, Estimate, Estimates, estimates_o
 from vardi._estimate.intervals import Kind, ShareOf, Student, any_number, constant, known
 from vardi._rows.contract import Evenness, Kept, Means, Spread, Sums
 from vardi._rows.gram import Gram
-from vardi._rows.measure import Functions, Measure, Values, nothing
+from vardi._rows.measure import Functions, Measure, Values, as_functions, nothing
 from vardi._solve.laplacian import Laplacian
 from vardi._solve.newton import SolvableRows
 from vardi._types import Floats, Integers
@@ -132,7 +132,7 @@ class Influence:
 
     def of_rows(self) -> Floats:
         """Return phi of rows in memory, of shape (n, m)."""
-        return self.measure.rows_of(self.values)
+        return self.measure.arrays.column(self.values.of, self.values.width)
 
     def column(self, j: int) -> Influence:
         """Return that of one estimate."""
@@ -153,7 +153,7 @@ class Influence:
 
     def covariance(self) -> Floats:
         """Return the covariance of the estimates."""
-        return self.measure.covariance(self.values) + self._apart.T @ self._apart
+        return self.spread().covariance
 
     def spread(self, *, joint: bool = True) -> Spread:
         """Return the variances of the estimates and what they rest on; with covariances if ``joint``."""
@@ -267,11 +267,12 @@ class Tangent:
 
     def _share(self, functions: Functions | Kept, means: Means, j: int, base: int | None = None) -> Kind:
         """Return the kind of a share of all rows, or of those on which the function at another place is 1."""
-        measure, holds = self.measure, self.measure.holds(functions, j)
+        measure, f = self.measure, as_functions(functions)
+        holds = f.column(j)
         events, rows = float(means.events[j]), means.rows if base is None else float(means.events[base])
 
         def evenness() -> Evenness:
-            return measure.evenness if base is None else measure.evenness_of(measure.holds(functions, base))
+            return measure.evenness if base is None else measure.evenness_of(f.column(base))
 
         of_all = holds if base is None and not measure.recorded_by else None
         return ShareOf(events, rows - events, evenness, lambda: measure.evenness_of(holds), of_all)

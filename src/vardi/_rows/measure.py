@@ -239,11 +239,6 @@ class Measure:
         return self.total(lambda block, at: block.by_sample((at.share <= 0.0) * 1.0))[:, 0]
 
     @property
-    def scale(self) -> float:
-        """What the weights of some samples are multiplied by."""
-        return 1.0 if isinstance(self.point, Point) else self.point.scale
-
-    @property
     def whole_point(self) -> Point:
         """The point of all samples."""
         point = self.whole.point
@@ -308,10 +303,6 @@ class Measure:
             return np.empty(0)
         columns = block.columns(f.values)[:, [j for j, _ in f.names]]
         return block.unknown(columns)
-
-    def holds(self, functions: Functions | Kept, j: int) -> Functions:
-        """Return the rows that a share counts, as the share itself."""
-        return as_functions(functions).column(j)
 
     def range(self, functions: Functions | Kept, j: int) -> tuple[float, float]:
         """Return the smallest and the largest value of a function on the rows that have weights."""
@@ -385,10 +376,6 @@ class Measure:
         """Return phi_i = r_i (f_i - eta) + q_i'b, to be computed where it is summed."""
         f = as_functions(functions)
         return Values((Term(self.point, f, np.eye(f.width), eta),), ((self.through, b),))
-
-    def covariance(self, values: Values) -> Floats:
-        """Return the covariance of estimates."""
-        return self.spread(values).covariance
 
     def spread(self, values: Values, *, joint: bool = True) -> Spread:
         r"""Return the covariance of estimates, and what it rests on.
@@ -542,18 +529,6 @@ class Measure:
     def column(self, make: Callable[[Any], Floats], m: int) -> Floats:
         """Return columns that are made of the rows at the point, of shape (n, m)."""
         return self.arrays.column(lambda block: make(self.point.at(block)), m)
-
-    def rows_of(self, values: Values) -> Floats:
-        """Return influence values, of shape (n, m)."""
-        return self.arrays.column(values.of, values.width)
-
-    def project(self, y: Floats) -> Floats:
-        """Return sum_i c_i y_i x_i for y of shape (n, m) over the pool."""
-        return self.total(lambda block, at: at.against(block.columns(y)), y.shape[1])
-
-    def mix(self, b: Floats) -> Floats:
-        """Return q_i'b for every row of the pool."""
-        return self.arrays.column(lambda block: self.through.at(block).q(b), b.shape[1])
 
 
 def _require_finite(functions: Functions, endless: Floats) -> None:

@@ -290,6 +290,8 @@ class Point:
         1 / S of the rows as they were solved, if it is known.
     """
 
+    scale = 1.0  # what weights are multiplied by
+
     def __init__(self, model: Model, v: Floats, weights: Kept = None) -> None:
         self.model, self.v, self.weights = model, v, weights
         theta = v[model.coordinates.theta]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -57,7 +59,7 @@ class Question:
         worst, steepest, note = self._worst(target, start, influence)
         lower, upper = (_path(worst, self.gammas, side, start) for side in (-1, 1))
         half = np.log(self.gammas) * steepest
-        find = Tipping(worst, self.gammas, start)
+        find = partial(tipping_point, worst, self.gammas, start)
         return Sensitivity(
             name=name,
             estimate=estimate,
@@ -69,7 +71,7 @@ class Question:
             lower_stderr=self._stderrs(lower, estimate, start),
             upper_stderr=self._stderrs(upper, estimate, start),
             method=worst.method,
-            kind="common" if self.errors.common else "free",
+            kind=self.errors.kind,
             samples=self.errors.names,
             one_stderr_gamma=_one_stderr(estimate.stderr, steepest),
             threshold=self.threshold,
@@ -120,7 +122,7 @@ class Question:
         tangent, phi = self.solved.tangent, estimate.influence.values
         of_known = float((estimate.influence.beyond**2).sum()) / tangent.n**2
         unmoved = phi + start.phi @ -np.eye(1)  # of the mean of a model's predictions
-        variances = [tangent.measure.whole.covariance(end.phi + unmoved)[0, 0] + of_known for end in ends]
+        variances = [tangent.measure.whole.spread(end.phi + unmoved).covariance[0, 0] + of_known for end in ends]
         return np.sqrt(np.array(variances))
 
 
@@ -137,54 +139,47 @@ def _factors(gammas: float | Sequence[float]) -> Floats:
 
 def _path(worst: Worst, gammas: Floats, side: int, start: End) -> list[End]:
     """Return the ends at increasing factors, each searched from the previous one, so that ranges are nested."""
-    ends: list[End] = []
-    for gamma in gammas.tolist():
-        before = ends[-1] if ends else start
-        ends.append(start if gamma == 1.0 else worst.end(gamma, side, before))
-    return ends
+
+    def end(before: End, gamma: float) -> End:
+        return start if gamma == 1.0 else worst.end(gamma, side, before)
+
+    return list(accumulate(gammas.tolist(), end, initial=start))[1:]
 
 
-@dataclass(frozen=True)
-class Tipping:
-    """Finds where the range reaches a value, by bisection between a factor that does not reach it and one that does.
+def tipping_point(worst: Worst, gammas: Floats, start: End, value: float, close: float = 1e-4) -> float | None:
+    """Return the smallest factor whose range reaches a value; None if none up to FURTHEST does.
 
-    Beyond the last factor that was asked for, one is tried after every ``stride``; ``close`` is the relative accuracy.
+    It is found by bisection, to the relative accuracy ``close``, between a factor that does not reach it and one that
+    does.
     """
-
-    worst: Worst
-    gammas: Floats
-    start: End
-    stride: float = 1.5
-    close: float = 1e-4
-
-    def __call__(self, value: float) -> float | None:
-        """Return the smallest factor whose range reaches the value; None if none up to FURTHEST does."""
-        if value == self.start.value:
-            return 1.0
-        side = 1 if value > self.start.value else -1
-        low, end = 1.0, self.start
-        for high in self._factors():
-            there = self.worst.end(high, side, end)
-            if side * there.value >= side * value:
-                break
-            low, end = high, there
+    if value == start.value:
+        return 1.0
+    side = 1 if value > start.value else -1
+    low, end = 1.0, start
+    for high in _tried(gammas):
+        there = worst.end(high, side, end)
+        if side * there.value >= side * value:
+            break
+        low, end = high, there
+    else:
+        return None
+    while high > low * (1.0 + close):
+        middle = math.sqrt(low * high)
+        there = worst.end(middle, side, end)
+        if side * there.value >= side * value:
+            high = middle
         else:
-            return None
-        while high > low * (1.0 + self.close):
-            middle = math.sqrt(low * high)
-            there = self.worst.end(middle, side, end)
-            if side * there.value >= side * value:
-                high = middle
-            else:
-                low, end = middle, there
-        return high
+            low, end = middle, there
+    return high
 
-    def _factors(self) -> Iterator[float]:
-        yield from (gamma for gamma in self.gammas.tolist() if gamma > 1.0)
-        gamma = float(self.gammas[-1])
-        while gamma < FURTHEST:
-            gamma = min(gamma * self.stride, FURTHEST)
-            yield gamma
+
+def _tried(gammas: Floats, stride: float = 1.5) -> Iterator[float]:
+    """Yield the factors that were asked for, and beyond them one after every ``stride``."""
+    yield from gammas[gammas > 1.0].tolist()
+    gamma = float(gammas[-1])
+    while gamma < FURTHEST:
+        gamma = min(gamma * stride, FURTHEST)
+        yield gamma
 
 
 def _one_stderr(stderr: float, steepest: float) -> float:

@@ -3,10 +3,10 @@ r"""The worst case at a given factor, in three ways: exact, attained by a search
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,13 +39,13 @@ class Errors:
         The samples whose biases may be wrong.
     wrong : ndarray of bool of shape (K,)
         Which of the sampled biases these are.
-    common : bool
-        Whether a row's error is the same in all of them.
+    kind : {"free", "common"}
+        Whether each bias errs on its own, or a row's error is the same in all of them.
     """
 
     names: tuple[Name, ...]
     wrong: NDArray[np.bool_]
-    common: bool
+    kind: Kind
 
     @classmethod
     def of(cls, solved: Solved, samples: Sequence[Name] | None, kind: Kind) -> Errors:
@@ -65,31 +65,22 @@ class Errors:
                 "those whose biases may be wrong, or leave samples out for all."
             )
         wrong = np.array([name in wanted for name in sampled])
-        return cls(tuple(name for name in sampled if name in wanted), wrong, kind == "common")
+        return cls(tuple(name for name in sampled if name in wanted), wrong, kind)
 
     @property
     def reweighs(self) -> bool:
         """Whether an error only divides the probability of its row, so that p_i and the normalisers' part stay."""
         return bool(self.wrong.all()) and (self.common or len(self.wrong) == 1)
 
-    def slopes(self, G: Floats) -> Floats:
-        """Return slopes in the errors, of shape (n, K) or (n, 1) if common, from slopes G in each delta_il."""
-        of_wrong = np.where(self.wrong, G, 0.0)
-        return of_wrong.sum(axis=1, keepdims=True) if self.common else of_wrong
-
-    def spread(self, errors: Floats) -> Floats:
-        """Return delta of shape (n, K)."""
-        return np.where(self.wrong, errors, 0.0)
+    @property
+    def common(self) -> bool:
+        """Whether a row's error is the same in all biases."""
+        return self.kind == "common"
 
 
-class Estimand(Protocol):
-    r"""A number that the probabilities of the rows determine.
-
-    It returns the number and for each row :math:`g_i`, with :math:`\sum_i \pi_i g_i = 0`, such that a change of the
-    probabilities moves the number by :math:`\sum_i d\pi_i\,g_i`.
-    """
-
-    def __call__(self, pi: Floats) -> tuple[float, Floats]: ...
+#: A number that the probabilities of the rows determine. It is given with :math:`g_i` of each row, where
+#: :math:`\sum_i \pi_i g_i = 0`, such that a change of the probabilities moves the number by :math:`\sum_i d\pi_i\,g_i`.
+Estimand: TypeAlias = Callable[[Floats], tuple[float, Floats]]
 
 
 @dataclass(frozen=True)
@@ -180,15 +171,12 @@ class Reweighed:
         raised = int(np.argmax(side * upper)) + 1
         factors = np.empty(len(order))
         factors[order] = np.where(np.arange(len(order)) < raised, gamma, 1.0 / gamma)
-        r = self.influence.measure.weights * factors
-        r = r / float(np.sum(self._pi * factors))
-        value, g = self.target(self._pi * factors / float(np.sum(self._pi * factors)))
+        factors /= float(np.sum(self._pi * factors))
+        value, g = self.target(self._pi * factors)
         if side * value <= side * before.value:  # by rounding alone: ranges are nested
             return before
-        rg = (r * g)[:, None]
-        measure = self.influence.measure
-        b = self.influence.jacobian.solve(measure.project(rg))
-        return End(value, measure.influence(weighed(rg), np.zeros(1), b))
+        rg = (self.influence.measure.weights * factors * g)[:, None]
+        return End(value, self.influence.influence_on(weighed(rg), np.zeros(1)).values)
 
 
 @dataclass(frozen=True)
@@ -218,7 +206,8 @@ class Search:
     def __init__(self, influence: Tangent, target: Estimand, errors: Errors) -> None:
         self.target, self.errors, self._measure = target, errors, influence.measure
         measure, sampled = influence.measure, influence.hessian.sampled
-        self._P = measure.mix(np.eye(len(sampled))[:, sampled])
+        each = np.eye(len(sampled))[:, sampled]
+        self._P = measure.column(lambda at: at.q(each), each.shape[1])
         self._weights, self._counts = measure.weights, measure.counts
         self._source = (np.cumsum(sampled) - 1)[measure.source]
         self._m, self._n = measure.counts / measure.n, measure.n
@@ -265,7 +254,8 @@ class Search:
 
     def _at(self, errors: Floats, v: Floats) -> Reached | None:
         """Refit to biases with these errors; None if the equations cannot be solved."""
-        A = self._P * np.exp(self.errors.spread(errors))
+        wrong = self.errors.wrong
+        A = self._P * np.exp(np.where(wrong, errors, 0.0))
         rows = Dense(A, self._source, self._counts, moderate=True)
         solution = newton(rows, v)
         if not solution.converged:
@@ -283,9 +273,11 @@ class Search:
             return None
         phi = rg + p @ b
         p *= -self._m[:, None] * (phi[:, None] - b)
+        slopes = np.where(wrong, p, 0.0)
+        slopes = slopes.sum(axis=1, keepdims=True) if self.errors.common else slopes
         nowhere = np.zeros((len(self._measure.coordinates), 1))
         values = self._measure.influence(weighed(phi[:, None]), np.zeros(1), nowhere)
-        return Reached(value, errors, solution.u, self.errors.slopes(p), values)
+        return Reached(value, errors, solution.u, slopes, values)
 
 
 def slopes(measure: Measure, influence: Influence, errors: Errors) -> Floats:
