@@ -28,7 +28,7 @@ from scipy import sparse
 from vardi._estimate.bias_check import BiasCheck, Discrepancy, Features
 from vardi._estimate.tangent import Tangent
 from vardi._inputs.pool import Name
-from vardi._rows.contract import Block, Extremes, Kept, Question
+from vardi._rows.contract import Block, Extremes, Kept
 from vardi._rows.lazy_shares import SharesInEngine
 from vardi._rows.measure import Functions, Measure
 from vardi._rows.point import RowsAt
@@ -114,7 +114,7 @@ def check_biases(
     return BiasCheck(float(pvalues[-1]), statistic, df, "score", tested, by_sample, worst, without_others, reason)
 
 
-def _tested(labels: Labels, features: RowFeatures) -> tuple[float, Floats, int]:
+def _tested(labels: Labels, features: Functions) -> tuple[float, Floats, int]:
     """Return the statistic, the p-values of each sample and of all together, and the degrees of freedom.
 
     Scores are corrected for everything that was fitted.
@@ -204,22 +204,6 @@ def _variances(M: Floats, labels: Labels) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class RowFeatures:
-    """Functions of the rows in which labels are compared with their probabilities.
-
-    Attributes
-    ----------
-    on : callable
-        Returns them on the rows of a block, of shape (rows, J).
-    width : int
-        How many there are.
-    """
-
-    on: Question[Floats]
-    width: int
-
-
-@dataclass(frozen=True, eq=False)
 class Varying:
     """What the samples are compared in: a column, its mean over the pool, its smallest and its largest value."""
 
@@ -291,13 +275,13 @@ class Labels:
 
         return self.measure.total(question)[self.sampled, 0] / self.measure.rows.sizes[self.sampled]
 
-    def score(self, features: RowFeatures) -> ScoreSums:
+    def score(self, features: Functions) -> ScoreSums:
         """Return the sums of the score test of features."""
         J, K, at = features.width, self.K, self.measure.coordinates
         first, second = np.tril_indices(J)
 
         def question(block: Block, rows: RowsAt) -> tuple[Floats, ...]:
-            h = block.let(features.on(block))
+            h = block.let(features.of(block, rows))
             weights = block.let(np.hstack([h, h[:, first] * h[:, second]]))
             sums = block.by_sample(h) - block.gram(rows.p, h), block.products(rows.p, weights)
             if not at.parameters:
@@ -320,12 +304,12 @@ class Labels:
             sums[:, k, place] += by_parameters[:, place]
         return sums[:, self.sampled]
 
-    def covariance_by_units(self, features: RowFeatures, through: Floats) -> tuple[Floats, float]:
+    def covariance_by_units(self, features: Functions, through: Floats) -> tuple[Floats, float]:
         """Return the covariance of scores of rows that depend on one another, and its degrees of freedom.
 
         Parameters
         ----------
-        features : RowFeatures
+        features : Functions
             The features.
         through : ndarray of shape (K + p, J K)
             The correction for fitted coordinates.
@@ -333,7 +317,7 @@ class Labels:
 
         def make(block: Block, at: RowsAt) -> Floats:
             residual = block.let(block.of_sample(self._each) - at.p @ self._each)
-            h = block.let(features.on(block))
+            h = block.let(features.of(block, at))
             return np.hstack([h[:, [j]] * residual for j in range(features.width)])
 
         measure, width = self.measure, features.width * self.K
@@ -402,7 +386,7 @@ def varying_of(measure: Measure, columns: Mapping[str, Kept]) -> dict[str, Varyi
     return {name: one for name, one in every.items() if one.low < one.high}
 
 
-def polynomials(measure: Measure, columns: Sequence[Varying]) -> RowFeatures:
+def polynomials(measure: Measure, columns: Sequence[Varying]) -> Functions:
     """Return x of each column with mean 0 and deviation 1, which limits rounding, and its square with mean 0."""
     mean = np.array([one.mean for one in columns])
     unit = np.array([max(one.mean - one.low, one.high - one.mean) for one in columns])
@@ -416,21 +400,21 @@ def polynomials(measure: Measure, columns: Sequence[Varying]) -> RowFeatures:
 
     scale = unit * np.sqrt(measure.rows.total(squares, len(columns)) / measure.n)
 
-    def on(block: Block) -> Floats:
+    def features(block: Block, at: RowsAt) -> Floats:
         x = block.let(centred(block) / scale)
         return np.hstack([x, x * x - 1.0])
 
-    return RowFeatures(on, 2 * len(columns))
+    return Functions((), 2 * len(columns), features)
 
 
-def indicators(measure: Measure, columns: Sequence[Varying], most: int) -> RowFeatures:
+def indicators(measure: Measure, columns: Sequence[Varying], most: int) -> Functions:
     """Return the indicators of all cells of each column but the last."""
     cells = [(one.values, *cells_of(measure, one.values, most)) for one in columns]
 
-    def on(block: Block) -> Floats:
+    def features(block: Block, at: RowsAt) -> Floats:
         return np.hstack([_within(block.columns(values), low[:-1], high[:-1]) for values, low, high in cells])
 
-    return RowFeatures(on, sum(len(high) - 1 for _, _, high in cells))
+    return Functions((), sum(len(high) - 1 for _, _, high in cells), features)
 
 
 def _within(x: Floats, low: Floats, high: Floats) -> Floats:
