@@ -27,7 +27,7 @@ from vardi._estimate.estimates import ROUNDING, Estimate, Estimates, estimates_o
 from vardi._estimate.intervals import Kind, ShareOf, Student, any_number, constant, known
 from vardi._rows.contract import Evenness, Kept, Means, Spread, Sums
 from vardi._rows.gram import Gram
-from vardi._rows.measure import Functions, Measure, Values, as_functions, nothing
+from vardi._rows.measure import Functions, Measure, Values, added, as_functions, nothing
 from vardi._solve.laplacian import Laplacian
 from vardi._solve.newton import SolvableRows
 from vardi._types import Floats, Integers
@@ -145,10 +145,7 @@ class Influence:
         return Influence(self.measure, self.values @ coefficients, self.b @ coefficients, outside, self.approximate)
 
     def __add__(self, other: Influence) -> Influence:
-        none = np.zeros(self.b.shape[1])
-        both = {**self.outside, **other.outside}
-        outside = {name: self.outside.get(name, none) + other.outside.get(name, none) for name in both}
-        approximate = self.approximate or other.approximate
+        outside, approximate = added(self.outside, other.outside), self.approximate or other.approximate
         return Influence(self.measure, self.values + other.values, self.b + other.b, outside, approximate)
 
     def covariance(self) -> Floats:

@@ -188,13 +188,12 @@ class SolvedByWindows(Solved):
 
     def slopes(self, influence: Influence, errors: Errors) -> Floats:
         """Return how far estimates move at worst, per unit of log Gamma in the chance of being seen."""
-        measure, terms = self.tangent.measure, influence.values.terms
+        measure, values = self.tangent.measure, influence.values
 
         def question(block: Block) -> Floats:
-            parts = [term.of(block) for term in terms]
-            return block.sum(np.abs(sum(parts[1:], start=parts[0])))
+            return block.sum(np.abs(values.of_functions(block)))
 
-        return measure.rows.total(question, influence.b.shape[1]) / measure.n
+        return measure.rows.total(question, values.width) / measure.n
 
     def check_biases(self, asked: Mapping[str, Any], features: Features) -> BiasCheck:
         """Test whether columns depend on the windows, beyond the values' lying in them."""

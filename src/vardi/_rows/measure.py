@@ -11,10 +11,10 @@ rows times estimates. A mean takes one pass over the rows, a the second, the cov
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,7 @@ from vardi.errors._refusals import not_finite
 
 LARGE = 2.0**200  # deviations whose fourth powers, and sums of these, do not overflow
 KINDS, ALIKE = 32, 10  # distinct weights, and rows of each, that do not make a tail: bounded, as for conditions
+Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,9 +70,10 @@ class Functions:
         """Return f, or r f."""
         return block.columns(self.values) if self.make is None else self.make(block, at)
 
-    def over(self, block: Block, at: Any, eta: Floats) -> Floats:
-        """Return r (f - eta), without losing digits to an offset of f."""
+    def over(self, block: Block, at: Any, eta: Floats, C: Floats | None = None) -> Floats:
+        """Return r (f - eta), or r (f'C - eta), without losing digits to an offset of f."""
         f = self.of(block, at)
+        f = f if C is None or np.array_equal(C, np.eye(self.width)) else f @ C
         return f - at.weight * eta if self.weighed else (f - eta) * at.weight
 
     def column(self, j: int) -> Functions:
@@ -106,79 +108,53 @@ def nothing(m: int) -> Functions:
 
 
 @dataclass(frozen=True, eq=False)
-class Term:
-    """r (f'C - eta) for the weights of a point: what functions contribute to influence values."""
-
-    point: Point | PointAmong
-    functions: Functions
-    C: Floats
-    eta: Floats
-
-    def of(self, block: Block) -> Floats:
-        """Return it on the rows of a block."""
-        at = self.point.at(block)
-        if np.array_equal(self.C, np.eye(self.functions.width)):
-            return self.functions.over(block, at, self.eta)
-        f = self.functions.of(block, at) @ self.C
-        return f - at.weight * self.eta if self.functions.weighed else (f - self.eta) * at.weight
-
-
-@dataclass(frozen=True, eq=False)
 class Values:
     """Influence values of m estimates, as formulas: they are linear in (C, eta, b), and so are combinations of them.
 
     Attributes
     ----------
-    terms : tuple of Term
-        What functions of the rows contribute.
-    through : tuple of (Point or PointAmong, ndarray of shape (d, m))
-        What rows contribute through the coordinates of points: q'b.
+    terms : mapping of (Point or PointAmong, Functions) to ndarray of shape (width + 1, m)
+        C and below it eta: functions of the rows contribute r (f'C - eta), with the weights at a point.
+    through : mapping of Point or PointAmong to ndarray of shape (d, m)
+        b: rows contribute q'b through the coordinates of a point.
     """
 
-    terms: tuple[Term, ...]
-    through: tuple[tuple[Point | PointAmong, Floats], ...]
+    terms: Mapping[tuple[Point | PointAmong, Functions], Floats]
+    through: Mapping[Point | PointAmong, Floats]
 
     @property
     def width(self) -> int:
         """How many estimates there are."""
-        return int(self.through[0][1].shape[1])
+        return next(b.shape[1] for b in self.through.values())
 
     def of(self, block: Block) -> Floats:
         """Return the values on the rows of a block."""
-        parts = [term.of(block) for term in self.terms]
-        parts += [point.at(block).q(b) for point, b in self.through if b.any()]
+        parts = [self.of_functions(block), *(point.at(block).q(b) for point, b in self.through.items() if b.any())]
+        return sum(parts[1:], start=parts[0])
+
+    def of_functions(self, block: Block) -> Floats:
+        """Return what functions of the rows contribute."""
+        parts = [f.over(block, point.at(block), T[-1], T[:-1]) for (point, f), T in self.terms.items()]
         return sum(parts[1:], start=parts[0])
 
     @property
     def centres(self) -> Floats:
         """The mean in each sample under its fitted law, up to rounding, of shape (K, m)."""
-        return np.asarray(sum(b[point.model.coordinates.u] for point, b in self.through))
+        return np.asarray(sum(b[point.model.coordinates.u] for point, b in self.through.items()))
 
     def __matmul__(self, coefficients: Floats) -> Values:
         """Return those of linear combinations of the estimates, with coefficients of shape (m, k)."""
         with np.errstate(over="ignore", invalid="ignore"):  # of a number beyond e^709 only the log is finite
-            terms = tuple(replace(one, C=one.C @ coefficients, eta=one.eta @ coefficients) for one in self.terms)
-            return Values(terms, tuple((point, b @ coefficients) for point, b in self.through))
+            terms = {key: T @ coefficients for key, T in self.terms.items()}
+            return Values(terms, {point: b @ coefficients for point, b in self.through.items()})
 
     def __add__(self, other: Values) -> Values:
-        terms, through = list(self.terms), list(self.through)
-        for one in other.terms:
-            place = next((j for j, own in enumerate(terms) if _are_alike(own, one)), None)
-            if place is None:
-                terms.append(one)
-            else:
-                terms[place] = replace(one, C=terms[place].C + one.C, eta=terms[place].eta + one.eta)
-        for point, b in other.through:
-            place = next((j for j, (own, _) in enumerate(through) if own is point), None)
-            if place is None:
-                through.append((point, b))
-            else:
-                through[place] = point, through[place][1] + b
-        return Values(tuple(terms), tuple(through))
+        return Values(added(self.terms, other.terms), added(self.through, other.through))
 
 
-def _are_alike(one: Term, other: Term) -> bool:
-    return one.point is other.point and one.functions is other.functions
+def added(one: Mapping[Key, Floats], other: Mapping[Key, Floats]) -> dict[Key, Floats]:
+    """Return the sum of two mappings; what one of them lacks is zero there."""
+    return {**one, **other, **{name: one[name] + other[name] for name in one.keys() & other.keys()}}
 
 
 class Measure:
@@ -375,7 +351,7 @@ class Measure:
     def influence(self, functions: Functions | Kept, eta: Floats, b: Floats) -> Values:
         """Return phi_i = r_i (f_i - eta) + q_i'b, to be computed where it is summed."""
         f = as_functions(functions)
-        return Values((Term(self.point, f, np.eye(f.width), eta),), ((self.through, b),))
+        return Values({(self.point, f): np.vstack([np.eye(f.width), eta])}, {self.through: b})
 
     def spread(self, values: Values, *, joint: bool = True) -> Spread:
         r"""Return the covariance of estimates, and what it rests on.
