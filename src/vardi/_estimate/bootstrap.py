@@ -220,10 +220,10 @@ def bootstrap(
     entropy = entropy_of(seed)
     if solved.data.in_memory or (statistic is None and groups is None and solved.summed_in_memory):
         codes = None if groups is None else group_codes(solved, groups)
-        plan = make_plan(solved, codes, of_rows=statistic is not None, functions=_judged_by(solved, statistic))
+        statistics = _statistics(solved, statistic)
+        plan = make_plan(solved, codes, of_rows=statistic is not None, functions=_judged_by(solved, statistics))
         if not plan.whole and (solved.tangent.measure.rows.dependence.independent or codes is not None):
             _warn_of_few_units(plan, solved.names, grouped=codes is not None)
-        statistics = _statistics(solved, statistic)
         if jobs is None:
             jobs = 1 if callable(statistic) else cores()
         draws = in_threads(Refits(solved, plan, statistics, kind, entropy, jobs), n, progress)
@@ -235,15 +235,13 @@ def bootstrap(
     return _gathered(draws, solved, statistics, n, level, kind)
 
 
-def _judged_by(solved: Solved, statistic: Statistic | None, most: int = 10) -> Kept | None:
+def _judged_by(solved: Solved, statistics: Statistics, most: int = 10) -> Kept | None:
     """Return functions by which autocorrelation is judged: those of the statistic, or the first numeric columns."""
-    named = solved.tangent.measure.rows.dependence.named
-    if "series" not in named or statistic is None:
-        return None
-    if callable(statistic):
-        columns = [name for name in solved.data.numeric_columns if name != named["series"]]
-        return _means(solved, columns[:most]).functions if columns else None
-    return _means(solved, statistic).functions
+    series = solved.tangent.measure.rows.dependence.named.get("series")
+    if series is None or statistics.of is None:
+        return statistics.functions
+    columns = [name for name in solved.data.numeric_columns if name != series]
+    return _means(solved, columns[:most]).functions if columns else None
 
 
 def _gathered(

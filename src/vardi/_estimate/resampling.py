@@ -14,7 +14,7 @@ from vardi._rows import Rows
 from vardi._rows.contract import Kept
 from vardi._rows.grouping import is_sorted, sums_by_code
 from vardi._rows.multipliers import SMALL
-from vardi._rows.units import drawn
+from vardi._rows.units import batch_lengths, in_series
 from vardi._types import Floats, Integers, once
 from vardi.biases._values import as_array, coded, is_missing
 from vardi.errors import MismatchError
@@ -222,9 +222,14 @@ def make_plan(solved: Solved, groups: Integers | None, *, of_rows: bool, functio
         source, counts, inverse = measure.source, measure.counts, rows.inverse
     if groups is None and dependence.in_units:
         order = measure.arrays.dependence.order
-        effective = None if order is None else effective_rows(solved, functions)
-        entry, units = measure.arrays.entries
-        groups, parts = drawn(entry, units, source, measure.sizes, order, effective)
+        if order is None:
+            entry, units = measure.arrays.entries
+            rank = np.empty(len(units.part), np.int64)  # the number of each unit, part by part
+            rank[np.argsort(units.part, kind="stable")] = np.arange(len(rank))
+            groups, parts = rank[units.unit[entry]], np.bincount(units.part)
+        else:  # batches of successive rows, as long as the effective size of a series requires
+            groups = in_series(source, order, batch_lengths(measure.sizes, effective_rows(solved, functions)))
+            parts = np.bincount(source[_firsts(groups)], minlength=len(measure.sizes))
     if dependence.strata is not None or (dependence.remaining < 1.0).any():
         units_of_rows = counts if groups is None else (1.0 / np.bincount(groups))[groups]
         codes = None if dependence.strata is None else measure.arrays.dependence.strata

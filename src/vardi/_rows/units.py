@@ -218,29 +218,6 @@ def in_series(source: Integers, order: Integers, lengths: list[int] | None = Non
     return unit
 
 
-def drawn(
-    entry: Integers,
-    units: Units,
-    source: Integers,
-    sizes: Floats,
-    order: Integers | None,
-    effective: Floats | None,
-) -> tuple[Integers, Integers]:
-    """Return what a bootstrap draws: the number of each row's unit, part by part, and the units of each part.
-
-    In a series, units are batches of successive rows, as long as its effective size requires.
-    """
-    if not units.in_series:
-        rank = np.empty(len(units.part), np.int64)
-        rank[np.argsort(units.part, kind="stable")] = np.arange(len(rank))
-        return rank[units.unit[entry]], np.bincount(units.part)
-    assert effective is not None
-    assert order is not None
-    unit = in_series(source, order, batch_lengths(sizes, effective))
-    firsts = np.unique(unit, return_index=True)[1]
-    return unit, np.bincount(source[firsts], minlength=len(sizes))
-
-
 def rows_a_value(rows: int, most: int = 2**15) -> int:
     """Return how many successive rows are summed into one of at most so many values of a series: a power of two.
 
