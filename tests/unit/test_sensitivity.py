@@ -14,7 +14,7 @@ from scipy.special import expit
 
 import vardi
 from vardi._estimate.sensitivity import question
-from vardi._estimate.sensitivity.worst import End, Errors, Mean, Search
+from vardi._estimate.sensitivity.question import End, Errors, Mean, Search
 from vardi._rows.dense import Dense
 from vardi._rows.joint import Joint
 from vardi._solve.joint import stationary

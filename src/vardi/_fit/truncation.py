@@ -16,9 +16,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._estimate.bias_check import BiasCheck, Features, untested
-from vardi._estimate.quasi_independence import quasi_independence
-from vardi._estimate.sensitivity.worst import Errors
+from vardi._estimate.bias_test import quasi_independence
+from vardi._estimate.check_results import BiasCheck, Features, untested
+from vardi._estimate.sensitivity.question import Errors
 from vardi._estimate.tangent import Hessian, Influence, Tangent
 from vardi._fit.capabilities import Holder, refusal
 from vardi._fit.rows_in_memory import RowsInMemory, counted
