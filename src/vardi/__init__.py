@@ -9,13 +9,12 @@ from typing import Any
 _SUBMODULES = ("biases", "datasets", "errors", "learn", "mbar", "plots")
 _COMMAND_LINE = ("report", "study")  # modules behind it, which are no part of the public surface
 _NAMES = {  # public names by the module that holds them
-    "_estimate.bias_check": "BiasCheck",
     "_estimate.bootstrap": "Bootstrap",
     "_estimate.bounds": "Bounds",
     "_estimate.cdf": "Band DebiasedCdf",
+    "_estimate.check_results": "BiasCheck KnownCheck",
     "_estimate.domains": "Domains",
     "_estimate.estimates": "Estimate Estimates",
-    "_estimate.known_check": "KnownCheck",
     "_estimate.likelihood_ratio": "LikelihoodRatio",
     "_estimate.sensitivity.result": "Sensitivity",
     "_facts.diagnostics": "Diagnostics",

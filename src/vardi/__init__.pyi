@@ -6,15 +6,15 @@ from vardi import errors as errors
 from vardi import learn as learn
 from vardi import mbar as mbar
 from vardi import plots as plots
-from vardi._estimate.bias_check import BiasCheck as BiasCheck
 from vardi._estimate.bootstrap import Bootstrap as Bootstrap
 from vardi._estimate.bounds import Bounds as Bounds
 from vardi._estimate.cdf import Band as Band
 from vardi._estimate.cdf import DebiasedCdf as DebiasedCdf
+from vardi._estimate.check_results import BiasCheck as BiasCheck
+from vardi._estimate.check_results import KnownCheck as KnownCheck
 from vardi._estimate.domains import Domains as Domains
 from vardi._estimate.estimates import Estimate as Estimate
 from vardi._estimate.estimates import Estimates as Estimates
-from vardi._estimate.known_check import KnownCheck as KnownCheck
 from vardi._estimate.likelihood_ratio import LikelihoodRatio as LikelihoodRatio
 from vardi._estimate.sensitivity.result import Sensitivity as Sensitivity
 from vardi._facts.diagnostics import Diagnostics as Diagnostics

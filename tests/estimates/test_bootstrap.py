@@ -70,7 +70,7 @@ def test_known_values_with_an_error_are_drawn_too(error, tilts):
         assert boot.stderr[1] < 1e-6
     else:
         assert boot.stderr[1] / above.stderr == pytest.approx(1.0, abs=0.13)
-        without = fit.solved.tangent.measure.covariance(above.influence.values)[0, 0] ** 0.5
+        without = fit.solved.tangent.measure.spread(above.influence.values).covariance[0, 0] ** 0.5
         assert without < 0.8 * above.stderr
 
 

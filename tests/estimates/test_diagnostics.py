@@ -88,7 +88,7 @@ def test_gain_is_the_derivative_of_the_variance():
         tangent = other.solved.tangent
         x = other.solved.memory.values("x")
         rg = tangent.measure.weights * (x - other.expectation(x).value)
-        a = tangent.measure.project(rg[:, None])
+        a = tangent.measure.total(lambda block, at: at.against(block.columns(rg)), 1)
         return (counts @ rg**2 + (a.T @ tangent.jacobian.solve(a))[0, 0]) / tangent.n**2
 
     before = model_variance(np.full(len(source), 100.0))

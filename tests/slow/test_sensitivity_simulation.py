@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import vardi
-from vardi._estimate.sensitivity.worst import End, Errors, Mean, Search
+from vardi._estimate.sensitivity.question import End, Errors, Mean, Search
 
 REPEATS = 500
 ASKED = 1.5  # the factor of the analysis

@@ -8,11 +8,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 import vardi
-from vardi._estimate.bias_test import Labels, RowFeatures
+from vardi._estimate.bias_test import Labels
 from vardi._machine import threads
 from vardi._rows import sparse as sparse_rows
 from vardi._rows.arrays import Arrays
 from vardi._rows.dense import Dense
+from vardi._rows.measure import Functions
 from vardi._rows.sparse import SparseProbabilities, Thinned
 from vardi._solve.identify import judge
 
@@ -146,5 +147,5 @@ def test_information_of_weights_of_both_signs_is_that_of_rows():
     P = np.exp(fit.solution.u + centres * x[:, None])
     P, y = P / P.sum(axis=1, keepdims=True), np.column_stack([x, x**2])
     brute = [sum(w * (np.diag(p) - np.outer(p, p)) for w, p in zip(column, P, strict=True)) for column in y.T]
-    sums = Labels(fit.solved.tangent).score(RowFeatures(lambda block: block.columns(y), 2))
+    sums = Labels(fit.solved.tangent).score(Functions(y, 2))
     assert_allclose(sums.cross, brute, atol=1e-11)

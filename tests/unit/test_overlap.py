@@ -10,9 +10,9 @@ from numpy.testing import assert_allclose
 from scipy import sparse
 
 import vardi
-from vardi._estimate import quasi_independence as module
+from vardi._estimate import bias_test as module
+from vardi._estimate.bias_test import quasi_independence
 from vardi._estimate.bounds import _power, _second_eigenvalue
-from vardi._estimate.quasi_independence import quasi_independence
 from vardi._estimate.reliability import smallest_cut
 from vardi._rows.gram import DenseGram, Laplacian
 
@@ -134,7 +134,7 @@ def test_rows_that_nobody_compares_are_told():
 
 def test_a_random_part_stands_for_very_many_rows(monkeypatch):
     x, low, high = draw(7, n=600, strength=1.5)
-    monkeypatch.setattr(module, "MOST_ROWS", 300)
+    monkeypatch.setattr(module, "MOST_PAIRED", 300)
     ends = {"u": low, "v": high}
     found = [
         quasi_independence("seen", vardi.Windows(x, low, high), ends, {"x": x}, np.ones(len(x))).pvalue

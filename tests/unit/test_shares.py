@@ -12,7 +12,7 @@ from vardi._rows import shares as module
 from vardi._rows.base import BiasColumns
 from vardi._rows.distinct import distinct, distinct_sparse
 from vardi._rows.grouping import sums_by_value
-from vardi._rows.shares import SharesByCell, SharesByValue, edges_below, shares_of
+from vardi._rows.shares import SharesByCell, SharesByValue, shares_of
 
 COLUMNS = {
     "normal": lambda rng, n: rng.normal(size=n),
@@ -96,13 +96,6 @@ def test_whole_numbers_are_told_from_others(monkeypatch):
 def test_columns_whose_rows_crowd_in_few_cells_are_sorted(monkeypatch, values):
     monkeypatch.setattr(module, "MANY", 1000)
     assert isinstance(shares_of(values, [np.ones(len(values))]), SharesByValue)
-
-
-@pytest.mark.parametrize("edges", [np.sort(np.random.default_rng(4).normal(size=60)), np.array([0.5]), np.empty(0)])
-def test_edges_below_values_are_those_of_a_search(monkeypatch, edges):
-    monkeypatch.setattr(module, "MANY", 100)
-    values = np.concatenate([np.random.default_rng(6).normal(size=5000) * 2.0, edges, [1e300, -1e300]])
-    np.testing.assert_array_equal(edges_below(values, edges), np.searchsorted(edges, values))
 
 
 def test_sums_by_whole_numbers_are_those_of_a_sort(monkeypatch):

@@ -23,17 +23,19 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy
+from numpy.typing import NDArray
 from scipy import sparse
 
-from vardi._estimate.bias_check import BiasCheck, Discrepancy, Features
+from vardi._estimate.check_results import MOST_PAIRED, QUASI_INDEPENDENCE, BiasCheck, Discrepancy, Features
 from vardi._estimate.tangent import Tangent
 from vardi._inputs.pool import Name
-from vardi._rows.contract import Block, Extremes, Kept, Question
+from vardi._rows.contract import Block, Extremes, Kept
 from vardi._rows.lazy_shares import SharesInEngine
 from vardi._rows.measure import Functions, Measure
 from vardi._rows.point import RowsAt
 from vardi._rows.queries import Queries
 from vardi._rows.shares import shares_of
+from vardi._rows.windows import Windows
 from vardi._types import Floats, Integers
 from vardi.errors._texts import to_digits
 
@@ -114,7 +116,7 @@ def check_biases(
     return BiasCheck(float(pvalues[-1]), statistic, df, "score", tested, by_sample, worst, without_others, reason)
 
 
-def _tested(labels: Labels, features: RowFeatures) -> tuple[float, Floats, int]:
+def _tested(labels: Labels, features: Functions) -> tuple[float, Floats, int]:
     """Return the statistic, the p-values of each sample and of all together, and the degrees of freedom.
 
     Scores are corrected for everything that was fitted.
@@ -204,22 +206,6 @@ def _variances(M: Floats, labels: Labels) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class RowFeatures:
-    """Functions of the rows in which labels are compared with their probabilities.
-
-    Attributes
-    ----------
-    on : callable
-        Returns them on the rows of a block, of shape (rows, J).
-    width : int
-        How many there are.
-    """
-
-    on: Question[Floats]
-    width: int
-
-
-@dataclass(frozen=True, eq=False)
 class Varying:
     """What the samples are compared in: a column, its mean over the pool, its smallest and its largest value."""
 
@@ -291,13 +277,13 @@ class Labels:
 
         return self.measure.total(question)[self.sampled, 0] / self.measure.rows.sizes[self.sampled]
 
-    def score(self, features: RowFeatures) -> ScoreSums:
+    def score(self, features: Functions) -> ScoreSums:
         """Return the sums of the score test of features."""
         J, K, at = features.width, self.K, self.measure.coordinates
         first, second = np.tril_indices(J)
 
         def question(block: Block, rows: RowsAt) -> tuple[Floats, ...]:
-            h = block.let(features.on(block))
+            h = block.let(features.of(block, rows))
             weights = block.let(np.hstack([h, h[:, first] * h[:, second]]))
             sums = block.by_sample(h) - block.gram(rows.p, h), block.products(rows.p, weights)
             if not at.parameters:
@@ -320,12 +306,12 @@ class Labels:
             sums[:, k, place] += by_parameters[:, place]
         return sums[:, self.sampled]
 
-    def covariance_by_units(self, features: RowFeatures, through: Floats) -> tuple[Floats, float]:
+    def covariance_by_units(self, features: Functions, through: Floats) -> tuple[Floats, float]:
         """Return the covariance of scores of rows that depend on one another, and its degrees of freedom.
 
         Parameters
         ----------
-        features : RowFeatures
+        features : Functions
             The features.
         through : ndarray of shape (K + p, J K)
             The correction for fitted coordinates.
@@ -333,7 +319,7 @@ class Labels:
 
         def make(block: Block, at: RowsAt) -> Floats:
             residual = block.let(block.of_sample(self._each) - at.p @ self._each)
-            h = block.let(features.on(block))
+            h = block.let(features.of(block, at))
             return np.hstack([h[:, [j]] * residual for j in range(features.width)])
 
         measure, width = self.measure, features.width * self.K
@@ -402,7 +388,7 @@ def varying_of(measure: Measure, columns: Mapping[str, Kept]) -> dict[str, Varyi
     return {name: one for name, one in every.items() if one.low < one.high}
 
 
-def polynomials(measure: Measure, columns: Sequence[Varying]) -> RowFeatures:
+def polynomials(measure: Measure, columns: Sequence[Varying]) -> Functions:
     """Return x of each column with mean 0 and deviation 1, which limits rounding, and its square with mean 0."""
     mean = np.array([one.mean for one in columns])
     unit = np.array([max(one.mean - one.low, one.high - one.mean) for one in columns])
@@ -416,21 +402,21 @@ def polynomials(measure: Measure, columns: Sequence[Varying]) -> RowFeatures:
 
     scale = unit * np.sqrt(measure.rows.total(squares, len(columns)) / measure.n)
 
-    def on(block: Block) -> Floats:
+    def features(block: Block, at: RowsAt) -> Floats:
         x = block.let(centred(block) / scale)
         return np.hstack([x, x * x - 1.0])
 
-    return RowFeatures(on, 2 * len(columns))
+    return Functions((), 2 * len(columns), features)
 
 
-def indicators(measure: Measure, columns: Sequence[Varying], most: int) -> RowFeatures:
+def indicators(measure: Measure, columns: Sequence[Varying], most: int) -> Functions:
     """Return the indicators of all cells of each column but the last."""
     cells = [(one.values, *cells_of(measure, one.values, most)) for one in columns]
 
-    def on(block: Block) -> Floats:
+    def features(block: Block, at: RowsAt) -> Floats:
         return np.hstack([_within(block.columns(values), low[:-1], high[:-1]) for values, low, high in cells])
 
-    return RowFeatures(on, sum(len(high) - 1 for _, _, high in cells))
+    return Functions((), sum(len(high) - 1 for _, _, high in cells), features)
 
 
 def _within(x: Floats, low: Floats, high: Floats) -> Floats:
@@ -443,3 +429,101 @@ def cells_of(measure: Measure, column: Kept, most: int) -> tuple[Floats, Floats]
     if isinstance(measure.rows, Queries):
         return SharesInEngine.of_pool(measure.rows, column).of_equal_mass(most)
     return shares_of(column, [measure.counts]).of_equal_mass(most)
+
+
+def quasi_independence(
+    name: Name, windows: Windows, ends: Mapping[str, Floats], columns: Mapping[str, Floats], counts: Floats
+) -> BiasCheck:
+    r"""Test whether the windows of truncated rows are independent of their values, but for containing them.
+
+    Two rows are comparable if each would have been seen through the other's window. If windows and values are
+    independent in the population (quasi-independence), two comparable rows are as likely to have had their windows
+    swapped, so
+
+    .. math::
+
+        h_{ij} = 1\{i, j \text{ comparable}\}\,\mathrm{sign}(x_i - x_j)\,\mathrm{sign}(u_i - u_j)
+
+    has mean zero: Tsai's (1990) conditional Kendall's tau for left truncation, and that of Martin and Betensky (2005)
+    for windows with two ends, where the upper ones :math:`v` are compared as well. Any column of the rows may stand for
+    x. The mean over pairs is a U-statistic; with :math:`h_i` the mean of :math:`h_{ij}` over j its covariance is
+
+    .. math:: V = \frac4n\,\overline{h_i h_i'} - \frac{2}{n (n - 1)}\,\overline{h_{ij} h_{ij}'}
+
+    and :math:`U'V^+U` is chi-square with rank V degrees of freedom. Values that are tied add nothing.
+
+    Parameters
+    ----------
+    name : hashable
+        The name of the sample.
+    windows : Windows
+        The value and the window of each row.
+    ends : mapping of str to ndarray
+        The lower or upper ends, or both.
+    columns : mapping of str to ndarray
+        What to compare with them: the value, or anything else that the rows hold.
+    counts : ndarray
+        How many rows each stands for.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(1)
+    >>> x, u = rng.exponential(size=(2, 400))
+    >>> seen = x >= u
+    >>> windows = Windows(x[seen], u[seen], np.full(seen.sum(), np.inf))
+    >>> bool(quasi_independence("seen", windows, {"u": u[seen]}, {"x": x[seen]}, np.ones(seen.sum())).pvalue > 0.05)
+    True
+    """
+    if len(windows.x) > MOST_PAIRED:
+        rows = np.sort(np.random.default_rng(0).choice(len(windows.x), MOST_PAIRED, replace=False))
+        windows = Windows(windows.x[rows], windows.low[rows], windows.high[rows])
+        ends, columns = ({key: values[rows] for key, values in part.items()} for part in (ends, columns))
+        counts = counts[rows]
+    first, second, partners = _sums(windows, list(ends.values()), list(columns.values()), counts)
+    n = counts.sum()
+    U = counts @ first / (n * (n - 1.0)) if n > 1 else np.zeros(first.shape[1])
+    means = first / max(n - 1.0, 1.0)
+    V = 4.0 * (means.T * counts) @ means / n**2 - 2.0 * second / (n * max(n - 1.0, 1.0)) ** 2
+    statistic, pvalue, df = chi_square(U, V, np.zeros(len(U)))
+    if not df:
+        statistic = pvalue = math.nan
+    reason = "" if df else "no two rows with different values would have been seen through each other's windows."
+    untested = {name: float(counts @ (partners == 0) / n)}
+    return BiasCheck(
+        pvalue, statistic, df or None, QUASI_INDEPENDENCE, tuple(columns), {name: pvalue}, None, untested, reason
+    )
+
+
+def _sums(
+    windows: Windows, ends: list[Floats], columns: list[Floats], c: Floats, *, pairs: int = 2**20
+) -> tuple[Floats, Floats, Floats]:
+    """Return sum_j c_j h_ij for every row i, sum_ij c_i c_j h_ij h_ij', and how many rows each is compared with.
+
+    So many pairs are compared at once.
+    """
+    n, m = len(windows.x), len(ends) * len(columns)
+    first, second, partners = np.zeros((n, m)), np.zeros((m, m)), np.zeros(n)
+    x, low, high = windows.x, windows.low, windows.high
+    step = max(pairs // n, 1)
+    for start in range(0, n, step):
+        i = slice(start, min(start + step, n))
+        values = x[i, None]
+        comparable = (low <= values) & (values <= high) & (low[i, None] <= x) & (x <= high[i, None])
+        partners[i] = _summed(comparable.view(np.int8), c) - c[i]
+        signs = [_signs(end, i) * comparable for end in ends]
+        concordant = [_signs(column, i) * sign for column in columns for sign in signs]
+        for a, h in enumerate(concordant):
+            first[i, a] = _summed(h, c)
+            for b in range(a + 1):
+                second[a, b] = second[b, a] = second[a, b] + c[i] @ _summed(h * concordant[b], c)
+    return first, second, partners
+
+
+def _summed(h: NDArray[np.int8], c: Floats) -> Floats:
+    """Return sum_j c_j h_ij, without an array of floats if all counts are 1."""
+    return h.sum(axis=1, dtype=np.int64).astype(np.float64) if (c == 1.0).all() else np.asarray(h @ c)
+
+
+def _signs(values: Floats, i: slice) -> NDArray[np.int8]:
+    """Return the signs of the differences between the values at i and all values."""
+    return (values[i, None] > values).astype(np.int8) - (values[i, None] < values).astype(np.int8)

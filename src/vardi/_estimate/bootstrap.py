@@ -26,7 +26,6 @@ from vardi._estimate.estimates import Estimate, cells_of, headings, judged
 from vardi._estimate.intervals import NORMAL, Kind, Law, quantile_of_normal
 from vardi._estimate.refits import Drawn, GroupRefits, Progress, Refits, Statistics, entropy_of, in_threads, in_turn
 from vardi._estimate.resampling import DrawKind, DrawPlan, group_codes, make_plan
-from vardi._estimate.solved import SolvedFit
 from vardi._inputs.frames.frame import is_function, name_of
 from vardi._machine.threads import cores
 from vardi._notebook import fragment, paragraph, table
@@ -46,6 +45,7 @@ from vardi.errors._warn import warn
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+    from vardi._fit.solved import Solved
     from vardi._inputs.given import Functions, Labels
 
 #: Functions of the rows, whose means are taken, or a function of the weights.
@@ -150,7 +150,7 @@ class Bootstrap:
 
 
 def bootstrap(
-    solved: SolvedFit,
+    solved: Solved,
     statistic: Statistic | None = None,
     n: int = 1000,
     seed: int | np.random.Generator | None = 0,
@@ -169,7 +169,7 @@ def bootstrap(
 
     Parameters
     ----------
-    solved : SolvedFit
+    solved : Solved
         The fit's rows and solution.
     statistic : str, expression, array, list of these, callable or None
         A column, an expression or a value for each row, of which the debiased mean is taken; several of these; or a
@@ -220,10 +220,10 @@ def bootstrap(
     entropy = entropy_of(seed)
     if solved.data.in_memory or (statistic is None and groups is None and solved.summed_in_memory):
         codes = None if groups is None else group_codes(solved, groups)
-        plan = make_plan(solved, codes, of_rows=statistic is not None, functions=_judged_by(solved, statistic))
+        statistics = _statistics(solved, statistic)
+        plan = make_plan(solved, codes, of_rows=statistic is not None, functions=_judged_by(solved, statistics))
         if not plan.whole and (solved.tangent.measure.rows.dependence.independent or codes is not None):
             _warn_of_few_units(plan, solved.names, grouped=codes is not None)
-        statistics = _statistics(solved, statistic)
         if jobs is None:
             jobs = 1 if callable(statistic) else cores()
         draws = in_threads(Refits(solved, plan, statistics, kind, entropy, jobs), n, progress)
@@ -235,19 +235,17 @@ def bootstrap(
     return _gathered(draws, solved, statistics, n, level, kind)
 
 
-def _judged_by(solved: SolvedFit, statistic: Statistic | None, most: int = 10) -> Kept | None:
+def _judged_by(solved: Solved, statistics: Statistics, most: int = 10) -> Kept | None:
     """Return functions by which autocorrelation is judged: those of the statistic, or the first numeric columns."""
-    named = solved.tangent.measure.rows.dependence.named
-    if "series" not in named or statistic is None:
-        return None
-    if callable(statistic):
-        columns = [name for name in solved.data.numeric_columns if name != named["series"]]
-        return _means(solved, columns[:most]).functions if columns else None
-    return _means(solved, statistic).functions
+    series = solved.tangent.measure.rows.dependence.named.get("series")
+    if series is None or statistics.of is None:
+        return statistics.functions
+    columns = [name for name in solved.data.numeric_columns if name != series]
+    return _means(solved, columns[:most]).functions if columns else None
 
 
 def _gathered(
-    draws: Iterable[Drawn], solved: SolvedFit, statistics: Statistics, n: int, level: float, kind: DrawKind
+    draws: Iterable[Drawn], solved: Solved, statistics: Statistics, n: int, level: float, kind: DrawKind
 ) -> Bootstrap:
     """Return the draws, or report how many have no fit."""
     names, value, functions = statistics.names, statistics.value, statistics.functions
@@ -267,7 +265,7 @@ def _gathered(
     return Bootstrap(values, shown, log_omegas, len(failures), names, level, kind, estimates, is_approximate)
 
 
-def _kinds(solved: SolvedFit, functions: Kept | None) -> list[Kind]:
+def _kinds(solved: Solved, functions: Kept | None) -> list[Kind]:
     """Return what kind of number each statistic is, if they are means."""
     if functions is None:
         return []
@@ -276,14 +274,14 @@ def _kinds(solved: SolvedFit, functions: Kept | None) -> list[Kind]:
     return tangent.kinds(functions, means, tangent.influence_on(functions, means.mean).spread())
 
 
-def _statistics(solved: SolvedFit, statistic: Statistic | None) -> Statistics:
+def _statistics(solved: Solved, statistic: Statistic | None) -> Statistics:
     """Return what is taken of each draw."""
     if statistic is None:
         return Statistics(tuple(f"log Omega of {name}" for name in solved.names), solved.log_omegas)
     return _function(solved, statistic) if callable(statistic) else _means(solved, statistic)
 
 
-def _means(solved: SolvedFit, statistic: object) -> Statistics:
+def _means(solved: Solved, statistic: object) -> Statistics:
     """Return the means of columns, expressions or arrays."""
     is_one = is_function(statistic)
     every: Sequence[Any] = [statistic] if is_one else statistic if isinstance(statistic, list | tuple) else ()
@@ -302,7 +300,7 @@ def _means(solved: SolvedFit, statistic: object) -> Statistics:
     return Statistics(tuple(names), value[0] if is_one else value, functions)
 
 
-def _function(solved: SolvedFit, function: Callable[..., ArrayLike]) -> Statistics:
+def _function(solved: Solved, function: Callable[..., ArrayLike]) -> Statistics:
     kept, measure = solved.memory.kept, solved.tangent.measure
     value = np.asarray(function(kept.spread(measure.weights * measure.counts)), np.float64)
     name = getattr(function, "__name__", "statistic")
@@ -354,7 +352,7 @@ def _warn_of_few_units(plan: DrawPlan, names: Sequence[Name], *, grouped: bool, 
         warn(VardiWarning(f"{fact}: {effect}. {remedy}"))
 
 
-def _report_failures(failures: Sequence[Refit], n: int, kind: DrawKind, solved: SolvedFit, most: float = 0.1) -> None:
+def _report_failures(failures: Sequence[Refit], n: int, kind: DrawKind, solved: Solved, most: float = 0.1) -> None:
     """Warn how many draws have no fit; raise if that is more than a share of them: others are not representative."""
     if not failures:
         return

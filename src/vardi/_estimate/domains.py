@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -15,12 +15,11 @@ from vardi._estimate.intervals import Affine, Kind, Law, ShareOf, Student, Trans
 from vardi._estimate.tangent import Influence, Tangent
 from vardi._inputs.domains import By
 from vardi._notebook import MOST_ROWS, fragment, table
+from vardi._rows.contract import Spread
 from vardi._rows.domains import RowsByDomain
-from vardi._rows.measure import Measure
-from vardi._rows.variance import Spread
 from vardi._types import Floats, Integers
 from vardi.errors import MismatchError, suggest
-from vardi.errors._texts import SHOWN, WIDTH, cut, more, show, width_of
+from vardi.errors._texts import SHOWN, WIDTH, aligned, cut, more, show
 
 T = TypeVar("T")
 
@@ -99,13 +98,7 @@ class Domains(ByDomain[Estimate]):
     -0.17 ± 0.23 (95%: -0.64 to 0.29)
     """
 
-    def __init__(
-        self,
-        what: str,
-        by: By,
-        keys: Sequence[tuple[Hashable, ...]],
-        estimates: DomainEstimates,
-    ) -> None:
+    def __init__(self, what: str, by: By, keys: Sequence[tuple[Hashable, ...]], estimates: DomainEstimates) -> None:
         super().__init__(by, keys, estimates.estimate)
         self.what, self._estimates = what, estimates
 
@@ -117,19 +110,12 @@ class Domains(ByDomain[Estimate]):
     def table(self) -> str:
         """Return value, error and interval of each domain, as text of at most 80 columns."""
         heads, rows = self._cells(SHOWN)
-        widths = [max(len(row[j]) for row in [heads, *rows]) for j in range(len(heads))]
-        numbers = sum(widths[-3:]) + 6
+        names = range(len(self.by))
+        numbers = sum(max(map(len, column)) for column in list(zip(heads, *rows, strict=True))[-3:]) + 6
         room = (WIDTH - numbers) // len(self.by) - 2
-        names = [width_of(head, (row[j] for row in rows), room) for j, head in enumerate(heads[:-3])]
-        lines = [
-            "  ".join(
-                [*(cut(cell, w).ljust(w) for cell, w in zip(row, names, strict=False))]
-                + [cell.rjust(w) for cell, w in zip(row[-3:], widths[-3:], strict=True)]
-            ).rstrip()
-            for row in [heads, *rows]
-        ]
+        lines = [[*(cut(cell, room) for cell in row[:-3]), *row[-3:]] for row in [heads, *rows]]
         doubt = ["errors are approximate"] if self._estimates.approximate else []
-        return "\n".join([cut(self.what, WIDTH), *lines, *more(list(self), SHOWN), *doubt])
+        return "\n".join([cut(self.what, WIDTH), aligned(lines[0], lines[1:], names), *more(list(self), SHOWN), *doubt])
 
     def __str__(self) -> str:
         return self.table()
@@ -240,7 +226,7 @@ def estimates_in_domains(
             return ()
         fixed = tangent.are_fixed(spread, lambda: domains.naive(places) * times**2)
         pairs = zip(places.tolist(), fixed.tolist(), strict=True)
-        return [_kind(tangent.measure, domains, j, factor, is_fixed=is_fixed) for j, is_fixed in pairs]
+        return [_kind(domains, j, factor, is_fixed=is_fixed) for j, is_fixed in pairs]
 
     values = sums.mean * times
     laws, stderr = _judged(values, influence, kinds)
@@ -292,21 +278,17 @@ def _judged(
     return tuple(laws), stderr
 
 
-def _kind(measure: Measure, domains: RowsByDomain, j: int, factor: float | None, *, is_fixed: bool) -> Kind:
+def _kind(domains: RowsByDomain, j: int, factor: float | None, *, is_fixed: bool) -> Kind:
     """Return what kind of number that of a domain is, as for a ratio of two expectations."""
     sums = domains.sums
-    if not sums.is_share(j):
-        if sums.is_constant(j):
-            return constant(math.inf if sums.rows[j] > 1 else 0.0)  # one row shows no spread
-        return known if is_fixed else any_number
+    if sums.strays[j] and sums.is_constant(j):
+        return constant(math.inf if sums.rows[j] > 1 else 0.0)  # one row shows no spread
     if is_fixed:
         return known
-    share = ShareOf(
-        float(sums.events[j]),
-        sums.others(j),
-        lambda: measure.evenness_of(domains.inside(j)) if measure.in_clusters else sums.evenness(j),
-        lambda: measure.evenness_of(domains.event(j)) if measure.in_clusters else sums.evenness_of_events(j),
-    )
+    if sums.strays[j]:
+        return any_number
+    evenness, of_events = partial(domains.evenness, j), partial(domains.evenness_of_events, j)
+    share = ShareOf(float(sums.events[j]), sums.others(j), evenness, of_events)
     return share if factor is None else _times(share, factor)
 
 

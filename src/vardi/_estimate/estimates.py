@@ -30,7 +30,7 @@ from vardi.errors._texts import show
 
 if TYPE_CHECKING:
     from vardi._estimate.tangent import Influence
-    from vardi._rows.variance import Spread
+    from vardi._rows.contract import Spread
 
 MUCH = 0.1  # difference that a model makes, relative to the error without it, above which both errors are shown
 ROUNDING = 1e-12  # relative to what is added up: below it an error is only rounding

@@ -1,22 +1,25 @@
 """The law of an estimate's error, which gives the ends of its interval at any level.
 
 What kind of number an estimate is (a mean, a share, a known or a constant one) decides which law that is, which
-standard error is shown, and whether one is shown at all.
+standard error is shown, whether one is shown at all, and whether users are warned of it.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import scipy
 
+from vardi._inputs.pool import Name
 from vardi._rows.contract import Evenness
-from vardi.errors import MismatchError
+from vardi.errors import MismatchError, WeakOverlapWarning
+from vardi.errors._texts import show
+from vardi.errors._warn import warn
 
 if TYPE_CHECKING:
     from vardi._estimate.estimates import Estimate
@@ -277,3 +280,58 @@ class Affine:
 
     def __call__(self, x: float) -> float:
         return self.slope * x + self.shift
+
+
+def doubts(
+    names: Sequence[Name], what: Sequence[str], laws: Sequence[Law], *, few_in_time: int = 30
+) -> tuple[str, ...]:
+    """Return the warnings about estimates with these laws: about the one with the fewest rows, and about heavy tails.
+
+    Parameters
+    ----------
+    names : sequence
+        The samples.
+    what : sequence of str
+        What the estimates are called.
+    laws : sequence of Law
+        The laws of their intervals.
+    few_in_time : int
+        Independent rows that a series is worth, below which its errors are rough.
+    """
+    students = [(name, law.student) for name, law in zip(what, laws, strict=True) if law.student is not None]
+    messages = []
+    few, student = min(students, key=lambda pair: float(f"{pair[1].df:.6g}"), default=("", NORMAL))  # up to rounding
+    if student.df < DOUBTED:
+        df, remedy = f"{student.df:.1f} degrees of freedom", _remedy(student, names)
+        messages.append(
+            f"No standard error is given for {few}: it rests on too few rows ({df}). {remedy}"
+            if student.df < REFUSED
+            else f"The standard error of {few} rests on few rows ({df}), so it is rough. {remedy}"
+        )
+    in_time = ((worth, name, k) for name, student in students for k, worth in enumerate(student.effective) if worth)
+    worth, brief, k = min(in_time, key=lambda series: series[0], default=(math.inf, "", 0))
+    if worth < few_in_time:
+        messages.append(
+            f"The rows of {str(names[k])!r} are so strongly correlated in time that for {brief} they are worth "
+            f"{worth:.0f} independent ones, and fewer than {few_in_time} show only roughly how much they vary. Extend "
+            "the series: rows in between would not help."
+        )
+    heavy, student = max(students, key=lambda pair: np.nan_to_num(pair[1].tail), default=("", NORMAL))
+    if student.tail > HEAVY:
+        messages.append(
+            f"A few rows dominate {heavy}: the contributions of rows to it have tail index {student.tail:.2f}, and if "
+            "that stays above 0.5 with more rows, the variance is infinite and the standard error too small. "
+            f"{_remedy(student, names)}"
+        )
+    return tuple(messages)
+
+
+def warn_of_doubt(names: Sequence[Name], what: Sequence[str], laws: Sequence[Law]) -> None:
+    """Warn of errors that rest on few rows: one message, for the worst estimate of a call."""
+    for message in doubts(names, what, laws)[:1]:
+        warn(WeakOverlapWarning(message))
+
+
+def _remedy(law: Student, names: Sequence[Name]) -> str:
+    of = f" of {show([names[law.most]])}" if law.most >= 0 else ""
+    return f"Add rows like those{of} that carry it, or a sample that draws such rows more often."

@@ -13,13 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from vardi._estimate.resampling import DrawKind, DrawnUnits, DrawPlan
-from vardi._estimate.solved import SolvedFit
 from vardi._estimate.tangent import Tangent
 from vardi._machine.threads import THREADED, cores, executor
 from vardi._rows import Rows
@@ -28,6 +27,9 @@ from vardi._rows.hashed import GroupSums
 from vardi._rows.stored import Blocks
 from vardi._solve.refit import Refit, refit_draws
 from vardi._types import Floats, once
+
+if TYPE_CHECKING:
+    from vardi._fit.solved import Solved
 
 TOLERANCE = 1e-6  # of a refit: far below the spread of any draw
 LONG = 0.5  # root mean square change of log weights along a step above which one step is not enough for a refit
@@ -64,7 +66,7 @@ class Refits:
     """The refit of each draw, as a function of its number."""
 
     def __init__(
-        self, solved: SolvedFit, plan: DrawPlan, statistics: Statistics, kind: DrawKind, entropy: int, jobs: int
+        self, solved: Solved, plan: DrawPlan, statistics: Statistics, kind: DrawKind, entropy: int, jobs: int
     ) -> None:
         self.solved, self.plan, self.statistics, self.kind, self.entropy = solved, plan, statistics, kind, entropy
         rows, self.jobs = plan.rows, jobs
@@ -126,7 +128,7 @@ class GroupRefits:
 
     Parameters
     ----------
-    solved : SolvedFit
+    solved : Solved
         The fit.
     sums : GroupSums
         Sums within groups; the functions are those of the statistics, then 1, then biases without rows.
@@ -134,7 +136,7 @@ class GroupRefits:
         Exponential multiplicities, or groups drawn with replacement.
     """
 
-    def __init__(self, solved: SolvedFit, sums: GroupSums, kind: DrawKind) -> None:
+    def __init__(self, solved: Solved, sums: GroupSums, kind: DrawKind) -> None:
         self.tangent, self.measure, self.sums, self.kind = solved.tangent, solved.tangent.measure, sums, kind
         self.sizes, self.cut, self.point = self.measure.sizes, solved.solution.cut, self.measure.whole_point.v
         self.model = self.measure.whole_point.model

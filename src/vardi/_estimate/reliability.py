@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from vardi._estimate.intervals import DOUBTED, HEAVY, NORMAL, RARE, REFUSED, Law, Student
+from vardi._estimate.intervals import DOUBTED, RARE, REFUSED, Law, doubts
 from vardi._inputs.pool import Name
 from vardi._rows.gram import Gram
 from vardi._solve.identify import Verdict
@@ -115,65 +115,10 @@ class Trust:
         return self.df >= REFUSED
 
 
-def doubts(
-    names: Sequence[Name], what: Sequence[str], laws: Sequence[Law], *, few_in_time: int = 30
-) -> tuple[str, ...]:
-    """Return the warnings about estimates with these laws: about the one with the fewest rows, and about heavy tails.
-
-    Parameters
-    ----------
-    names : sequence
-        The samples.
-    what : sequence of str
-        What the estimates are called.
-    laws : sequence of Law
-        The laws of their intervals.
-    few_in_time : int
-        Independent rows that a series is worth, below which its errors are rough.
-    """
-    students = [(name, law.student) for name, law in zip(what, laws, strict=True) if law.student is not None]
-    messages = []
-    few, student = min(students, key=lambda pair: float(f"{pair[1].df:.6g}"), default=("", NORMAL))  # up to rounding
-    if student.df < DOUBTED:
-        df, remedy = f"{student.df:.1f} degrees of freedom", _remedy(student, names)
-        messages.append(
-            f"No standard error is given for {few}: it rests on too few rows ({df}). {remedy}"
-            if student.df < REFUSED
-            else f"The standard error of {few} rests on few rows ({df}), so it is rough. {remedy}"
-        )
-    in_time = ((worth, name, k) for name, student in students for k, worth in enumerate(student.effective) if worth)
-    worth, brief, k = min(in_time, key=lambda series: series[0], default=(math.inf, "", 0))
-    if worth < few_in_time:
-        messages.append(
-            f"The rows of {str(names[k])!r} are so strongly correlated in time that for {brief} they are worth "
-            f"{worth:.0f} independent ones, and fewer than {few_in_time} show only roughly how much they vary. Extend "
-            "the series: rows in between would not help."
-        )
-    heavy, student = max(students, key=lambda pair: np.nan_to_num(pair[1].tail), default=("", NORMAL))
-    if student.tail > HEAVY:
-        messages.append(
-            f"A few rows dominate {heavy}: the contributions of rows to it have tail index {student.tail:.2f}, and if "
-            "that stays above 0.5 with more rows, the variance is infinite and the standard error too small. "
-            f"{_remedy(student, names)}"
-        )
-    return tuple(messages)
-
-
-def warn_of_doubt(names: Sequence[Name], what: Sequence[str], laws: Sequence[Law]) -> None:
-    """Warn of errors that rest on few rows: one message, for the worst estimate of a call."""
-    for message in doubts(names, what, laws)[:1]:
-        warn(WeakOverlapWarning(message))
-
-
 def warn_of_few_bridging(bridge: Bridge, what: str) -> None:
     """Warn if samples are compared by so few rows that neither a chi-square nor a normal distribution applies."""
     if bridge.rows < RARE:
         warn(WeakOverlapWarning(f"{what} on few rows: {bridge}. Add rows that both sides could draw."))
-
-
-def _remedy(law: Student, names: Sequence[Name]) -> str:
-    of = f" of {show([names[law.most]])}" if law.most >= 0 else ""
-    return f"Add rows like those{of} that carry it, or a sample that draws such rows more often."
 
 
 def bridge_of(

@@ -21,14 +21,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import narwhals as nw
 import numpy as np
 
 from vardi._estimate.refits import LONG, Progress, entropy_of, one_step
 from vardi._estimate.resampling import Strata, effective_rows
-from vardi._estimate.solved import SolvedFit
 from vardi._inputs.engines import Aggregate, LazyFrame, answering
 from vardi._inputs.frames import Frame
 from vardi._inputs.lazy_dependence import SERIES_APART, UNIT, EngineDependence
@@ -46,11 +45,14 @@ from vardi.errors import MismatchError, WeakOverlapWarning
 from vardi.errors._refusals import needs_rows
 from vardi.errors._warn import warn
 
+if TYPE_CHECKING:
+    from vardi._fit.solved import Solved
+
 WHAT = "Making replicate weights"
 
 
 def replicate_weights(
-    solved: SolvedFit,
+    solved: Solved,
     n: int = 500,
     kind: ReplicateKind = "bayesian",
     seed: int | np.random.Generator | None = 0,
@@ -65,7 +67,7 @@ def replicate_weights(
 
     Parameters
     ----------
-    solved : SolvedFit
+    solved : Solved
         The fit's rows and solution.
     n, kind, seed, identity, progress
         As in that method.
@@ -158,7 +160,7 @@ class ReplicatesInMemory:
 
     Parameters
     ----------
-    solved : SolvedFit
+    solved : Solved
         The fit.
     kind, n, seed
         Options of the multipliers.
@@ -166,7 +168,7 @@ class ReplicatesInMemory:
         Column that identifies a row; without it, its position.
     """
 
-    def __init__(self, solved: SolvedFit, kind: ReplicateKind, n: int, seed: int, identity: str | None) -> None:
+    def __init__(self, solved: Solved, kind: ReplicateKind, n: int, seed: int, identity: str | None) -> None:
         require_memory(
             16 * len(solved) * n,
             f"{n} replicate weights of {len(solved):,} rows",
@@ -234,7 +236,7 @@ class ReplicatesInEngine:
 
     Parameters
     ----------
-    solved : SolvedFit
+    solved : Solved
         The fit.
     kind, n, seed
         Options of the multipliers.
@@ -242,7 +244,7 @@ class ReplicatesInEngine:
         Column that identifies a row; without it the engine's own row number, if it has one.
     """
 
-    def __init__(self, solved: SolvedFit, kind: ReplicateKind, n: int, seed: int, identity: str | None) -> None:
+    def __init__(self, solved: Solved, kind: ReplicateKind, n: int, seed: int, identity: str | None) -> None:
         rows, self.solved = solved.tangent.measure.rows, solved
         assert isinstance(rows, Queries)
         dependence, parts = rows.dependence, rows.parts
@@ -326,7 +328,7 @@ def _deviation(mean: Floats, squares: Floats) -> Floats:
     return np.sqrt(np.maximum(squares - mean**2, 0.0))
 
 
-def _clusters(solved: SolvedFit) -> Integers | None:
+def _clusters(solved: Solved) -> Integers | None:
     """Return the number of the unit that each row is drawn with: its cluster, or its batch of a series."""
     measure = solved.tangent.measure
     dependence, source, sizes = measure.arrays.dependence, measure.source, measure.sizes
@@ -352,7 +354,7 @@ def _strata(measure: Measure, clusters: Integers | None) -> Strata:
     return Strata(codes, units, spread)
 
 
-def _halves(solved: SolvedFit, seed: int, identity: str | None) -> tuple[Integers, Integers]:
+def _halves(solved: Solved, seed: int, identity: str | None) -> tuple[Integers, Integers]:
     """Return a hash of each row in the fit: of its place in its frame, or of a column."""
     frames, mask = solved.memory.pool.frames, solved.memory.kept.mask
     if identity is not None and not frames:

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
-from vardi._estimate.solved import SolvedFit
 from vardi._inputs.by_row import in_order
 from vardi._inputs.given import Labels
 from vardi._rows import Rows
 from vardi._rows.contract import Kept
 from vardi._rows.grouping import is_sorted, sums_by_code
 from vardi._rows.multipliers import SMALL
-from vardi._rows.units import drawn
+from vardi._rows.units import batch_lengths, in_series
 from vardi._types import Floats, Integers, once
 from vardi.biases._values import as_array, coded, is_missing
 from vardi.errors import MismatchError
 from vardi.errors._refusals import missing_groups, needs_rows, no_groups, no_labels, spanning_group
+
+if TYPE_CHECKING:
+    from vardi._fit.solved import Solved
 
 DrawKind: TypeAlias = Literal["bayesian", "rows"]
 
@@ -210,7 +212,7 @@ def _drawn_with_replacement(rng: np.random.Generator, out: Floats, block: int = 
         out[low : low + length] = np.bincount(rng.integers(length, size=times), minlength=length)
 
 
-def make_plan(solved: SolvedFit, groups: Integers | None, *, of_rows: bool, functions: Kept | None = None) -> DrawPlan:
+def make_plan(solved: Solved, groups: Integers | None, *, of_rows: bool, functions: Kept | None = None) -> DrawPlan:
     """Return the plan of a bootstrap: draws of distinct rows' counts where these are enough, of rows otherwise."""
     rows, measure, parts, strata = solved.rows_in_memory, solved.tangent.measure, None, None
     dependence = measure.rows.dependence
@@ -220,9 +222,14 @@ def make_plan(solved: SolvedFit, groups: Integers | None, *, of_rows: bool, func
         source, counts, inverse = measure.source, measure.counts, rows.inverse
     if groups is None and dependence.in_units:
         order = measure.arrays.dependence.order
-        effective = None if order is None else effective_rows(solved, functions)
-        entry, units = measure.arrays.entries
-        groups, parts = drawn(entry, units, source, measure.sizes, order, effective)
+        if order is None:
+            entry, units = measure.arrays.entries
+            rank = np.empty(len(units.part), np.int64)  # the number of each unit, part by part
+            rank[np.argsort(units.part, kind="stable")] = np.arange(len(rank))
+            groups, parts = rank[units.unit[entry]], np.bincount(units.part)
+        else:  # batches of successive rows, as long as the effective size of a series requires
+            groups = in_series(source, order, batch_lengths(measure.sizes, effective_rows(solved, functions)))
+            parts = np.bincount(source[_firsts(groups)], minlength=len(measure.sizes))
     if dependence.strata is not None or (dependence.remaining < 1.0).any():
         units_of_rows = counts if groups is None else (1.0 / np.bincount(groups))[groups]
         codes = None if dependence.strata is None else measure.arrays.dependence.strata
@@ -230,7 +237,7 @@ def make_plan(solved: SolvedFit, groups: Integers | None, *, of_rows: bool, func
     return DrawPlan(rows, source, counts, inverse, groups, parts, strata)
 
 
-def effective_rows(solved: SolvedFit, functions: Kept | None, rounding: float = 1e-9) -> Floats:
+def effective_rows(solved: Solved, functions: Kept | None, rounding: float = 1e-9) -> Floats:
     """Return how many independent rows each series is worth: the minimum over log normalisers and functions' means."""
     measure = solved.tangent.measure
     of_functions = [] if functions is None else [solved.tangent.influence(functions)[1]]
@@ -240,7 +247,7 @@ def effective_rows(solved: SolvedFit, functions: Kept | None, rounding: float = 
     return np.asarray(np.hstack(effective).min(axis=1)) if effective else measure.sizes
 
 
-def group_codes(solved: SolvedFit, groups: Labels) -> Integers:
+def group_codes(solved: Solved, groups: Labels) -> Integers:
     """Return the number of the group of each row in the fit; a group must lie within one sample."""
     if isinstance(groups, str):
         known = list(dict.fromkeys(name for frame in solved.memory.pool.frames for name in frame.columns))
@@ -273,7 +280,7 @@ def _firsts(codes: Integers) -> Integers:
     return np.unique(codes, return_index=True)[1]
 
 
-def require_rows(solved: SolvedFit, what: str) -> None:
+def require_rows(solved: Solved, what: str) -> None:
     """Refuse a fit whose rows are in an engine."""
     if not solved.data.in_memory:
         raise needs_rows(what)

@@ -25,10 +25,9 @@ from numpy.typing import NDArray
 
 from vardi._estimate.estimates import ROUNDING, Estimate, Estimates, estimates_of
 from vardi._estimate.intervals import Kind, ShareOf, Student, any_number, constant, known
-from vardi._rows.contract import Evenness, Kept, Means, Sums
+from vardi._rows.contract import Evenness, Kept, Means, Spread, Sums
 from vardi._rows.gram import Gram, Laplacian
-from vardi._rows.measure import Functions, Measure, Values, nothing
-from vardi._rows.variance import Spread
+from vardi._rows.measure import Functions, Measure, Values, added, as_functions, nothing
 from vardi._types import Floats, Integers
 
 if TYPE_CHECKING:
@@ -134,7 +133,7 @@ class Influence:
 
     def of_rows(self) -> Floats:
         """Return phi of rows in memory, of shape (n, m)."""
-        return self.measure.rows_of(self.values)
+        return self.measure.arrays.column(self.values.of, self.values.width)
 
     def column(self, j: int) -> Influence:
         """Return that of one estimate."""
@@ -147,15 +146,12 @@ class Influence:
         return Influence(self.measure, self.values @ coefficients, self.b @ coefficients, outside, self.approximate)
 
     def __add__(self, other: Influence) -> Influence:
-        none = np.zeros(self.b.shape[1])
-        both = {**self.outside, **other.outside}
-        outside = {name: self.outside.get(name, none) + other.outside.get(name, none) for name in both}
-        approximate = self.approximate or other.approximate
+        outside, approximate = added(self.outside, other.outside), self.approximate or other.approximate
         return Influence(self.measure, self.values + other.values, self.b + other.b, outside, approximate)
 
     def covariance(self) -> Floats:
         """Return the covariance of the estimates."""
-        return self.measure.covariance(self.values) + self._apart.T @ self._apart
+        return self.spread().covariance
 
     def spread(self, *, joint: bool = True) -> Spread:
         """Return the variances of the estimates and what they rest on; with covariances if ``joint``."""
@@ -176,7 +172,7 @@ class Influence:
         suspect = (spread.kurtosis > light) & (df < settled) & tails
         most = spread.most if len(spread.carried) == len(self.measure.sizes) else -np.ones(len(df))
         places = np.flatnonzero(suspect).tolist()
-        heavy = dict(zip(places, self.measure.tails(self.values, places) if places else (), strict=True))
+        heavy = dict(zip(places, spread.tails(places) if places else (), strict=True))
         effective = spread.effective_in_time
         return [Student(float(one), heavy.get(j, math.nan), int(most[j]), effective[j]) for j, one in enumerate(df)]
 
@@ -269,11 +265,12 @@ class Tangent:
 
     def _share(self, functions: Functions | Kept, means: Means, j: int, base: int | None = None) -> Kind:
         """Return the kind of a share of all rows, or of those on which the function at another place is 1."""
-        measure, holds = self.measure, self.measure.holds(functions, j)
+        measure, f = self.measure, as_functions(functions)
+        holds = f.column(j)
         events, rows = float(means.events[j]), means.rows if base is None else float(means.events[base])
 
         def evenness() -> Evenness:
-            return measure.evenness if base is None else measure.evenness_of(measure.holds(functions, base))
+            return measure.evenness if base is None else measure.evenness_of(f.column(base))
 
         of_all = holds if base is None and not measure.recorded_by else None
         return ShareOf(events, rows - events, evenness, lambda: measure.evenness_of(holds), of_all)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vardi._estimate.check_results import KnownCheck
 from vardi._estimate.estimates import Estimate
-from vardi._estimate.known_check import KnownCheck
 from vardi._estimate.reliability import Trust
 from vardi._facts.biases import UNASKED, Check, Level, Remark, bias_notes, check_of
 from vardi._facts.columns import ColumnFacts, Variable

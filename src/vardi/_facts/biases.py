@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
-from vardi._estimate.bias_check import BiasCheck
-from vardi._estimate.quasi_independence import METHOD, MOST_ROWS
+from vardi._estimate.check_results import MOST_PAIRED, QUASI_INDEPENDENCE, BiasCheck
 from vardi._facts.numbers import pvalue
 from vardi._inputs.given import Function
 from vardi._inputs.pool import Name, Pool
@@ -276,7 +275,7 @@ def check_of(fit: DebiasedSample, variables: Mapping[str, Function] | None) -> C
     )
     if check.reason:
         return Check("fact", f"The declared biases cannot be tested: {check.reason}", rows=rows, found=check)
-    is_score = check.method != METHOD
+    is_score = check.method != QUASI_INDEPENDENCE
     test = "Score test" if is_score else "Test of quasi-independence"
     degrees = "1 degree" if check.df == 1 else f"{check.df} degrees"
     detail = f"{test} of {', '.join(check.columns)}: chi-square {check.statistic:.4g}, {degrees} of freedom."
@@ -302,7 +301,7 @@ def _columns(fit: DebiasedSample, variables: Mapping[str, Function] | None) -> M
 def _feasible(fit: DebiasedSample, columns: int, most_products: float = 1e9, most_pairs: float = 5e7) -> int:
     """Return how many columns can be compared while a reader waits: more products, or pairs of rows, take long."""
     if any(isinstance(bias, WindowBias) for bias in fit.parts.given().biases):
-        return columns if columns * min(len(fit), MOST_ROWS) ** 2 <= most_pairs else 0
+        return columns if columns * min(len(fit), MOST_PAIRED) ** 2 <= most_pairs else 0
     K = sum(rows > 0 for rows in fit.sizes.values())
     return next((m for m in range(columns, 0, -1) if 2 * m**2 * len(fit) * K**2 <= most_products), 0)
 

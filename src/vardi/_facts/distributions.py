@@ -13,7 +13,7 @@ import numpy as np
 from vardi._estimate.cdf import Band
 from vardi._facts.columns import ColumnFacts, Variable
 from vardi._inputs.pool import Name
-from vardi._rows.shares import Shares, edges_below
+from vardi._rows.shares import Shares
 from vardi._rows.weights import WeightTable
 from vardi._types import Floats, Integers
 from vardi.errors._texts import LISTED
@@ -210,7 +210,7 @@ def _edges(weights: Floats, bins: int) -> Floats:
 
 def _bars(table: WeightTable, which: Integers, m: int, lows: Floats, highs: Floats) -> tuple[Bar, ...]:
     below = np.nextafter(lows, -np.inf)  # a weight at a lower end is in the bar that it starts
-    place = np.maximum(edges_below(table.weights, below) - 1, 0)
+    place = np.maximum(np.searchsorted(below, table.weights) - 1, 0)
     rows = np.bincount(place * m + which, table.counts, minlength=len(lows) * m).reshape(-1, m)
     mass = np.bincount(place, table.counts * table.weights, minlength=len(lows)) / (table.counts @ table.weights)
     return tuple(

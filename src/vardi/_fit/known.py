@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy
 
+from vardi._estimate.check_results import KnownCheck, known_lines
 from vardi._estimate.intervals import REFUSED
-from vardi._estimate.known_check import KnownCheck, known_lines
 from vardi._estimate.tangent import Influence, Tangent
 from vardi._inputs.known import Known
 from vardi._rows.arrays import Arrays

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from vardi._estimate.bias_check import BiasCheck, Features, untested
+from vardi._estimate.check_results import BiasCheck, Features, untested
 from vardi._estimate.tangent import Influence, Tangent
 from vardi._fit.debias import solve
 from vardi._fit.inputs import Options

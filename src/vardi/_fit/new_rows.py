@@ -59,7 +59,7 @@ def weigh(solved: Solved, rows: Any) -> Any:
     if solved.data.is_whole:
         weights = _with_known(solved, known, log_mass, H) if known else np.exp(-log_mass)
     else:
-        weights = solved.tangent.measure.scale * np.exp(-log_mass)
+        weights = solved.tangent.measure.point.scale * np.exp(-log_mass)
     return weights if frame is None else frame.wrap(weights, "weight")
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from vardi._estimate.cdf import Band, DebiasedCdf, Steps
-from vardi._estimate.sensitivity.worst import Errors
+from vardi._estimate.sensitivity.question import Errors
 from vardi._facts.account import Given
 from vardi._facts.choice import IDENTIFIER, MISSING, MOST_TEXT, by_reason, choose, most_frequent, note_on
 from vardi._facts.columns import ColumnFacts, Variable, by_samples, exponent_of, facts_of

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vardi._estimate.estimates import Estimate
-from vardi._estimate.reliability import Bridge, Trust, bridge_of, warn_of_doubt, warn_of_few_bridging
+from vardi._estimate.intervals import warn_of_doubt
+from vardi._estimate.reliability import Bridge, Trust, bridge_of, warn_of_few_bridging
 from vardi._estimate.sensitivity.result import GAMMAS
 from vardi._fit.known import check_known, joined
 from vardi._fit.solved import Solved
@@ -29,10 +30,9 @@ from vardi.errors import MismatchError, number_of_rows, suggest
 from vardi.errors._texts import listed, show
 
 if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked for
-    from vardi._estimate.bias_check import BiasCheck, Features
     from vardi._estimate.bootstrap import Bootstrap
     from vardi._estimate.bounds import Bounds
-    from vardi._estimate.known_check import KnownCheck
+    from vardi._estimate.check_results import BiasCheck, Features, KnownCheck
     from vardi._estimate.likelihood_ratio import LikelihoodRatio
     from vardi._estimate.refits import Progress
     from vardi._estimate.resampling import DrawKind
@@ -326,7 +326,7 @@ class DebiasedSample(WeightedSample):
         >>> bool(fit.check_biases().pvalue > 0.05)
         True
         """
-        from vardi._estimate.bias_check import require_features, untested
+        from vardi._estimate.check_results import require_features, untested
 
         require_features(features)
         if columns is None:
@@ -402,8 +402,7 @@ class DebiasedSample(WeightedSample):
         One standard error (0.97) is reached at 1.115.
         20 is reached at 1.453.
         """
-        from vardi._estimate.sensitivity.question import Question
-        from vardi._estimate.sensitivity.worst import Mean
+        from vardi._estimate.sensitivity.question import Mean, Question
 
         what = f"mean of {name_of(values) if is_function(values) else 'values'}"
         fit: WeightedSample = self

@@ -34,8 +34,8 @@ from vardi.errors import ImpossibleRowError, NotIdentifiableError
 from vardi.errors._texts import show
 
 if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked for
-    from vardi._estimate.bias_check import BiasCheck, Features
-    from vardi._estimate.sensitivity.worst import Errors
+    from vardi._estimate.check_results import BiasCheck, Features
+    from vardi._estimate.sensitivity.question import Errors
     from vardi._fit.rows_in_engine import RowsInEngine
     from vardi._fit.rows_in_memory import RowsInMemory
     from vardi._rows.lazy_rows import LazyRows
@@ -344,8 +344,8 @@ class Solved:
 
     def check_columns(self, columns: Mapping[str, Kept], features: Features) -> BiasCheck:
         """Test the declared biases, given columns of the rows in the fit."""
-        from vardi._estimate.bias_check import untested
         from vardi._estimate.bias_test import check_biases
+        from vardi._estimate.check_results import untested
 
         if self.tangent_of_samples is None:
             return untested(ONLY_KNOWN)
@@ -353,7 +353,7 @@ class Solved:
 
     def slopes(self, influence: Influence, errors: Errors) -> Floats:
         """Return how far estimates move at worst, per unit of log Gamma."""
-        from vardi._estimate.sensitivity.worst import slopes
+        from vardi._estimate.sensitivity.question import slopes
 
         return slopes(self.tangent.measure, influence, errors)
 

@@ -16,9 +16,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._estimate.bias_check import BiasCheck, Features, untested
-from vardi._estimate.quasi_independence import quasi_independence
-from vardi._estimate.sensitivity.worst import Errors
+from vardi._estimate.bias_test import quasi_independence
+from vardi._estimate.check_results import BiasCheck, Features, untested
+from vardi._estimate.sensitivity.question import Errors
 from vardi._estimate.tangent import Hessian, Influence, Tangent
 from vardi._fit.capabilities import Holder, refusal
 from vardi._fit.rows_in_memory import RowsInMemory, counted
@@ -188,13 +188,12 @@ class SolvedByWindows(Solved):
 
     def slopes(self, influence: Influence, errors: Errors) -> Floats:
         """Return how far estimates move at worst, per unit of log Gamma in the chance of being seen."""
-        measure, terms = self.tangent.measure, influence.values.terms
+        measure, values = self.tangent.measure, influence.values
 
         def question(block: Block) -> Floats:
-            parts = [term.of(block) for term in terms]
-            return block.sum(np.abs(sum(parts[1:], start=parts[0])))
+            return block.sum(np.abs(values.of_functions(block)))
 
-        return measure.rows.total(question, influence.b.shape[1]) / measure.n
+        return measure.rows.total(question, values.width) / measure.n
 
     def check_biases(self, asked: Mapping[str, Any], features: Features) -> BiasCheck:
         """Test whether columns depend on the windows, beyond the values' lying in them."""

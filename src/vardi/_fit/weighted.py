@@ -11,7 +11,7 @@ import numpy as np
 
 from vardi._estimate.cdf import DebiasedCdf
 from vardi._estimate.estimates import Estimate, Estimates
-from vardi._estimate.reliability import warn_of_doubt
+from vardi._estimate.intervals import warn_of_doubt
 from vardi._fit.capabilities import refusal
 from vardi._fit.solved import Solved
 from vardi._inputs.domains import By

@@ -55,10 +55,10 @@ def with_levels(
     reader = _Reader(bias, sample)
     found = []
     for group in family.groups:
-        levels, codes = reader.joined(group, frames, most=MOST_VALUES)
+        levels, codes = reader.joined(group, frames, is_fit=True)
         total = np.bincount(codes, counts, minlength=len(levels)).astype(np.float64)
         drawn = np.bincount(codes[own], counts[own], minlength=len(levels)).astype(np.float64)
-        found.append(in_order(bias, sample, group, levels, total, drawn))
+        found.append(reader.in_order(group, levels, total, drawn))
     return replace(bias, family=family.seen(found))
 
 
@@ -69,13 +69,13 @@ def dummies(bias: ParametricBias, frames: Sequence[Frame], sample: str) -> tuple
     """
     family = bias.family
     assert isinstance(family, Cells)
-    n, p = sum(len(frame) for frame in frames), len(family.names)
+    n, p, reader = sum(len(frame) for frame in frames), len(family.names), _Reader(bias, sample)
     require_memory(
         8 * n * p,
-        f"The {p} parameters of the bias {bias} of {sample!r} on {n:,} rows",
+        f"The {p} parameters of the {reader} on {n:,} rows",
         "Cross fewer columns, or join values that are rare.",
     )
-    columns, places, start, reader = np.zeros((n, p)), [], 0, _Reader(bias, sample)
+    columns, places, start = np.zeros((n, p)), [], 0
     for group, known in zip(family.groups, family.levels, strict=True):
         levels, codes = reader.joined(group, frames)
         position = {level: place for place, level in enumerate(known)}
@@ -101,7 +101,7 @@ def require_seen(
             more = f" and {len(known) - MOST_SHOWN} more" if len(known) > MOST_SHOWN else ""
             raise ImpossibleRowError(
                 f"{level_text(group, levels[codes[unseen[0]]])} at row {unseen[0]} of the new rows "
-                f"({number_of_rows(len(unseen))} in all) is in no row of the fit, so the bias {bias} of {sample!r} has "
+                f"({number_of_rows(len(unseen))} in all) is in no row of the fit, so the {reader} has "
                 f"no parameter for it, and its weight is unknown. The fit has {shown}{more}. Fit with rows "
                 "that have the value, or remove these rows.",
                 sample=None,
@@ -109,63 +109,115 @@ def require_seen(
             )
 
 
-def in_order(
-    bias: ParametricBias,
-    sample: str,
-    group: tuple[Node, ...],
-    levels: Sequence[Level],
-    total: Floats,
-    drawn: Floats,
-) -> list[Level]:
-    """Return levels with the most frequent first and the others sorted, or refuse uninformative ones.
-
-    Parameters
-    ----------
-    bias, sample, group
-        What the levels belong to, for messages.
-    levels : sequence of Level
-        In any order.
-    total, drawn : ndarray
-        How often each occurs where the bias is not known to be zero, in all samples and in its own.
-    """
-    there = sorted(np.flatnonzero(total > 0).tolist(), key=lambda place: levels[place])
-    if len(there) < 2:
-        raise UnidentifiedParametersError(
-            f"{group_text(group)} in the bias {bias} of {sample!r} has only one value on the rows of the pool "
-            f"({', '.join(level_text(group, levels[place]) for place in there)}), so its parameter cannot be "
-            "distinguished from the normaliser. Leave it out.",
-            sample=sample,
-        )
-    absent = [level_text(group, levels[place]) for place in there if not drawn[place]]
-    if absent:
-        raise UnidentifiedParametersError(
-            f"No row of {sample!r} has {' or '.join(absent[:MOST_SHOWN])}, and other samples have such rows. So "
-            f"its parameter in {bias} is minus infinity: {sample!r} could not draw them. Declare that with "
-            "a condition, such as vardi.isin(...) * vardi.cells(...), or join the value with another one.",
-            sample=sample,
-            parameters=absent,
-        )
-    first = max(there, key=lambda place: (total[place], -there.index(place)))
-    return [levels[first], *(levels[place] for place in there if place != first)]
-
-
 @dataclass(frozen=True)
-class _Reader:
-    """Reads categories; its errors name the bias that they belong to."""
+class Categories:
+    """What is refused of the categories that a bias reads.
+
+    Attributes
+    ----------
+    bias : ParametricBias
+        The bias, by cells.
+    sample : str
+        The name of its sample.
+    """
 
     bias: ParametricBias
     sample: str
 
+    def __str__(self) -> str:
+        return f"bias {self.bias} of {self.sample!r}"
+
+    def in_order(self, group: tuple[Node, ...], levels: Sequence[Level], total: Floats, drawn: Floats) -> list[Level]:
+        """Return levels with the most frequent first and the others sorted, or refuse uninformative ones.
+
+        Parameters
+        ----------
+        group : tuple of Node
+            The columns that they are values of.
+        levels : sequence of Level
+            In any order.
+        total, drawn : ndarray
+            How often each occurs where the bias is not known to be zero, in all samples and in its own.
+        """
+        there = sorted(np.flatnonzero(total > 0).tolist(), key=lambda place: levels[place])
+        if len(there) < 2:
+            raise UnidentifiedParametersError(
+                f"{group_text(group)} in the {self} has only one value on the rows of the pool "
+                f"({', '.join(level_text(group, levels[place]) for place in there)}), so its parameter cannot be "
+                "distinguished from the normaliser. Leave it out.",
+                sample=self.sample,
+            )
+        absent = [level_text(group, levels[place]) for place in there if not drawn[place]]
+        if absent:
+            raise UnidentifiedParametersError(
+                f"No row of {self.sample!r} has {' or '.join(absent[:MOST_SHOWN])}, and other samples have such rows. "
+                f"So its parameter in {self.bias} is minus infinity: {self.sample!r} could not draw them. Declare that "
+                "with a condition, such as vardi.isin(...) * vardi.cells(...), or join the value with another one.",
+                sample=self.sample,
+                parameters=absent,
+            )
+        first = max(there, key=lambda place: (total[place], -there.index(place)))
+        return [levels[first], *(levels[place] for place in there if place != first)]
+
+    def require_few(self, term: Node, count: int) -> None:
+        """Refuse a column with so many values that it is a measurement."""
+        if count > MOST_VALUES:
+            text = to_text(term)
+            raise InvalidBiasError(
+                f"{text!r} has {count:,} different values, and the {self} would have a parameter for each; up to "
+                f"{MOST_VALUES} are treated as categories. For a number write vardi.steps({text!r}, [...]) or "
+                f"vardi.exponential_tilt({text!r}); join categories that are rare.",
+                sample=self.sample,
+            )
+
+    def require_complete(self, column: str, missing: int) -> None:
+        """Refuse rows whose category is missing."""
+        if missing:
+            raise MissingValuesError(
+                f"The {self} is unknown on {number_of_rows(missing)}, since there are missing values in "
+                f"{column!r} ({missing}). Fill them, e.g. with a value of their own, or drop these rows.",
+                columns={column: missing},
+            )
+
+    def no_category(self, term: Node, value: object, count: int, rows: Iterable[int] = ()) -> InvalidBiasError:
+        """Refuse a value that is not finite."""
+        return InvalidBiasError(
+            f"{to_text(term)!r} in the {self} is {value} on {number_of_rows(count)}, which is not a category. Correct "
+            "it, or remove these rows.",
+            sample=self.sample,
+            rows=rows,
+        )
+
+    def require_categories(self, column: str, target: Target) -> None:
+        """Refuse a column that holds no categories."""
+        if target.kind(column) in (Kind.OTHER, Kind.DATE, Kind.DATETIME):
+            raise MismatchError(
+                f"Column {column!r} holds {target.kind(column).value} ({target.dtype(column)}), but the {self} reads "
+                "categories: text, whole numbers or booleans. Convert it."
+            )
+
+    def require_one_kind(self, term: Node, values: Iterable[Value]) -> None:
+        """Refuse categories that are text in some rows and numbers in others."""
+        if len({isinstance(value, str) for value in values}) > 1:
+            raise MismatchError(
+                f"{to_text(term)!r} in the {self} is text in some rows and a number in others. Convert it to one of "
+                "them."
+            )
+
+
+class _Reader(Categories):
+    """Reads the categories of frames in memory."""
+
     def joined(
-        self, group: tuple[Node, ...], frames: Sequence[Frame], most: int | None = None
+        self, group: tuple[Node, ...], frames: Sequence[Frame], *, is_fit: bool = False
     ) -> tuple[list[Level], Integers]:
         """Return the distinct combinations of values in all frames, and which one each row has."""
         levels: list[Level] = [()]
         codes = np.zeros(sum(len(frame) for frame in frames), np.int64)
         for term in group:
             values, own = self._values(term, frames)
-            if most is not None and len(values) > most:
-                raise too_many_values(self.bias, self.sample, term, len(values))
+            if is_fit:
+                self.require_few(term, len(values))
             there, codes = np.unique(codes * len(values) + own, return_inverse=True)
             levels = [(*levels[one // len(values)], values[one % len(values)]) for one in there.tolist()]
         return levels, codes
@@ -177,7 +229,7 @@ class _Reader:
         for frame in frames:
             values, codes = _distinct(self._array(term, frame))
             pieces.append(np.array([position.setdefault(value, len(position)) for value in values], np.int64)[codes])
-        require_one_kind(self.bias, self.sample, term, position)
+        self.require_one_kind(term, position)
         return list(position), np.concatenate(pieces)
 
     def _array(self, term: Node, frame: Frame) -> NDArray[Any]:
@@ -187,64 +239,12 @@ class _Reader:
         else:
             array = frame.column(term.name)
             target = NumpyTarget({term.name: array})
-            missing = int(np.count_nonzero(target.is_missing(term.name)))
-            if missing:
-                raise missing_category(self.bias, self.sample, term.name, missing)
-            require_categories(self.bias, self.sample, term.name, target)
+            self.require_complete(term.name, int(np.count_nonzero(target.is_missing(term.name))))
+            self.require_categories(term.name, target)
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             bad = np.flatnonzero(~np.isfinite(array))
-            raise no_category(self.bias, self.sample, term, array[bad[0]], len(bad), bad[:LISTED])
+            raise self.no_category(term, array[bad[0]], len(bad), bad[:LISTED])
         return array
-
-
-def too_many_values(bias: ParametricBias, sample: str, term: Node, count: int) -> InvalidBiasError:
-    """Return the error for a column with so many values that it is a measurement."""
-    text = to_text(term)
-    return InvalidBiasError(
-        f"{text!r} has {count:,} different values, and the bias {bias} of {sample!r} would have a parameter for each; "
-        f"up to {MOST_VALUES} are treated as categories. For a number write vardi.steps({text!r}, [...]) or "
-        f"vardi.exponential_tilt({text!r}); join categories that are rare.",
-        sample=sample,
-    )
-
-
-def missing_category(bias: ParametricBias, sample: str, column: str, count: int) -> MissingValuesError:
-    """Refuse rows whose category is missing."""
-    return MissingValuesError(
-        f"The bias {bias} of {sample!r} is unknown on {number_of_rows(count)}, since there are missing values in "
-        f"{column!r} ({count}). Fill them, e.g. with a value of their own, or drop these rows.",
-        columns={column: count},
-    )
-
-
-def no_category(
-    bias: ParametricBias, sample: str, term: Node, value: object, count: int, rows: Iterable[int] = ()
-) -> InvalidBiasError:
-    """Refuse a value that is not finite."""
-    return InvalidBiasError(
-        f"{to_text(term)!r} in the bias {bias} of {sample!r} is {value} on {number_of_rows(count)}, which is not "
-        "a category. Correct it, or remove these rows.",
-        sample=sample,
-        rows=rows,
-    )
-
-
-def require_categories(bias: ParametricBias, sample: str, column: str, target: Target) -> None:
-    """Refuse a column that holds no categories."""
-    if target.kind(column) in (Kind.OTHER, Kind.DATE, Kind.DATETIME):
-        raise MismatchError(
-            f"Column {column!r} holds {target.kind(column).value} ({target.dtype(column)}), but the bias {bias} of "
-            f"{sample!r} reads categories: text, whole numbers or booleans. Convert it."
-        )
-
-
-def require_one_kind(bias: ParametricBias, sample: str, term: Node, values: Iterable[Value]) -> None:
-    """Refuse categories that are text in some rows and numbers in others."""
-    if len({isinstance(value, str) for value in values}) > 1:
-        raise MismatchError(
-            f"{to_text(term)!r} in the bias {bias} of {sample!r} is text in some rows and a number in others. Convert "
-            "it to one of them."
-        )
 
 
 def _distinct(array: NDArray[Any]) -> tuple[list[Value], Integers]:

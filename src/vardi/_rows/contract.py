@@ -8,7 +8,7 @@ those of an engine are :class:`~vardi._rows.expressions.Expressions`, which reco
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
@@ -428,3 +428,99 @@ class Evenness:
 
     def __add__(self, other: Evenness) -> Evenness:
         return Evenness(self.mass + other.mass, self.squares + other.squares, max(self.largest, other.largest))
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    r"""What the errors of m estimates rest on: sums over rows of :math:`c_i = (\phi_i - \bar\phi_k) / n`.
+
+    Numbers are in units of ``scale``, so that squares and fourth powers are neither too large nor too small.
+
+    Attributes
+    ----------
+    covariance : ndarray of shape (m, m)
+        Covariance of the estimates, in their own units.
+    scale : ndarray of shape (m,)
+        Powers of two.
+    within : ndarray of shape (B, m)
+        What each part adds to the variance: :math:`V_k = \frac{n_k}{n_k - 1}\sum_{i \in D_k} c_i^2` for a sample k.
+    squares, fourths : ndarray of shape (m,)
+        :math:`\sum_i c_i^2` and :math:`\sum_i c_i^4`; NaN if they were not summed.
+    known : ndarray of shape (m,)
+        What the errors of known values add to the variance.
+    effective : ndarray of shape (B, m) or (B, 1)
+        How many values vary independently in each part: rows, clusters, or effective rows of a series.
+    freedom : ndarray of shape (B, m) or (B, 1)
+        Degrees of freedom of each part: one less; 0 if it is unknown how much it varies.
+    carried : ndarray of shape (K, m)
+        What each sample adds to the variance; parts are samples if rows are independent.
+    tails : callable
+        Returns the tail index of the influence values of some estimates, which takes another pass over the rows.
+    values : float, optional
+        How many values were squared, if not all of them vary independently.
+    """
+
+    covariance: Floats
+    scale: Floats
+    within: Floats
+    squares: Floats
+    fourths: Floats
+    known: Floats
+    effective: Floats
+    freedom: Floats
+    carried: Floats
+    tails: Callable[[Sequence[int]], list[float]]
+    values: float | None = None
+
+    @property
+    def stderr(self) -> Floats:
+        """Standard errors."""
+        return np.asarray(self.scale * np.sqrt(self.within.sum(axis=0) + self.known))
+
+    @property
+    def kurtosis(self) -> Floats:
+        r""":math:`\kappa = n \sum c^4 / (\sum c^2)^2`; NaN if no row moves an estimate."""
+        n = self.effective.sum(axis=0) if self.values is None else self.values
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(n * self.fourths / self.squares**2)
+
+    @property
+    def df(self) -> Floats:
+        r"""Degrees of freedom, :math:`\min\bigl(2n / (\kappa - 1), V^2 / \sum_k V_k^2 / (n_k - 1)\bigr)`.
+
+        The first term detects heavy tails and thin bridges, the second few rows. The errors of known values are taken
+        as exact. If no row moves an estimate, it is the number of rows minus one.
+        """
+        n, kappa, rows = self.effective.sum(axis=0), self.kurtosis, self.within.sum(axis=0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            by_tail = np.where(kappa > 1.0, 2.0 * n / (kappa - 1.0), np.inf)
+            by_rows = rows**2 / (self.within**2 / np.maximum(self.freedom, 1.0)).sum(axis=0)
+            found = np.minimum(by_tail, by_rows) * ((rows + self.known) / rows) ** 2
+        found = np.where(rows > 0, found, np.where(self.known > 0, np.inf, n - 1.0))
+        return np.where((self.freedom > 0).all(axis=0), found, 0.0)
+
+    @property
+    def effective_in_time(self) -> list[tuple[float, ...]]:
+        """For each estimate, how many independent rows the series of each sample is worth; empty without series."""
+        if self.values is None:
+            return [()] * len(self.scale)
+        return [tuple(column) for column in self.effective.T.tolist()]
+
+    @property
+    def most(self) -> Integers:
+        """The sample that contributes most to each variance."""
+        return self.carried.argmax(axis=0)
+
+    def beside(self, deviations: Floats) -> Spread:
+        """Return the spread with the contributions of known values, of shape (r, m)."""
+        if not len(deviations):
+            return self
+        unit = deviations / self.scale
+        return replace(
+            self, covariance=self.covariance + deviations.T @ deviations, known=self.known + (unit**2).sum(axis=0)
+        )
+
+
+def unit_of(largest: Floats) -> Floats:
+    """Return powers of two that scale numbers up to the largest to at most one; 1 for zero."""
+    return np.where(largest > 0, np.ldexp(1.0, np.frexp(largest)[1]), 1.0)

@@ -33,31 +33,31 @@ class DomainSums:
 
     Attributes
     ----------
-    rows, mass, total : ndarray of shape (G,)
-        Counted rows; and sums of their weights r, and of r y.
-    squares, largest : ndarray of shape (G,)
-        Sums of r^2, and the largest r.
-    events, strays : ndarray of shape (G,)
-        Counted rows on which y is not 0; and whether it is neither 0 nor 1 on some.
-    event_squares : ndarray of shape (G,)
-        Sums of r^2 over the rows on which y is not 0.
-    low, high : ndarray of shape (G,)
-        The smallest and the largest y.
     base : ndarray of int of shape (G,)
         The place of each domain's base.
+    rows, mass, total, squares : ndarray of shape (G,)
+        Counted rows; and sums of their weights r, of r y, and of r^2.
+    events, event_squares : ndarray of shape (G,)
+        Counted rows on which y is not 0, and sums of r^2 over these.
+    strays, endless : ndarray of shape (G,)
+        Whether y is neither 0 nor 1 on some rows, and on how many it is not finite.
+    smallest, low, largest, high : ndarray of shape (G,)
+        The smallest r and y, and the largest.
     """
 
+    base: Integers
     rows: Floats
     mass: Floats
     total: Floats
     squares: Floats
-    largest: Floats
     events: Floats
     event_squares: Floats
     strays: Floats
+    endless: Floats
+    smallest: Floats
     low: Floats
+    largest: Floats
     high: Floats
-    base: Integers
 
     def __len__(self) -> int:
         return len(self.base)
@@ -78,10 +78,6 @@ class DomainSums:
         np.add.at(found, self.base, sums)
         return found[self.base]
 
-    def is_share(self, j: int) -> bool:
-        """Return whether the number of a domain is a share."""
-        return not self.strays[j]
-
     def is_constant(self, j: int) -> bool:
         """Return whether y is the same on all rows of a domain that is its own base."""
         return bool(self.low[j] == self.high[j] and np.count_nonzero(self.base == self.base[j]) == 1)
@@ -89,15 +85,6 @@ class DomainSums:
     def others(self, j: int) -> float:
         """Return how many rows of the base are not among those that a share counts."""
         return float(self.rows[self.base == self.base[j]].sum() - self.events[j])
-
-    def evenness(self, j: int) -> Evenness:
-        """Return how evenly the weights are spread over the base of a domain."""
-        mine = self.base == self.base[j]
-        return Evenness(float(self.mass[mine].sum()), float(self.squares[mine].sum()), float(self.largest[mine].max()))
-
-    def evenness_of_events(self, j: int) -> Evenness:
-        """Return how evenly they are spread over the rows that a share counts."""
-        return Evenness(float(self.total[j]), float(self.event_squares[j]), float(self.largest[j]))
 
 
 class DomainLabels(Protocol):
@@ -195,27 +182,15 @@ class RowsByDomain:
             y, r = self._value(block), self.measure.point.at(block).weight
             event, squares = (y != 0.0) * 1.0, block.let(r * r)
             strays, endless = np.abs(y * (1.0 - y)), 1.0 - np.isfinite(y)
-            summed = [r * 0.0 + 1.0, r, r * y, squares, event, event * squares, strays, endless]
+            summed = [r * 0.0 + 1.0, r, r * y, squares, event, event * squares, strays, endless]  # as in DomainSums
             return block.columns(self.labels.key), np.hstack(summed), np.hstack([r, y])
 
-        found = self._by_domain(question, 10, [0.0] * 8 + [np.inf] * 2 + [-np.inf] * 2)
-        rows, mass, total, squares, events, event_squares, strays, endless, _, low, largest, high = found
-        if self.y is not None and self.y.names and endless.any():
+        nothing = [0.0] * 8 + [np.inf, np.inf, 0.0, -np.inf]
+        sums = DomainSums(self.base, *self._by_domain(question, 10, nothing))
+        if self.y is not None and self.y.names and sums.endless.any():
             ((_, name),) = self.y.names
-            raise in_domains(not_finite(int(endless.sum()), name), self.by, self.keys, endless)
-        return DomainSums(
-            rows=rows,
-            mass=mass,
-            total=total,
-            squares=squares,
-            largest=np.maximum(largest, 0.0),
-            events=events,
-            event_squares=event_squares,
-            strays=strays,
-            low=low,
-            high=high,
-            base=self.base,
-        )
+            raise in_domains(not_finite(int(sums.endless.sum()), name), self.by, self.keys, sums.endless)
+        return sums
 
     def _value(self, block: Block) -> Floats:
         at = self.measure.point.at(block)
@@ -250,14 +225,22 @@ class RowsByDomain:
         """Which domains are bases of their own."""
         return np.asarray(np.bincount(self.base)[self.base] == 1)
 
-    def event(self, j: int) -> Functions:
-        """Return the rows of a domain on which y is not 0."""
-        within = self.labels.within(np.array([j]))
-        return Functions((), 1, lambda block, at: block.columns(within) * (self._value(block) != 0.0))
+    def evenness(self, j: int) -> Evenness:
+        """Return how evenly the weights are spread over the base of a domain."""
+        if self.measure.in_clusters:
+            return self.measure.evenness_of(Functions(self.labels.within_base(np.array([j])), 1))
+        sums, mine = self.sums, self.base == self.base[j]
+        return Evenness(float(sums.mass[mine].sum()), float(sums.squares[mine].sum()), float(sums.largest[mine].max()))
 
-    def inside(self, j: int) -> Functions:
-        """Return the rows of the base of a domain."""
-        return Functions(self.labels.within_base(np.array([j])), 1)
+    def evenness_of_events(self, j: int) -> Evenness:
+        """Return how evenly they are spread over the rows that a share counts: those of the domain where y is not 0."""
+        if self.measure.in_clusters:
+            within = self.labels.within(np.array([j]))
+            return self.measure.evenness_of(
+                Functions((), 1, lambda block, at: block.columns(within) * (self._value(block) != 0.0))
+            )
+        sums = self.sums
+        return Evenness(float(sums.total[j]), float(sums.event_squares[j]), float(sums.largest[j]))
 
     def against(self, places: Integers) -> Floats:
         """Return sum_i c_i r_i h_i x_i, of shape (d, m)."""

@@ -17,16 +17,7 @@ from vardi._inputs.domains import MOST_DOMAINS, By, ordered, require_column, req
 from vardi._inputs.engines import LENGTH, Aggregate
 from vardi._inputs.lazy_columns import expressions, missing_values, on_frame
 from vardi._inputs.lazy_part import PREFIX, Groups, Part, with_columns
-from vardi._rows.cells import (
-    MOST_VALUES,
-    in_order,
-    missing_category,
-    no_category,
-    plain,
-    require_categories,
-    require_one_kind,
-    too_many_values,
-)
+from vardi._rows.cells import MOST_VALUES, Categories, plain
 from vardi._rows.contract import Question
 from vardi._rows.lazy_functions import EngineFunction, condition, users_columns
 from vardi._rows.queries import Queries
@@ -57,8 +48,8 @@ def with_levels(frames: OpenFrames) -> OpenFrames:
 def _seen(frames: OpenFrames, k: int, bias: ParametricBias) -> ParametricBias:
     family, sample = bias.family, str(frames.names[k])
     assert isinstance(family, Cells)
-    readers = [_FrameReader(part, bias, sample, frames.counts) for part in frames.parts]
-    found = []
+    categories, found = Categories(bias, sample), []
+    readers = [_FrameReader(bias, sample, part, frames.counts) for part in frames.parts]
     for group in family.groups:
         counted = [one for reader in readers for one in reader.levels(group)]
         if not any(code == k for _, code, _ in counted):
@@ -66,25 +57,22 @@ def _seen(frames: OpenFrames, k: int, bias: ParametricBias) -> ParametricBias:
         levels = list(dict.fromkeys(level for level, _, _ in counted))
         for place, term in enumerate(group):
             values = {level[place] for level in levels}
-            require_one_kind(bias, sample, term, values)
-            if len(values) > MOST_VALUES:
-                raise too_many_values(bias, sample, term, len(values))
+            categories.require_one_kind(term, values)
+            categories.require_few(term, len(values))
         position = {level: place for place, level in enumerate(levels)}
         total, drawn = np.zeros((2, len(levels)))
         for level, code, mass in counted:
             total[position[level]] += mass
             drawn[position[level]] += mass * (code == k)
-        found.append(in_order(bias, sample, group, levels, total, drawn))
+        found.append(categories.in_order(group, levels, total, drawn))
     return replace(bias, family=family.seen(found))
 
 
 @dataclass(frozen=True)
-class _FrameReader:
+class _FrameReader(Categories):
     """Reads the categories of a bias in one frame, as the user gave it."""
 
     bare: Part
-    bias: ParametricBias
-    sample: str
     counts: str | None
 
     def levels(self, group: tuple[Node, ...]) -> list[tuple[Level, int | None, float]]:
@@ -97,8 +85,7 @@ class _FrameReader:
         if len(found) > most:  # several columns may have more combinations
             distinct = part.aggregates({name: Aggregate(name, "n_unique") for name in names}, values)
             for term, count in zip(group, distinct.values(), strict=True):
-                if count > MOST_VALUES:
-                    raise too_many_values(self.bias, self.sample, term, int(count))
+                self.require_few(term, int(count))
             found = part.groups(asked, values, key=names)
         read = [self._known(term, found, name) for term, name in zip(group, names, strict=True)]
         codes = [part.codes.get(label) for label in found.labels]
@@ -110,7 +97,7 @@ class _FrameReader:
         target = NarwhalsTarget(self.bare.schema)
         if not isinstance(term, Column):
             return _expression(self.bare, ExpressionBias(term), target)
-        require_categories(self.bias, self.sample, term.name, target)
+        self.require_categories(term.name, target)
         return target.column(term.name)
 
     def _known(self, term: Node, found: Groups, name: str) -> list[Value]:
@@ -118,12 +105,12 @@ class _FrameReader:
         values: list[Value] = found.table.get_column(name).to_list()
         rows = found.numbers(ROWS)
         missing = np.array([is_missing(value) for value in values], bool)
-        if missing.any() and isinstance(term, Column):
-            raise missing_category(self.bias, self.sample, term.name, int(rows[missing].sum()))
+        if isinstance(term, Column):
+            self.require_complete(term.name, int(rows[missing].sum()))
         endless = missing | np.array([value in (math.inf, -math.inf) for value in values], bool)
         if endless.any():
             value = "nan" if missing[endless][0] else values[int(endless.argmax())]
-            raise no_category(self.bias, self.sample, term, value, int(rows[endless].sum()))
+            raise self.no_category(term, value, int(rows[endless].sum()))
         return [bool(value) if is_condition(term) else plain(value) for value in values]
 
     @cached_property

@@ -11,26 +11,38 @@ rows times estimates. A mean takes one pass over the rows, a the second, the cov
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vardi._rows.arrays import Arrays
-from vardi._rows.contract import Block, ByKey, Coordinates, Evenness, Extremes, Holder, Kept, Means, Question, Result
+from vardi._rows.contract import (
+    Block,
+    ByKey,
+    Coordinates,
+    Evenness,
+    Extremes,
+    Holder,
+    Kept,
+    Means,
+    Question,
+    Result,
+    Spread,
+    unit_of,
+)
+from vardi._rows.grouping import factors_of
 from vardi._rows.point import Point, PointAmong, Seen
-from vardi._rows.units import Units
-from vardi._rows.variance import ALIKE, BIN, KINDS, NOTHING, Spread, factors_of, hill, spread_of_samples, unit_of
+from vardi._rows.units import BIN, NOTHING, hill
 from vardi._types import Floats, Integers
 from vardi.errors._refusals import not_finite
 
-if TYPE_CHECKING:
-    pass
-
 LARGE = 2.0**200  # deviations whose fourth powers, and sums of these, do not overflow
+KINDS, ALIKE = 32, 10  # distinct weights, and rows of each, that do not make a tail: bounded, as for conditions
+Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,9 +70,10 @@ class Functions:
         """Return f, or r f."""
         return block.columns(self.values) if self.make is None else self.make(block, at)
 
-    def over(self, block: Block, at: Any, eta: Floats) -> Floats:
-        """Return r (f - eta), without losing digits to an offset of f."""
+    def over(self, block: Block, at: Any, eta: Floats, C: Floats | None = None) -> Floats:
+        """Return r (f - eta), or r (f'C - eta), without losing digits to an offset of f."""
         f = self.of(block, at)
+        f = f if C is None or np.array_equal(C, np.eye(self.width)) else f @ C
         return f - at.weight * eta if self.weighed else (f - eta) * at.weight
 
     def column(self, j: int) -> Functions:
@@ -95,94 +108,53 @@ def nothing(m: int) -> Functions:
 
 
 @dataclass(frozen=True, eq=False)
-class Term:
-    """r (f'C - eta) for the weights of a point: what functions contribute to influence values."""
-
-    point: Point | PointAmong
-    functions: Functions
-    C: Floats
-    eta: Floats
-
-    def of(self, block: Block) -> Floats:
-        """Return it on the rows of a block."""
-        at = self.point.at(block)
-        if np.array_equal(self.C, np.eye(self.functions.width)):
-            return self.functions.over(block, at, self.eta)
-        f = self.functions.of(block, at) @ self.C
-        return f - at.weight * self.eta if self.functions.weighed else (f - self.eta) * at.weight
-
-
-@dataclass(frozen=True, eq=False)
 class Values:
     """Influence values of m estimates, as formulas: they are linear in (C, eta, b), and so are combinations of them.
 
     Attributes
     ----------
-    terms : tuple of Term
-        What functions of the rows contribute.
-    through : tuple of (Point or PointAmong, ndarray of shape (d, m))
-        What rows contribute through the coordinates of points: q'b.
+    terms : mapping of (Point or PointAmong, Functions) to ndarray of shape (width + 1, m)
+        C and below it eta: functions of the rows contribute r (f'C - eta), with the weights at a point.
+    through : mapping of Point or PointAmong to ndarray of shape (d, m)
+        b: rows contribute q'b through the coordinates of a point.
     """
 
-    terms: tuple[Term, ...]
-    through: tuple[tuple[Point | PointAmong, Floats], ...]
+    terms: Mapping[tuple[Point | PointAmong, Functions], Floats]
+    through: Mapping[Point | PointAmong, Floats]
 
     @property
     def width(self) -> int:
         """How many estimates there are."""
-        return int(self.through[0][1].shape[1])
+        return next(b.shape[1] for b in self.through.values())
 
     def of(self, block: Block) -> Floats:
         """Return the values on the rows of a block."""
-        parts = [term.of(block) for term in self.terms]
-        parts += [point.at(block).q(b) for point, b in self.through if b.any()]
+        parts = [self.of_functions(block), *(point.at(block).q(b) for point, b in self.through.items() if b.any())]
+        return sum(parts[1:], start=parts[0])
+
+    def of_functions(self, block: Block) -> Floats:
+        """Return what functions of the rows contribute."""
+        parts = [f.over(block, point.at(block), T[-1], T[:-1]) for (point, f), T in self.terms.items()]
         return sum(parts[1:], start=parts[0])
 
     @property
     def centres(self) -> Floats:
         """The mean in each sample under its fitted law, up to rounding, of shape (K, m)."""
-        return np.asarray(sum(b[point.model.coordinates.u] for point, b in self.through))
-
-    def __getitem__(self, place: tuple[Any, Any]) -> Values:
-        """Return those of some estimates: ``values[:, j : j + 1]``."""
-        _, columns = place
-        return self @ np.eye(self.width)[:, columns]
+        return np.asarray(sum(b[point.model.coordinates.u] for point, b in self.through.items()))
 
     def __matmul__(self, coefficients: Floats) -> Values:
         """Return those of linear combinations of the estimates, with coefficients of shape (m, k)."""
         with np.errstate(over="ignore", invalid="ignore"):  # of a number beyond e^709 only the log is finite
-            terms = tuple(replace(one, C=one.C @ coefficients, eta=one.eta @ coefficients) for one in self.terms)
-            return Values(terms, tuple((point, b @ coefficients) for point, b in self.through))
+            terms = {key: T @ coefficients for key, T in self.terms.items()}
+            return Values(terms, {point: b @ coefficients for point, b in self.through.items()})
 
     def __add__(self, other: Values) -> Values:
-        terms, through = list(self.terms), list(self.through)
-        for one in other.terms:
-            place = next((j for j, own in enumerate(terms) if _are_alike(own, one)), None)
-            if place is None:
-                terms.append(one)
-            else:
-                terms[place] = replace(one, C=terms[place].C + one.C, eta=terms[place].eta + one.eta)
-        for point, b in other.through:
-            place = next((j for j, (own, _) in enumerate(through) if own is point), None)
-            if place is None:
-                through.append((point, b))
-            else:
-                through[place] = point, through[place][1] + b
-        return Values(tuple(terms), tuple(through))
+        return Values(added(self.terms, other.terms), added(self.through, other.through))
 
 
-def _are_alike(one: Term, other: Term) -> bool:
-    return one.point is other.point and one.functions is other.functions
-
-
-@dataclass(frozen=True, eq=False)
-class _Deviations:
-    """Influence values: what their errors rest on, their means by bias, (K, m), and whether products were summed."""
-
-    values: Values
-    spread: Spread
-    means: Floats
-    joint: bool
+def added(one: Mapping[Key, Floats], other: Mapping[Key, Floats]) -> dict[Key, Floats]:
+    """Return the sum of two mappings; what one of them lacks is zero there."""
+    return {**one, **other, **{name: one[name] + other[name] for name in one.keys() & other.keys()}}
 
 
 class Measure:
@@ -222,12 +194,6 @@ class Measure:
         self.samples = np.arange(len(rows.sizes)) if samples is None else samples
         self.sizes = np.bincount(self.samples, rows.sizes).astype(np.float64)
         self.n = float(rows.sizes.sum())
-        self._last: _Deviations | None = None
-        self._last_units: tuple[Values, Units, Floats] | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out what can be computed again."""
-        return {**self.__dict__, "_last": None, "_last_units": None}
 
     @classmethod
     def among(
@@ -247,11 +213,6 @@ class Measure:
     def uncovered(self) -> Floats:
         """Return how many rows of each sample none of the samples with weights could have drawn."""
         return self.total(lambda block, at: block.by_sample((at.share <= 0.0) * 1.0))[:, 0]
-
-    @property
-    def scale(self) -> float:
-        """What the weights of some samples are multiplied by."""
-        return 1.0 if isinstance(self.point, Point) else self.point.scale
 
     @property
     def whole_point(self) -> Point:
@@ -318,10 +279,6 @@ class Measure:
             return np.empty(0)
         columns = block.columns(f.values)[:, [j for j, _ in f.names]]
         return block.unknown(columns)
-
-    def holds(self, functions: Functions | Kept, j: int) -> Functions:
-        """Return the rows that a share counts, as the share itself."""
-        return as_functions(functions).column(j)
 
     def range(self, functions: Functions | Kept, j: int) -> tuple[float, float]:
         """Return the smallest and the largest value of a function on the rows that have weights."""
@@ -394,11 +351,7 @@ class Measure:
     def influence(self, functions: Functions | Kept, eta: Floats, b: Floats) -> Values:
         """Return phi_i = r_i (f_i - eta) + q_i'b, to be computed where it is summed."""
         f = as_functions(functions)
-        return Values((Term(self.point, f, np.eye(f.width), eta),), ((self.through, b),))
-
-    def covariance(self, values: Values) -> Floats:
-        """Return the covariance of estimates."""
-        return self.spread(values).covariance
+        return Values({(self.point, f): np.vstack([np.eye(f.width), eta])}, {self.through: b})
 
     def spread(self, values: Values, *, joint: bool = True) -> Spread:
         r"""Return the covariance of estimates, and what it rests on.
@@ -413,25 +366,16 @@ class Measure:
         pass is enough; if fourth powers may over- or underflow, it is repeated in other units. Covariances that are not
         asked for are NaN. Rows that depend on one another are summed by cluster, or by time.
         """
+        centres, scale = self._centres(values), np.ones(values.width)
         if self.rows.dependence.in_units:
-            units, sums = self._over_units(values)
+            units, sums = self.rows.over_units(lambda block: values.of(block) - block.of_sample(centres), values.width)
             return units.spread(sums, self.n)
-        return self._deviations(values, joint=joint).spread
-
-    def _deviations(self, values: Values, *, joint: bool) -> _Deviations:
-        """Return what errors rest on; the last answer is kept."""
-        last = self._last
-        if last is None or last.values is not values or last.joint < joint:
-            scale, centres = np.ones(values.width), self._centres(values)
-            sums = self._powers(values, centres, joint=joint)
-            largest = np.maximum(-sums[-1].low, sums[-1].high)
-            if ((largest > LARGE) | ((largest > 0) & (largest < 1.0 / LARGE))).any():
-                scale = unit_of(largest)
-                sums = self._powers(values @ np.diag(1.0 / scale), centres / scale, joint=joint)
-            means = self._means(sums[0])
-            spread = self._spread_of(means, sums, scale)
-            self._last = last = _Deviations(values, spread, (centres / scale + means[self.samples]) * scale, joint)
-        return last
+        powers = self._powers(values, centres, joint=joint)
+        largest = np.maximum(-powers[-1].low, powers[-1].high)
+        if ((largest > LARGE) | ((largest > 0) & (largest < 1.0 / LARGE))).any():
+            scale = unit_of(largest)
+            powers = self._powers(values @ np.diag(1.0 / scale), centres / scale, joint=joint)
+        return self._spread_of(values, centres, powers, scale)
 
     def _powers(self, values: Values, centres: Floats, *, joint: bool) -> tuple[Any, ...]:
         """Return sums of deviations and of their powers by sample, of products over all rows, and the extremes."""
@@ -459,41 +403,37 @@ class Measure:
         """The factors that turn sums of squared deviations into a variance, for each sample."""
         return factors_of(self.sizes) * self.rows.dependence.remaining
 
-    def _means(self, totals: Floats) -> Floats:
-        """Return the means of deviations within samples; zero for a single row, which keeps its centre."""
-        return np.where((self.sizes >= 2)[:, None], totals / np.maximum(self.sizes, 1.0)[:, None], 0.0)
-
-    def _spread_of(self, mean: Floats, sums: tuple[Any, ...], scale: Floats) -> Spread:
-        """Return a spread in units of a scale, from sums of deviations in these units."""
-        _, squares, cubes, fourths, products, _ = sums
-        size, factors = np.maximum(self.sizes, 1.0)[:, None], self.factors
-        within = np.maximum(squares - size * mean**2, 0.0) / self.n**2
+    def _spread_of(self, values: Values, centres: Floats, powers: tuple[Any, ...], scale: Floats) -> Spread:
+        """Return a spread in units of a scale, from sums of powers of deviations from centres, in these units."""
+        totals, squares, cubes, fourths, products, _ = powers
+        n, size, factors = self.sizes[:, None], np.maximum(self.sizes, 1.0)[:, None], self.factors
+        mean = np.where(n >= 2, totals / size, 0.0)  # a single row keeps its centre
+        squares_about_mean = np.maximum(squares - size * mean**2, 0.0) / self.n**2
         fourths = fourths - 4.0 * mean * cubes + 6.0 * mean**2 * squares - 3.0 * size * mean**4
         products = products - (mean * (factors[:, None] * size)).T @ mean
-        np.fill_diagonal(products, factors @ within * self.n**2)
+        np.fill_diagonal(products, factors @ squares_about_mean * self.n**2)
         with np.errstate(over="ignore"):
             covariance = products / self.n**2 * np.outer(scale, scale)
-        total = np.maximum(fourths, 0.0).sum(axis=0) / self.n**4
-        return spread_of_samples(covariance, scale, within, total, self.sizes, factors)
+        squared, fourths = squares_about_mean.sum(axis=0), np.maximum(fourths, 0.0).sum(axis=0) / self.n**4
+        within, nothing = squares_about_mean * factors[:, None], np.zeros(len(scale))
+        means = (centres / scale + mean[self.samples]) * scale
+        tails = partial(self._tails, values, means, scale * self.n * np.sqrt(squared / self.n))
+        freedom = np.maximum(n - 1.0, 1.0)
+        return Spread(covariance, scale, within, squared, fourths, nothing, n, freedom, within, tails)
 
-    def tails(self, values: Values, estimates: Sequence[int]) -> list[float]:
-        """Return the tail index of the influence values of some estimates.
+    def _tails(self, values: Values, means: Floats, deviations: Floats, estimates: Sequence[int]) -> list[float]:
+        """Return the tail index of the influence values of some estimates, given their means and deviations.
 
         If weights have only a few values, it is that of phi divided by those above 1: otherwise rows of a rare large
         weight would all be the largest, which is not a tail.
         """
-        if self.rows.dependence.in_units:
-            units, sums = self._over_units(values)
-            return [units.tail(sums[:, [j]]) for j in estimates]
-        found, least = self._deviations(values, joint=False), np.exp(BIN * NOTHING)
-        units_of_logs = found.spread.scale * self.n * np.sqrt(found.spread.squares / self.n)
-        has_few = len(estimates) > 0 and self._has_few_weights
+        least, has_few = np.exp(BIN * NOTHING), self._has_few_weights
 
         def by_size(j: int) -> Question[ByKey]:
-            one, centres, unit = values[:, [j]], found.means[:, [j]], float(units_of_logs[j]) or 1.0  # 0: all are 0
+            one, unit = values @ np.eye(values.width)[:, [j]], float(deviations[j]) or 1.0  # 0: all are 0
 
             def question(block: Block) -> tuple[Floats, Floats]:
-                size = np.abs(one.of(block) - block.of_sample(centres)) / unit
+                size = np.abs(one.of(block) - block.of_sample(means[:, [j]])) / unit
                 size = size / np.maximum(self.point.at(block).weight, 1.0) if has_few else size
                 logs = block.let(np.log(np.maximum(size, least)))
                 return np.floor(logs / BIN), np.hstack([logs * 0.0 + 1.0, logs])
@@ -510,27 +450,16 @@ class Measure:
         kinds = self.rows.kinds_of(lambda block: self.point.at(block).weight, most, biases=self._reads_biases())
         return kinds <= most
 
-    def _over_units(self, values: Values) -> tuple[Units, Floats]:
-        """Return units of rows that depend on one another, and sums of influence values over them."""
-        if self._last_units is None or self._last_units[0] is not values:
-            centres = self._centres(values)
-            units, sums = self.rows.over_units(lambda block: values.of(block) - block.of_sample(centres), values.width)
-            self._last_units = values, units, sums
-        return self._last_units[1:]
-
     def _centres(self, values: Values) -> Floats:
-        """Return the means under the fitted laws, up to rounding; those of samples of a single row exactly."""
-        single = (self.sizes > 0) & (self.sizes < 2)
-        centres = values.centres
-        if single.any() and len(self.sizes) == len(centres):
-            centres = np.where(single[:, None], self.law_means(values), centres)
-        return centres
+        """Return the means under the fitted laws, sum_i c_i p_ik phi_i / n_k, up to rounding, of shape (K, m).
 
-    def law_means(self, values: Values) -> Floats:
-        """Return the mean of phi under the fitted law of each sample, sum_i c_i p_ik phi_i / n_k, of shape (K, m)."""
-        point = self.whole_point
+        Those of samples of a single row, which have no other mean, are summed exactly.
+        """
+        single, point, centres = (self.sizes > 0) & (self.sizes < 2), self.whole_point, values.centres
+        if not single.any() or len(self.sizes) != len(centres):
+            return centres
         sums = self.rows.total(lambda block: block.gram(point.at(block).p, block.let(values.of(block))), values.width)
-        return sums / np.where(self.sizes > 0, self.sizes, 1.0)[:, None]
+        return np.where(single[:, None], sums / np.where(single, self.sizes, 1.0)[:, None], centres)
 
     # what takes a number for each row, in memory
 
@@ -576,18 +505,6 @@ class Measure:
     def column(self, make: Callable[[Any], Floats], m: int) -> Floats:
         """Return columns that are made of the rows at the point, of shape (n, m)."""
         return self.arrays.column(lambda block: make(self.point.at(block)), m)
-
-    def rows_of(self, values: Values) -> Floats:
-        """Return influence values, of shape (n, m)."""
-        return self.arrays.column(values.of, values.width)
-
-    def project(self, y: Floats) -> Floats:
-        """Return sum_i c_i y_i x_i for y of shape (n, m) over the pool."""
-        return self.total(lambda block, at: at.against(block.columns(y)), y.shape[1])
-
-    def mix(self, b: Floats) -> Floats:
-        """Return q_i'b for every row of the pool."""
-        return self.arrays.column(lambda block: self.through.at(block).q(b), b.shape[1])
 
 
 def _require_finite(functions: Functions, endless: Floats) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,23 +130,6 @@ class Model:
         """Return the model with the families of some biases replaced by the tilts that they resemble."""
         families = {k: family.tilt if k in states else family for k, family in self.families.items()}
         return replace(self, families=families)
-
-
-class Seen(Protocol):
-    """What estimates need of the rows of a block at a point."""
-
-    @property
-    def weight(self) -> Floats:
-        """The weight of each row."""
-
-    def x(self, b: Floats) -> Floats:
-        """Return x'b, for b of shape (d, m)."""
-
-    def times(self, column: Floats) -> list[Any]:
-        """Return x times a column, in pieces of which each has some of the d coordinates, in their order."""
-
-    def against(self, columns: Floats) -> Floats:
-        """Return the sums of columns times x, of shape (d, m)."""
 
 
 class RowsAt:
@@ -296,6 +279,8 @@ class Point:
         1 / S of the rows as they were solved, if it is known.
     """
 
+    scale = 1.0  # what weights are multiplied by
+
     def __init__(self, model: Model, v: Floats, weights: Kept = None) -> None:
         self.model, self.v, self.weights = model, v, weights
         theta = v[model.coordinates.theta]
@@ -390,3 +375,7 @@ class RowsAmong:
     def against(self, columns: Floats) -> Floats:
         """Return the sums of columns times x, of shape (d, m)."""
         return self.point.part * self.whole.against(self.block.let(columns / self._covered_share))
+
+
+#: The rows of a block at a point, or at one for some samples.
+Seen: TypeAlias = RowsAt | RowsAmong

@@ -96,9 +96,9 @@ class Shares(SharesUpTo):
         inner = self.between(low, high)
         return inner[evenly(len(inner), most)]
 
-    @abstractmethod
     def are_whole(self, low: float, high: float) -> bool:
         """Return whether all values from low to high are whole numbers."""
+        return are_whole(self.between(low, high))
 
 
 def shares_of(values: Floats, masses: Sequence[Floats], totals: Floats | None = None) -> Shares:
@@ -146,9 +146,6 @@ class SharesByValue(Shares):
     def between(self, low: float, high: float) -> Floats:
         return self._x[np.searchsorted(self._x, low, "left") : np.searchsorted(self._x, high, "right")]
 
-    def are_whole(self, low: float, high: float) -> bool:
-        return are_whole(self.between(low, high))
-
 
 class SharesByCell(Shares):
     """Shares up to any value, from sums by cell.
@@ -166,14 +163,9 @@ class SharesByCell(Shares):
 
     def __init__(self, values: Floats, masses: Sequence[Floats], totals: Floats, start: float, scale: float) -> None:
         self._values, self._masses, self._totals, self._start, self._scale = values, masses, totals, start, scale
-        self._cell = np.empty(len(values), np.uint16)
         self._found: dict[int, Integers] = {}  # the rows of cells that were asked for
-
-        def block(part: slice) -> None:
-            self._cell[part] = self._cells_of(values[part])
-
-        for _ in map_blocks(block, len(values), 1):
-            pass
+        cells = map_blocks(lambda part: self._cells_of(values[part]).astype(np.uint16), len(values), 1)
+        self._cell = np.concatenate(list(cells))
         self._rows = self._by_cell(None)
         sums = np.stack([self._by_cell(mass) for mass in masses], axis=1)
         self._below = np.vstack([np.zeros(len(masses)), np.cumsum(sums, axis=0)])  # before each cell, and after all
@@ -209,8 +201,7 @@ class SharesByCell(Shares):
     def _rows_in(self, cells: Integers) -> Integers:
         """Return the rows of some cells, found in one pass unless they were asked for before."""
         asked, new = np.unique(cells).tolist(), np.zeros(CELLS, bool)
-        for cell in asked:
-            new[cell] = cell not in self._found
+        new[[cell for cell in asked if cell not in self._found]] = True
         if new.any():
             every = map_blocks(lambda part: part.start + np.flatnonzero(new[self._cell[part]]), len(self._cell), 1)
             rows, places = np.concatenate(list(every)), np.flatnonzero(new)
@@ -252,20 +243,11 @@ class SharesByCell(Shares):
         return self._near(self._cells_of(np.array([x]))).next_to(x, step)
 
     def between(self, low: float, high: float) -> Floats:
-        first, last = self._cells_of(np.array([low, high])).tolist()
-        x, end = np.empty(self._rows[first : last + 1].sum()), 0
-
         def inside(part: slice) -> Floats:
             own = self._values[part]
             return own[(own >= low) & (own <= high)]
 
-        for own in map_blocks(inside, len(self._values), 1):
-            x[end : end + len(own)] = own
-            end += len(own)
-        x = x[:end]
-        x.sort()
-        is_new = np.append(True, x[1:] != x[:-1])[: len(x)]
-        return x if is_new.all() else x[is_new]
+        return np.unique(np.concatenate(list(map_blocks(inside, len(self._values), 1))))
 
     def are_whole(self, low: float, high: float) -> bool:
         def some(part: slice) -> bool:
@@ -281,33 +263,6 @@ class SharesByCell(Shares):
 def evenly(count: int, most: int) -> Integers:
     """Return evenly spaced places among so many, at most ``most`` of them."""
     return np.unique(np.linspace(0, count - 1, min(most, count)).astype(np.int64))
-
-
-def edges_below(values: Floats, edges: Floats) -> Integers:
-    """Return how many of the edges, which are in order, are below each value.
-
-    They are looked up by the cell of a value; only in a cell with an edge it takes a comparison.
-    """
-    with np.errstate(over="ignore", divide="ignore"):
-        scale = float(CELLS / np.subtract(edges[-1], edges[0])) if len(edges) else 0.0
-    if len(values) < MANY or not (0.0 < scale < np.inf):
-        return np.searchsorted(edges, values)
-    start = float(edges[0])
-    cells = _cells(edges, start, scale)
-    below = np.searchsorted(cells, np.arange(CELLS))
-    divided = np.zeros(CELLS, bool)
-    divided[cells] = True
-    found = np.empty(len(values), np.int64)
-
-    def block(part: slice) -> None:
-        own = _cells(values[part], start, scale)
-        found[part] = below[own]
-        unclear = np.flatnonzero(divided[own])
-        found[part][unclear] = np.searchsorted(edges, values[part][unclear])
-
-    for _ in map_blocks(block, len(values), 1):
-        pass
-    return found
 
 
 def _cells(x: Floats, start: float, scale: float) -> Integers:

@@ -19,17 +19,23 @@ independent, and N / g of them are effective.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from vardi._inputs.dependence import Dependence
-from vardi._rows.grouping import membership
-from vardi._rows.variance import Spread, factors_of, tail_of, unit_of
+from vardi._rows.contract import Spread, unit_of
+from vardi._rows.grouping import factors_of, membership
 from vardi._types import Floats, Integers
+
+BIN = np.log(2.0) / 16.0  # width of a bin of logs: a sixteenth of an octave
+NOTHING = -160  # the bin of values up to a thousandth of a standard deviation
+MANY = 32.0  # rows of a tail, at most four of them equal within a bin
+TAIL, LEAST = 0.05, 10.0  # the share of influence values, the largest, that make up the tail, and their least number
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,12 +69,12 @@ class Units:
         row, whose centre is kept.
         """
         deviations = self._centred(sums / n) * np.sqrt(self.remaining)[self.sample][:, None]
-        return self._of_series(deviations) if self.in_series else self._of_clusters(deviations)
+        tails = partial(self._tails, sums)
+        return self._of_series(deviations, tails) if self.in_series else self._of_clusters(deviations, tails)
 
-    def tail(self, sums: Floats) -> float:
-        """Return the tail index of one estimate's sums over units."""
-        sizes = np.abs(self._by_unit @ self._centred(sums))[:, 0]
-        return tail_of(sizes, np.ones(len(sizes)))
+    def _tails(self, sums: Floats, estimates: Sequence[int]) -> list[float]:
+        """Return the tail index of some estimates' sums over units."""
+        return [tail_of(np.abs(self._by_unit @ self._centred(sums[:, [j]]))[:, 0]) for j in estimates]
 
     def _centred(self, sums: Floats) -> Floats:
         """Return sums of deviations from the means of samples, minus their means over the units of a stratum."""
@@ -81,7 +87,7 @@ class Units:
         own = (self._cells @ deviations / np.maximum(np.bincount(self.cell), 1)[:, None])[self.cell]
         return np.where(self._lonely[self.cell][:, None], deviations, deviations - own)
 
-    def _of_clusters(self, deviations: Floats) -> Spread:
+    def _of_clusters(self, deviations: Floats, tails: Callable[[Sequence[int]], list[float]]) -> Spread:
         totals = self._by_unit @ deviations
         scale = unit_of(np.abs(totals).max(axis=0, initial=0.0))
         totals = totals / scale
@@ -96,9 +102,9 @@ class Units:
         carried = np.asarray(membership(self.sample, len(self.remaining)) @ own)
         freedom = np.where(self.is_alone, 0.0, np.maximum(G - 1.0, 1.0))[:, None]
         squared, fourths, nothing = squares.sum(axis=0), (squares**2).sum(axis=0), np.zeros(len(scale))
-        return Spread(covariance, scale, within, squared, fourths, nothing, G[:, None], freedom, carried)
+        return Spread(covariance, scale, within, squared, fourths, nothing, G[:, None], freedom, carried, tails)
 
-    def _of_series(self, deviations: Floats) -> Spread:
+    def _of_series(self, deviations: Floats, tails: Callable[[Sequence[int]], list[float]]) -> Spread:
         scale = unit_of(np.abs(deviations).max(axis=0, initial=0.0))
         K, m = len(self.remaining), len(scale)
         covariance, within = np.zeros((m, m)), np.zeros((K, m))
@@ -114,7 +120,7 @@ class Units:
         with np.errstate(over="ignore"):
             covariance = covariance * np.outer(scale, scale)
         squared, fourths, nothing = squares.sum(axis=0), (squares**2).sum(axis=0), np.zeros(m)
-        several = covariance, scale, within, squared, fourths, nothing, effective, freedom, within
+        several = covariance, scale, within, squared, fourths, nothing, effective, freedom, within, tails
         return Spread(*several, values=len(values))
 
     @cached_property
@@ -157,6 +163,31 @@ class Units:
         return np.unique(labels, return_inverse=True)[1]
 
 
+def hill(places: Floats, rows: Floats, logs: Floats) -> float:
+    """Return Hill's index of the largest numbers, from counts in bins of their logs, and sums of these logs.
+
+    It uses all numbers beyond the largest bin edge with enough of them beyond it; NaN if these are negligible, or
+    only a few distinct numbers, which have no tail.
+    """
+    order = np.argsort(-places)
+    beyond = np.cumsum(rows[order])
+    last = int(np.searchsorted(beyond, max(LEAST, TAIL * rows.sum())))
+    if last >= len(order) or places[order[last]] <= NOTHING or 4 * (last + 1) < min(beyond[last], MANY):
+        return np.nan
+    return float(logs[order[: last + 1]].sum() / beyond[last] - BIN * places[order[last]])
+
+
+def tail_of(sizes: Floats) -> float:
+    """Return the tail index of positive numbers."""
+    if not sizes.max(initial=0.0) > 0:
+        return np.nan
+    relative = sizes / sizes.max()
+    relative /= np.sqrt((relative**2).mean())
+    logs = np.log(np.maximum(relative, np.exp(BIN * NOTHING)))
+    places, place = np.unique(np.floor(logs / BIN), return_inverse=True)
+    return hill(places, *(np.bincount(place, part).astype(np.float64) for part in (None, logs)))
+
+
 def entries_of(source: Integers, counts: Floats, dependence: Dependence) -> tuple[Integers, Units]:
     """Return the entry of each row in memory among the units of rows that depend on one another, and these units."""
     cell = source if dependence.strata is None else dependence.strata
@@ -185,29 +216,6 @@ def in_series(source: Integers, order: Integers, lengths: list[int] | None = Non
         unit[rows[low:high]] = first + np.arange(high - low) // length
         first = int(unit[rows[high - 1]]) + 1 if high > low else first
     return unit
-
-
-def drawn(
-    entry: Integers,
-    units: Units,
-    source: Integers,
-    sizes: Floats,
-    order: Integers | None,
-    effective: Floats | None,
-) -> tuple[Integers, Integers]:
-    """Return what a bootstrap draws: the number of each row's unit, part by part, and the units of each part.
-
-    In a series, units are batches of successive rows, as long as its effective size requires.
-    """
-    if not units.in_series:
-        rank = np.empty(len(units.part), np.int64)
-        rank[np.argsort(units.part, kind="stable")] = np.arange(len(rank))
-        return rank[units.unit[entry]], np.bincount(units.part)
-    assert effective is not None
-    assert order is not None
-    unit = in_series(source, order, batch_lengths(sizes, effective))
-    firsts = np.unique(unit, return_index=True)[1]
-    return unit, np.bincount(source[firsts], minlength=len(sizes))
 
 
 def rows_a_value(rows: int, most: int = 2**15) -> int:

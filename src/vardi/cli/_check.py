@@ -16,8 +16,7 @@ from vardi.cli._console import show, show_json, show_next
 from vardi.errors import ContradictedKnownWarning
 
 if TYPE_CHECKING:
-    from vardi._estimate.bias_check import BiasCheck
-    from vardi._estimate.known_check import KnownCheck
+    from vardi._estimate.check_results import BiasCheck, KnownCheck
     from vardi._facts.account import Account
     from vardi._fit.sample import DebiasedSample
     from vardi._solve.identify import Verdict
@@ -121,7 +120,7 @@ def _json(checked: Checked) -> dict[str, object]:
 
 
 def _show(checked: Checked) -> None:
-    from vardi._estimate.bias_check import CAVEAT
+    from vardi._estimate.check_results import CAVEAT
     from vardi.cli._summary import biases_table, doubt_lines, known_table, links_table
 
     verdict, facts, biases, known = checked.verdict, checked.facts, checked.biases, checked.known

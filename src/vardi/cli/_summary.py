@@ -10,8 +10,7 @@ from rich.filesize import decimal
 from rich.table import Column, Table
 from rich.text import Text
 
-from vardi._estimate.bias_check import BiasCheck
-from vardi._estimate.known_check import KnownCheck, estimated_text, known_text
+from vardi._estimate.check_results import BiasCheck, KnownCheck, estimated_text, known_text
 from vardi._facts.account import Account, account
 from vardi._facts.links import links_of, sampled_gram
 from vardi._facts.numbers import plain, with_error

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _is_fitted
 
 from vardi._estimate.estimates import Estimate, Estimates, cells_of, estimates_of
-from vardi._estimate.reliability import warn_of_doubt
+from vardi._estimate.intervals import warn_of_doubt
 from vardi._estimate.resampling import require_rows
 from vardi._estimate.sensitivity.question import Question
 from vardi._estimate.sensitivity.result import GAMMAS, Kind, Sensitivity

@@ -6,10 +6,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from vardi._estimate.bias_check import CAVEAT
+from vardi._estimate.check_results import CAVEAT, KnownCheck
 from vardi._estimate.estimates import Estimate
 from vardi._estimate.intervals import DOUBTED, HEAVY
-from vardi._estimate.known_check import KnownCheck
 from vardi._estimate.reliability import Trust
 from vardi._facts.account import Account, SampleFacts
 from vardi._facts.biases import Check, Level, Remark

@@ -16,13 +16,14 @@ from vardi._inputs.pool import Name
 from vardi._notebook import fragment, paragraph, table
 from vardi._types import Floats
 from vardi.errors import MismatchError
-from vardi.errors._texts import WIDTH, show
+from vardi.errors._texts import WIDTH, aligned, show
 
 Kind = Literal["free", "common"]
 Method = Literal["sharp", "attained", "linear"]
 
 GAMMAS = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0)  # factors by which biases may be wrong, if none are given
 FURTHEST = 100.0  # factor up to which a tipping point is sought
+HEADING = ("factor", "lowest", "highest", "linear from", "linear to")
 METHODS: dict[Method, str] = {
     "sharp": "Sharp: no biases within the factor give a value outside the range.",
     "attained": "Attained: some biases within the factor give these ends, and the worst ones may lie a little beyond.",
@@ -128,18 +129,16 @@ class Sensitivity:
         return self.find(require_number(value))
 
     def __str__(self) -> str:
-        head, *rows = self._cells()
-        widths = [max(len(row[j]) for row in [head, *rows]) for j in range(len(head))]
-        lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in [head, *rows]]
-        title = textwrap.wrap(f"{self.name}: {self.estimate}, if {self._who}:", WIDTH)
-        return "\n".join([*title, *lines, *(line for text in self._notes() for line in textwrap.wrap(text, WIDTH))])
+        title, *notes = (
+            textwrap.fill(text, WIDTH) for text in (f"{self.name}: {self.estimate}, if {self._who}:", *self._notes())
+        )
+        return "\n".join([title, aligned(HEADING, self._cells(), left=()), *notes])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        head, *rows = self._cells()
         title = paragraph(f"{self.estimate}, if {self._who}:", bold=f"{self.name}:")
-        return fragment(title, table(head, rows, of="factors"), *map(paragraph, self._notes()))
+        return fragment(title, table(HEADING, self._cells(), of="factors"), *map(paragraph, self._notes()))
 
     @property
     def _who(self) -> str:
@@ -152,11 +151,8 @@ class Sensitivity:
         columns = [self.lower, self.upper, self.linear_lower, self.linear_upper]
         width = float(np.max(self.upper - self.lower))
         scale = self.estimate.stderr if self.estimate.stderr > 0 else width / 10
-        texts = [
-            [f"{gamma:g}", *with_digits_of(scale, *numbers)]
-            for gamma, *numbers in zip(self.gammas, *columns, strict=True)
-        ]
-        return [["factor", "lowest", "highest", "linear from", "linear to"], *texts]
+        rows = zip(self.gammas, *columns, strict=True)
+        return [[f"{gamma:g}", *with_digits_of(scale, *numbers)] for gamma, *numbers in rows]
 
     def _notes(self) -> list[str]:
         notes = [f"{METHODS[self.method]}{' ' + self.note if self.note else ''}"]
