@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,8 +13,7 @@ from vardi._fit.inputs import Depends, FrameInputs, MatrixInputs, OnUnidentified
 from vardi._fit.known import as_identified, warn_of_contradiction
 from vardi._fit.rows_in_memory import RowsInMemory
 from vardi._fit.sample import DebiasedSample
-from vardi._fit.solved import Solved
-from vardi._fit.user_rows import Prepared, UserRows
+from vardi._fit.solved import Prepared, Solved
 from vardi._inputs.given import Biases, ByRow, Counts, Known, Labels, Population, Samples
 from vardi._inputs.pool import Name
 from vardi._inputs.shared_units import warn_of_shared_units
@@ -26,6 +25,9 @@ from vardi._solve.parameters import unknown_everywhere
 from vardi.errors import DroppedSamplesWarning, MismatchError, NotIdentifiableError
 from vardi.errors._texts import show
 from vardi.errors._warn import warn
+
+if TYPE_CHECKING:
+    from vardi._fit.solved import AnyRows
 
 
 def debias(
@@ -244,7 +246,7 @@ def fitted(
     return fit
 
 
-def solve(rows: UserRows, options: Options, near: Mapping[Name, float] | None = None) -> Solved:
+def solve(rows: AnyRows, options: Options, near: Mapping[Name, float] | None = None) -> Solved:
     """Return the solution at the rows, or at those of the largest group of samples, if that was asked for."""
     prepared = rows.prepare()
     if not prepared.is_plain:

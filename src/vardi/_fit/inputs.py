@@ -12,7 +12,6 @@ from scipy import sparse
 
 from vardi._fit.capabilities import refusal
 from vardi._fit.rows_in_memory import RowsInMemory
-from vardi._fit.user_rows import UserRows
 from vardi._inputs.dependence import as_dependence
 from vardi._inputs.frames import as_frame, concat, stacked
 from vardi._inputs.frames.frame import any_lazy
@@ -28,6 +27,7 @@ from vardi.errors import EmptySampleError, MismatchError, suggest
 from vardi.errors._texts import show
 
 if TYPE_CHECKING:
+    from vardi._fit.solved import AnyRows
     from vardi.biases._constructors import BiasLike
 
 
@@ -70,7 +70,7 @@ class FrameInputs:
     depends: Depends = NOTHING
     options: Options = DEFAULT
 
-    def opened(self) -> UserRows:
+    def opened(self) -> AnyRows:
         """Return the rows: in an engine if one of them is a lazy frame, else in memory."""
         given = {"source": self.source, "counts": self.counts}
         if any_lazy(self.samples):
@@ -144,7 +144,7 @@ class MatrixInputs:
     depends: Depends = NOTHING
     options: Options = DEFAULT
 
-    def opened(self) -> UserRows:
+    def opened(self) -> AnyRows:
         """Return the matrix as rows."""
         pool = matrix_pool(self.omega, self.source, self.counts, self.names)
         pool = replace(pool, dependence=as_dependence(pool, *self.depends))

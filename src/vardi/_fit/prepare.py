@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._fit.user_rows import Prepared
+from vardi._fit.solved import Prepared
 from vardi._inputs.by_row import KeptRows
 from vardi._inputs.known import Known, PoolTable, as_known
 from vardi._inputs.known_on_rows import reduced, values_on

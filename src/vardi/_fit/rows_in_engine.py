@@ -18,7 +18,7 @@ from vardi._facts.biases import bias_notes
 from vardi._fit.capabilities import Holder, refusal
 from vardi._fit.parts import EngineParts
 from vardi._fit.prepare import independent, require_told
-from vardi._fit.user_rows import Keys, Prepared, UserRows
+from vardi._fit.solved import Keys, Prepared, UserRows
 from vardi._inputs.domains import By, bases, in_domains
 from vardi._inputs.frames.frame import bias_of, is_function, name_of
 from vardi._inputs.given import Function

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from vardi._estimate.cdf import Steps
 from vardi._fit.capabilities import Holder
-from vardi._fit.user_rows import Keys, Prepared, UserRows
+from vardi._fit.solved import Keys, Prepared, UserRows
 from vardi._inputs.by_row import KeptRows, in_order
 from vardi._inputs.dependence import Dependence
 from vardi._inputs.domains import By, Grouping, bases, grouping, in_domains

@@ -1,20 +1,20 @@
-"""A solved fit: the solution, the rows at it, and what follows from both wherever the rows are."""
+"""A fit before and after it is solved: the user's rows, the solution at them, and what follows from both."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, cast
 
 import numpy as np
 
 from vardi._estimate.estimates import ROUNDING, Estimate, estimates_of
 from vardi._estimate.intervals import Kind, any_number, constant, known
 from vardi._estimate.tangent import Hessian, Influence, Tangent
-from vardi._fit.capabilities import Part, refused
-from vardi._fit.user_rows import Prepared, UserRows
+from vardi._fit.capabilities import Holder, Part, refused
 from vardi._inputs.given import Function
+from vardi._inputs.known import Known
 from vardi._inputs.pool import Name, Pool
 from vardi._rows import Rows
 from vardi._rows.arrays import Arrays
@@ -23,7 +23,7 @@ from vardi._rows.dense import Dense
 from vardi._rows.draws import SharedPasses
 from vardi._rows.joint import Joint, JointRows
 from vardi._rows.measure import Functions, Measure
-from vardi._rows.point import Point, RowsAt
+from vardi._rows.point import KnownMoments, Point, RowsAt
 from vardi._rows.weights import overlap
 from vardi._solve.identify import Verdict, judge
 from vardi._solve.joint import JacobianAt
@@ -42,10 +42,115 @@ if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked 
     from vardi._fit.rows_in_memory import RowsInMemory
     from vardi._rows.lazy_rows import LazyRows
 
+    AnyRows: TypeAlias = RowsInMemory | RowsInEngine  # with the same methods, so that what asks need not know which
+
+Keys: TypeAlias = tuple[tuple[Any, ...], ...]
+"""The keys of domains: the values of the columns that define each."""
+
 ONLY_KNOWN = (
     "only the known values determine the parameters of a bias, so the samples alone fit any column that they describe. "
     "See fit.known, which compares all known values with one another."
 )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class UserRows:
+    """What the user gave, wherever its rows are: samples and biases, all of them or those in question.
+
+    Attributes
+    ----------
+    holder : str
+        What is declared in ``_fit/capabilities`` for such rows.
+    in_memory : bool
+        Whether rows are in memory, or read in blocks, rather than in an engine.
+    pool : Pool
+        The rows.
+    known : object
+        What is known of the population, as the user gave it; checked already for an engine.
+    sampled, states : tuple of int
+        The places of all samples that have rows, and of those in question: none before the rows are prepared.
+    reference : Solved or None
+        With learned biases: the samples whose biases are known, debiased.
+    """
+
+    holder: ClassVar[Holder]
+    in_memory: ClassVar[bool]
+    pool: Pool
+    known: Any = None
+    sampled: tuple[int, ...] = ()
+    states: tuple[int, ...] = ()
+    reference: Solved | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all samples are in question, not some of them."""
+        return self.states == self.sampled
+
+    def of(self, states: tuple[int, ...]) -> Self:
+        """Return the same rows, with other samples in question."""
+        return replace(self, states=states)
+
+    def explained(self, verdict: Verdict) -> Verdict:
+        """Return a verdict with an explanation from the rows; as it is in an engine, where that would take a pass."""
+        return verdict
+
+    def solved(self, prepared: Prepared, found: JointFit) -> Solved:
+        """Return the solution at the rows."""
+        return Solved(prepared, found)
+
+    @property
+    def gaps(self) -> Mapping[str, int]:
+        """How many values are missing or infinite in each numeric column that has such; unknown without a pass."""
+        return {}
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a fit solves.
+
+    Attributes
+    ----------
+    names : tuple
+        A name for each bias of these rows.
+    rows : Rows or LazyRows
+        The rows with their known biases; for biases with parameters, the known factor.
+    joint : Joint or EngineRows
+        The same with parameters and known moments.
+    data : RowsInMemory or RowsInEngine
+        What the user gave, with biases completed from the rows, where categories have parameters.
+    known : Known
+        What is known.
+    values : ndarray of shape (n, m)
+        The known functions on the rows.
+    directions : ndarray of shape (m, r)
+        Which combinations of the known functions are linearly independent.
+    in_memory : bool
+        Whether the rows to solve are in memory, as they also are if equal rows of an engine were collapsed.
+    """
+
+    names: tuple[Name, ...]
+    rows: Rows | LazyRows
+    joint: JointRows
+    data: AnyRows
+    known: Known = field(default_factory=Known.none)
+    values: Floats = field(default_factory=lambda: np.empty((0, 0)))
+    directions: Floats = field(default_factory=lambda: np.empty((0, 0)))
+    in_memory: bool = True
+
+    @classmethod
+    def plain(cls, names: tuple[Name, ...], rows: Rows, data: AnyRows) -> Prepared:
+        """Return rows without parameters and known values."""
+        return cls(names, rows, Joint(rows, {}, KnownMoments.none()), data)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there are neither parameters nor known values, so that normalisers are all there is to solve for."""
+        return not self.known and not self.joint.families
+
+    @property
+    def sizes(self) -> dict[Name, float]:
+        """How many (counted) rows were drawn with each bias."""
+        return dict(zip(self.names, self.rows.sizes.tolist(), strict=True))
 
 
 class Solved:
@@ -57,7 +162,7 @@ class Solved:
         What was solved.
     found : JointFit
         The solution, the point that the samples alone give, and the groups that known values join.
-    data, whole, tangent : UserRows, Solved and Tangent, optional
+    data, whole, tangent : RowsInMemory or RowsInEngine, Solved and Tangent, optional
         For some samples: their rows, the fit of all, and the solution as a map from functions to estimates.
     """
 
@@ -67,13 +172,13 @@ class Solved:
         self,
         prepared: Prepared,
         found: JointFit,
-        data: UserRows | None = None,
+        data: AnyRows | None = None,
         whole: Solved | None = None,
         tangent: Tangent | None = None,
     ) -> None:
         self.prepared, self.found = prepared, found
         sampled = tuple(np.flatnonzero(prepared.rows.sizes > 0).tolist())
-        self.data = replace(prepared.data, sampled=sampled, states=sampled) if data is None else data
+        self.data: AnyRows = replace(prepared.data, sampled=sampled, states=sampled) if data is None else data
         self.whole: Solved = self if whole is None else whole
         self._tangent = tangent
         self.solution, self.alone, self.groups, self.joining = found.solution, found.alone, found.groups, found.joining

@@ -22,8 +22,7 @@ from vardi._estimate.sensitivity.worst import Errors
 from vardi._estimate.tangent import Hessian, Influence, Tangent
 from vardi._fit.capabilities import Holder, refusal
 from vardi._fit.rows_in_memory import RowsInMemory, counted
-from vardi._fit.solved import Solved
-from vardi._fit.user_rows import Prepared
+from vardi._fit.solved import Prepared, Solved
 from vardi._inputs.frames import as_frame
 from vardi._inputs.pool import Name, Pool
 from vardi._rows import Rows
