@@ -16,8 +16,7 @@ import numpy as np
 
 from vardi._estimate.bias_check import BiasCheck, Features, untested
 from vardi._estimate.tangent import Influence, Tangent
-from vardi._fit.debias import solve
-from vardi._fit.inputs import Options
+from vardi._fit.debias import Options, solve
 from vardi._fit.rows_in_memory import RowsInMemory
 from vardi._fit.solved import Solved
 from vardi._inputs import given

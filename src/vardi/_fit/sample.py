@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked 
     from vardi._estimate.sensitivity.result import Sensitivity
     from vardi._facts.account import Account
     from vardi._facts.diagnostics import Diagnostics
-    from vardi._fit.inputs import FrameInputs, MatrixInputs
+    from vardi._fit.debias import FrameInputs, MatrixInputs
     from vardi._rows.multipliers import ReplicateKind
 
 
