@@ -413,8 +413,8 @@ class DebiasedSample(WeightedSample):
         if model is None:
             question, functions = Question.of(fit.solved, gammas, samples, kind, threshold), fit.data.functions(values)
             return question.answer(Mean(functions), fit._means(functions, [values], 0.95)[0], what)
-        question = Question.of(fit.solved, gammas, model.may_be_wrong(fit.solved, samples), kind, threshold)
-        functions, own, estimate = model.apart(fit.solved, values, 0.95)
+        question = Question.of(fit.solved, gammas, model.may_be_wrong(samples), kind, threshold)
+        functions, own, estimate = model.apart(0.95)
         return question.answer(Mean(functions), estimate, what, own)
 
     def bounds(self, delta: float = 0.05) -> Bounds:

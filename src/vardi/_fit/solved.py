@@ -13,6 +13,7 @@ from vardi._estimate.estimates import ROUNDING, Estimate, estimates_of
 from vardi._estimate.intervals import Kind, any_number, constant, known
 from vardi._estimate.tangent import Hessian, Influence, Tangent
 from vardi._fit.capabilities import Holder, Part, refused
+from vardi._inputs.domains import By
 from vardi._inputs.given import Function
 from vardi._inputs.known import Known
 from vardi._inputs.pool import Name, Pool
@@ -37,6 +38,7 @@ from vardi.errors._texts import show
 
 if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked for
     from vardi._estimate.bias_check import BiasCheck, Features
+    from vardi._estimate.domains import DomainEstimates
     from vardi._estimate.sensitivity.worst import Errors
     from vardi._fit.rows_in_engine import RowsInEngine
     from vardi._fit.rows_in_memory import RowsInMemory
@@ -333,6 +335,22 @@ class Solved:
         """Return the rows of the samples that have recorded something."""
         states = self.data.recorded_by([values])
         return self.of(states).recorded(values) if states else self
+
+    def in_domains(
+        self,
+        values: Function | None,
+        by: By,
+        base: int,
+        level: float,
+        factor: float | Estimate | None,
+        *,
+        whole: bool = False,
+    ) -> tuple[Keys, DomainEstimates]:
+        """Return domains and their numbers; the first ``base`` columns define the rows that each is relative to."""
+        from vardi._estimate.domains import estimates_in_domains
+
+        keys, domains = self.data.domains(self.tangent.measure, values, by, base, whole=whole)
+        return keys, estimates_in_domains(self.tangent, domains, level, factor)
 
     @cached_property
     def uncovered(self) -> dict[str, str]:

@@ -357,7 +357,7 @@ class WeightedSample:
             return fit._in_domains(values, domains, "mean", level, model=model)
         if model is None:
             return fit._means(fit.data.functions(values), [values], level)[0]
-        found = model.mean(fit.solved, values, level)
+        found = model.mean(level)
         warn_of_doubt(self.names, [f"the mean of {_called(values)!r}"], [found.law])
         return found
 
@@ -383,10 +383,10 @@ class WeightedSample:
         from vardi._fit.assisted import Assisted
 
         fit = self._recorded(among, [values], by, alone=False)
-        model = Assisted(self.solved, None if is_default else assisted_by, columns)
+        model = Assisted(self.solved, fit.solved, values, None if is_default else assisted_by, columns)
         if self.data.reference is None:
             return fit, model
-        known = model.told_by_reference(fit.solved, values, by, chosen=among is not None)
+        known = model.told_by_reference(by, chosen=among is not None)
         return (fit, model) if known is None else (WeightedSample(known), None if is_default else model)
 
     def expectations(self, matrix: Functions, level: float = 0.95, *, among: Among = None) -> Estimates:
@@ -586,7 +586,7 @@ class WeightedSample:
     def _mean(self, values: Function, level: float, model: Assisted | None) -> Estimate:
         """Return a mean, assisted by a model if there is one, without warnings."""
         if model is not None:
-            return model.mean(self.solved, values, level)
+            return model.mean(level)
         return self.solved.tangent.estimates(self.data.functions(values), level)[0]
 
     def _means(self, functions: Kept, named: Sequence[Function], level: float) -> Estimates:
@@ -611,13 +611,12 @@ class WeightedSample:
         model: Assisted | None = None,
     ) -> Domains:
         """Return the numbers of all domains; the first ``base`` columns define the rows that each is relative to."""
-        from vardi._estimate.domains import Domains, estimates_in_domains
+        from vardi._estimate.domains import Domains
 
         base = len(by.columns) if base is None else base
-        keys, domains = self.data.domains(self._measure, values, by, base, whole=whole)
-        found = estimates_in_domains(self.solved.tangent, domains, level, factor)
+        keys, found = self.solved.in_domains(values, by, base, level, factor, whole=whole)
         if model is not None:
-            found = model.in_domains(self.solved, values, (by, keys, base), found, factor)
+            found = model.in_domains(by, keys, base, found, factor)
         warn_of_doubt(self.names, [f"the {what} where {by.said(key)}" for key in keys], found.laws)
         told = by.columns if values is not None else by.columns[:base]
         of = _called(values) if values is not None else ", ".join(by.columns[base:])
