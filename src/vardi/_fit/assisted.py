@@ -50,7 +50,7 @@ from vardi._inputs.frames import as_frame
 from vardi._inputs.frames.frame import bias_of, is_function
 from vardi._inputs.given import Function
 from vardi._types import Floats, Integers
-from vardi.biases._fitted import Encoding
+from vardi.biases._fitted import Encoding, cross_fitted
 from vardi.biases._learned import LEAVES, MANY_COLUMNS, ONE_THREAD, learned_of
 from vardi.biases._values import is_missing
 from vardi.errors import MismatchError, MissingValuesError, suggest
@@ -193,17 +193,18 @@ class Assisted:
                 f"The values are recorded on {int(inside.sum())} rows, too few for {FOLDS} folds of a model. Leave "
                 "assisted_by out."
             )
-        weights, teaches = measure.weights * measure.counts, inside & self._teaches()
-        fold = self._folds(y if chance else np.zeros(len(y)))
-        found, folds = np.zeros(len(y)), int(fold.max()) + 1
+        weights, teaches = measure.weights * measure.counts, self._teaches()
+
+        def fitted(rows: NDArray[np.bool_]) -> Any:
+            chosen = np.flatnonzero(rows & teaches)
+            return _fitted(estimator, _taken(X, chosen), y[chosen], weights[chosen])
+
+        def mean_of(models: Sequence[Any], rows: Integers) -> Floats:
+            return np.asarray(np.mean([_predicted(model, _taken(X, rows)) for model in models], axis=0))
+
+        fold = np.where(inside, self._folds(y if chance else np.zeros(len(y))), -1)
         with threadpool_limits(1 if self.encodes and len(fold) <= ONE_THREAD else None):
-            for k in range(folds):
-                train, mine = np.flatnonzero(teaches & (fold != k)), np.flatnonzero(inside & (fold == k))
-                model = _fitted(estimator, _taken(X, train), y[train], weights[train])
-                for rows, share in ((mine, 1.0), (np.flatnonzero(~inside), 1.0 / folds)):
-                    if len(rows):
-                        found[rows] += share * _predicted(model, _taken(X, rows))
-        return found
+            return cross_fitted(fitted, mean_of, np.arange(len(y)), fold)[1]
 
     def _folds(self, y: Floats) -> Integers:
         """Return the fold of each row: that of the learned biases, or one dealt out within samples and kinds of y."""

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from vardi._fit.capabilities import refusal
-from vardi._fit.known import as_identified, warn_of_contradiction
+from vardi._fit.known import warn_of_contradiction
 from vardi._fit.rows_in_memory import RowsInMemory
 from vardi._fit.sample import DebiasedSample
 from vardi._fit.solved import Prepared, Solved
@@ -306,14 +306,14 @@ def verdict_of(prepared: Prepared) -> Verdict:
     sampled = [name for name, size in zip(names, joint.sizes, strict=True) if size > 0]
     if not prepared.known:
         if len(joint.families) == len(sampled) and verdict.identified:
-            return as_identified(verdict, str(unknown_everywhere(sampled, verdict)))
+            return replace(verdict, identified=False, message=str(unknown_everywhere(sampled, verdict)))
         return verdict
     try:
         joining = joining_of(joint.few, names, verdict)
     except NotIdentifiableError as error:
         if error.verdict is None:
             raise
-        return as_identified(error.verdict, str(error))
+        return replace(error.verdict, identified=False, message=str(error))
     return joined_verdict(verdict, joining)
 
 
@@ -391,10 +391,11 @@ class FrameInputs(Inputs):
             from vardi._fit.truncation import TruncatedRows
 
             return TruncatedRows.of_window(pool, window, self.known)
-        if any(isinstance(part, LearnedBias) for bias in pool.biases for part in parts_of(bias)):
+        parts = [parts_of(bias) for bias in pool.biases]
+        if unknown := [k for k, own in enumerate(parts) if any(isinstance(part, LearnedBias) for part in own)]:
             from vardi._fit.learned import opened_with_learned
 
-            return opened_with_learned(pool, self.known, self.options)
+            return opened_with_learned(pool, unknown, self.known, self.options)
         return RowsInMemory.of_pool(pool, self.known)
 
     def updated(self, samples: Samples, biases: Biases | None, pool: Pool) -> FrameInputs:

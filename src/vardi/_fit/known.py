@@ -9,7 +9,6 @@ values determine the parameters of a bias, the samples alone have no fit, and wh
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -152,8 +151,3 @@ def _test_of_multipliers(solved: Solved) -> tuple[float, int]:
     kept = values > RANK * max(float(values.max(initial=0.0)), 1.0)
     along = vectors[:, kept].T @ (solved.point[at.mu] * scale)
     return float((along**2 / values[kept]).sum()), int(kept.sum())
-
-
-def as_identified(verdict: Verdict, message: str) -> Verdict:
-    """Return a verdict that is not identified, with this message."""
-    return replace(verdict, identified=False, message=message)

@@ -71,16 +71,12 @@ def _of_frame(solved: Solved, frame: Frame, sampled: Sequence[int]) -> tuple[Flo
     with np.errstate(divide="ignore"):
         logs = np.log(np.column_stack([np.asarray(factor, np.float64) for factor in factors]))
     fixed = list(solved.pool.biases)
-    families = solved.joint.families
-    for k in [k for k in families if k in sampled]:
-        model = families[k]
-        bias, theta = solved.pool.biases[k], model.scale @ solved.theta[solved.joint.places[k]]
-        assert isinstance(bias, ParametricBias)
-        place = sampled.index(k)
-        allowed = logs[:, place] > -np.inf
-        logs[:, place] += users_log_omega(bias, frame, theta, str(solved.names[k]), allowed)
-        fixed[k] = bias.at(theta.tolist())
-    known: Known = solved.prepared.known
+    for place, (k, bias) in enumerate(zip(sampled, biases, strict=True)):
+        if isinstance(bias, ParametricBias):
+            allowed = logs[:, place] > -np.inf
+            logs[:, place] += users_log_omega(bias, frame, solved.users_theta(k), str(solved.names[k]), allowed)
+            fixed[k] = solved.fixed_bias(k)
+    known = solved.prepared.known
     if not known or not solved.data.is_whole:
         return logs, np.empty((len(logs), 0))
     return logs, values_on_frame(known, frame, fixed)

@@ -137,16 +137,11 @@ class RowsInMemory(UserRows):
         """The columns that only the windows of truncated rows read, which the weights do not correct."""
         return ()
 
-    @property
-    def by_row(self) -> tuple[Integers, Floats, Dependence]:
-        """Sample and count of each row, and how rows depend on one another."""
-        return self.source, self.counts, self.dependence
-
     def measure_of(self, joint: JointRows, v: Floats, weights: Floats | None) -> Measure:
         """Return the rows of the pool with their weights at a point, which has weights of mean 1."""
         assert isinstance(joint, Joint)
         rows = joint.base if joint.families else joint.base.settled(v[joint.coordinates.u])
-        return Measure(Arrays(rows, *self.by_row), Point(joint.model, v, weights))
+        return Measure(Arrays(rows, self.source, self.counts, self.dependence), Point(joint.model, v, weights))
 
     def not_covered(self, measure: Measure) -> ImpossibleRowError:
         """Return the error for samples in question that do not cover the pool: it names the first row."""
@@ -208,11 +203,8 @@ class RowsInMemory(UserRows):
 
     def _grouping(self, by: By, *, whole: bool = False) -> Grouping:
         """Return the domain of each row; rows of samples that are not in question are in none."""
-        if self.inside is None:
-            return grouping(self.pool, by, self.kept, self.counts, whole=whole, states=self.states)
-        inside = KeptRows.where(self.inside & self.kept.mask)
-        counts = inside.of(self.pool.counts)
-        found = grouping(self.pool, by, inside, counts, whole=whole, states=self.states)
+        inside = self.kept if self.inside is None else KeptRows.where(self.inside & self.kept.mask)
+        found = grouping(self.pool, by, inside, inside.of(self.pool.counts), whole=whole, states=self.states)
         codes = np.full(len(self.pool), -1)
         codes[inside.mask] = found.codes
         return Grouping(found.keys, self.kept.of(codes))
@@ -356,20 +348,15 @@ class RowsInMemory(UserRows):
         if self.inside is not None:
             values = np.where(self.inside.reshape(-1, *[1] * (values.ndim - 1)), values, 0.0)
         values = self.kept.of(values)
-        bad = int(np.count_nonzero(~np.isfinite(values)))
-        if bad:
-            rows, gaps = (
-                np.bincount(self.source, w, len(self.pool.names))
-                for w in (None, ~np.isfinite(values).reshape(len(values), -1).all(axis=1))
-            )
-            lacking = [self.pool.names[k] for k in np.flatnonzero((rows > 0) & (gaps == rows)).tolist()]
-            raise not_finite(bad, name, lacking, self._rows_in_words(~np.isfinite(values)))
+        finite = np.isfinite(values)
+        if not finite.all():
+            gaps = gaps_in(values)
+            rows, lost = (np.bincount(one, minlength=len(self.pool.names)) for one in (self.source, self.source[gaps]))
+            lacking = [self.pool.names[k] for k in np.flatnonzero((rows > 0) & (lost == rows)).tolist()]
+            positions = enumerate(self.kept.positions[gaps].tolist())
+            where = listed(self.pool.place(row) if k < LISTED else "" for k, row in positions)
+            raise not_finite(int(np.count_nonzero(~finite)), name, lacking, where)
         return values
-
-    def _rows_in_words(self, bad: NDArray[np.bool_]) -> str:
-        """Return the marked rows, of those in the fit, in words."""
-        rows = self.kept.positions[bad.reshape(len(bad), -1).any(axis=1)]
-        return listed(self.pool.place(row) if k < LISTED else "" for k, row in enumerate(rows.tolist()))
 
     def _require_everywhere(self, function: Formula) -> None:
         """Refuse a column that some samples have and others lack."""

@@ -339,11 +339,8 @@ class DebiasedSample(WeightedSample):
                 f"The columns to compare samples by were given as {type(columns).__name__}. Name a column, or several "
                 "in a list, or give a mapping from names to values."
             )
-        named = (
-            columns
-            if isinstance(columns, Mapping)
-            else dict.fromkeys([columns] if isinstance(columns, str) else columns)
-        )
+        names = [columns] if isinstance(columns, str) else columns
+        named = names if isinstance(names, Mapping) else dict.fromkeys(names)
         asked = {name: name if value is None else value for name, value in named.items()}
         found = self.solved.check_biases(asked, features)
         if not found.reason:
@@ -441,9 +438,10 @@ class DebiasedSample(WeightedSample):
         name : str
             The name of the sample.
         """
-        from vardi._fit.parameters import test_no_bias
+        from vardi._estimate.likelihood_ratio import no_bias
+        from vardi._fit.parameters import likelihood
 
-        return test_no_bias(self.solved, name)
+        return no_bias(*likelihood(self.solved, name), str(name))
 
     def test_parameters(self, name: Name, values: Mapping[str, float]) -> LikelihoodRatio:
         """Test declared values of parameters; those that are not declared are re-estimated.
@@ -455,9 +453,10 @@ class DebiasedSample(WeightedSample):
         values : mapping from parameter to number
             One or several parameters of its bias.
         """
-        from vardi._fit.parameters import test_values
+        from vardi._estimate.likelihood_ratio import declared
+        from vardi._fit.parameters import likelihood
 
-        return test_values(self.solved, name, values)
+        return declared(*likelihood(self.solved, name), values, str(name))
 
     def update(self, samples: Samples, biases: Biases | None = None) -> DebiasedSample:
         r"""Return the fit of these rows and further ones, solved from this solution on.

@@ -32,7 +32,7 @@ from vardi._solve.model import JointFit
 from vardi._solve.parameters import held_of
 from vardi._solve.refit import Refit, refit_joint, refit_plain
 from vardi._types import Floats
-from vardi.biases import Bias, ExpressionBias
+from vardi.biases import Bias, ExpressionBias, ParametricBias
 from vardi.errors import ImpossibleRowError, NotIdentifiableError
 from vardi.errors._texts import show
 
@@ -222,6 +222,16 @@ class Solved:
         """The parameters, as the solver has them."""
         return self.point[self.joint.coordinates.theta]
 
+    def users_theta(self, k: int) -> Floats:
+        """Return the parameters of a bias, on the user's scale."""
+        return self.joint.families[k].scale @ self.theta[self.joint.places[k]]
+
+    def fixed_bias(self, k: int) -> Bias:
+        """Return a bias that has parameters, with these fixed at their estimates."""
+        bias = self.pool.biases[k]
+        assert isinstance(bias, ParametricBias)
+        return bias.at(self.users_theta(k).tolist())
+
     @cached_property
     def log_omegas(self) -> Floats:
         """The log of each normaliser."""
@@ -400,9 +410,9 @@ class Solved:
     def log_omega_covariance(self) -> Floats:
         r"""Return :math:`\sum_i \pi_i^2 g_i g_i' + a'H^+a / n` (MBAR's form), which works for samples of a single row.
 
-        With parameters, known values, or rows that depend on one another, return that of the influence values.
+        With parameters, known values, windows, or rows that depend on one another, return that of influence values.
         """
-        if not self.is_plain or not self.data.dependence.independent:
+        if self.tangent.jacobian is not self.tangent.hessian or not self.data.dependence.independent:
             return self.bias_influence().covariance()
         tangent, functions, ones = self.tangent, self.bias_functions(), np.ones(len(self.names))
 
