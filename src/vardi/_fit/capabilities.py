@@ -77,7 +77,7 @@ ANSWERS = {
     ),
     "distribution": Answer("cdf, quantile, band", "_estimate.cdf:DebiasedCdf.band"),
     "parameters": Answer("parameters, estimated_biases, learned", "_fit.parameters:estimates"),
-    "known": Answer("known", "_fit.known:check_known"),
+    "known": Answer("known", "_fit.parameters:check_known"),
     "tests of parameters": Answer("test_no_bias, test_parameters", "_estimate.likelihood_ratio:declared"),
     "score test": Answer(
         "check_biases, for biases that were not learned; for truncated rows, the test of quasi-independence",

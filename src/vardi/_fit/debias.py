@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from vardi._fit.capabilities import refusal
-from vardi._fit.known import warn_of_contradiction
 from vardi._fit.rows_in_memory import RowsInMemory
 from vardi._fit.sample import DebiasedSample
 from vardi._fit.solved import Prepared, Solved
@@ -260,6 +259,8 @@ def fitted(
         rows = rows.among(among)
     fit = DebiasedSample(solve(rows, inputs.options, near), inputs)
     if fit.solved.prepared.known:
+        from vardi._fit.parameters import warn_of_contradiction
+
         warn_of_contradiction(fit.known)
     if isinstance(inputs, FrameInputs) and rows.in_memory and among is None:
         warn_of_shared_units(inputs.samples, rows.pool)
@@ -470,12 +471,10 @@ class MatrixInputs(Inputs):
             low, high = np.append(low, ends[:, 0]), np.append(high, ends[:, 1])
             omega: Matrix = Windows(np.concatenate([x, *pieces.values()]), low, high)
         else:
-            is_sparse = sparse.issparse(self.omega)
-            rows = [self.omega, *pieces.values()]
-            tall = sparse.vstack(rows, format="csr") if is_sparse else np.concatenate(rows)
-            columns = [_column(name, values, tall.shape[0]) for name, values in new.items()]
-            wide = [tall, *columns]
-            omega = sparse.csr_array(sparse.hstack(wide)) if is_sparse else np.hstack(wide)
+            of = sparse if sparse.issparse(self.omega) else np
+            tall = of.vstack([self.omega, *pieces.values()])
+            wide = of.hstack([tall, *(_column(name, values, tall.shape[0]) for name, values in new.items())])
+            omega = sparse.csr_array(wide) if sparse.issparse(wide) else wide
         joined = np.concatenate([np.asarray(self.source), source])
         return replace(self, omega=omega, source=joined, names=tuple(named))
 

@@ -36,8 +36,6 @@ from vardi.errors._refusals import column_of_some, not_covered, not_finite
 from vardi.errors._texts import LISTED, listed
 
 if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked for
-    from vardi._fit.parts import MemoryParts
-    from vardi._fit.weighted import WeightedSample
     from vardi._rows.domains import RowsByDomain
 
 
@@ -81,7 +79,7 @@ class RowsInMemory(UserRows):
         omega = replace(self.pool, biases=factors).values() if self.omega is None else self.omega
         if self.known is None and not any(isinstance(bias, ParametricBias) for bias in biases):
             return Prepared.plain(self.pool.names, self.rows_with(omega), self)
-        from vardi._fit.prepare import prepare
+        from vardi._fit.parameters import prepare
 
         return prepare(self, omega)
 
@@ -172,12 +170,6 @@ class RowsInMemory(UserRows):
     def columns_of(self, asked: Mapping[str, Function]) -> dict[str, Kept]:
         """Return columns, expressions and arrays as numbers of the rows, each on its own."""
         return {name: self.values(value) for name, value in asked.items()}
-
-    def parts(self, fit: WeightedSample) -> MemoryParts:
-        """Return what accounts of a fit need of its rows."""
-        from vardi._fit.parts import MemoryParts
-
-        return MemoryParts(fit)
 
     def steps(self, measure: Measure, values: Function) -> Steps:
         """Return where the distribution function of something steps."""

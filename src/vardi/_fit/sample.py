@@ -13,7 +13,6 @@ import numpy as np
 from vardi._estimate.estimates import Estimate
 from vardi._estimate.reliability import Bridge, Trust, bridge_of, warn_of_doubt, warn_of_few_bridging
 from vardi._estimate.sensitivity.result import GAMMAS
-from vardi._fit.known import check_known, joined
 from vardi._fit.solved import Solved
 from vardi._fit.weighted import AUTO, WeightedSample
 from vardi._inputs.frames.frame import is_function, name_of
@@ -65,6 +64,8 @@ class DebiasedSample(WeightedSample):
 
         With learned biases only the samples whose biases are known are compared: the test cannot account for learning.
         """
+        from vardi._fit.parameters import check_known
+
         return check_known(self.data.reference or self.solved)
 
     @cached_property
@@ -164,6 +165,8 @@ class DebiasedSample(WeightedSample):
 
     def identify(self) -> Verdict:
         """Return which rows connect the samples; kappa is measured with the debiased weights."""
+        from vardi._fit.parameters import joined
+
         return self.bridge.within(joined(self.solved))
 
     @cached_property

@@ -209,7 +209,9 @@ class WeightedSample:
     @property
     def parts(self) -> MemoryParts:
         """What accounts of the fit need of the holder of its rows; see :mod:`vardi._fit.parts`."""
-        return self.data.parts(self)
+        from vardi._fit.parts import EngineParts, MemoryParts
+
+        return MemoryParts(self) if self.data.in_memory else EngineParts(self)
 
     def among(self, samples: Name | Sequence[Name]) -> WeightedSample:
         r"""Return the rows of some samples with weights of their own, for columns that only these have recorded.
