@@ -290,7 +290,7 @@ def _solve_joint(prepared: Prepared, options: Options, near: Mapping[Name, float
         prepared.joint,
         prepared.names,
         prepared.known,
-        prepared.values,
+        np.asarray(prepared.joint.few.known.values),
         prepared.data.overlap(prepared),
         tol=options.tol,
         max_iterations=options.max_iterations,

@@ -138,7 +138,7 @@ def reference_of(solved: Solved, states: tuple[int, ...]) -> Solved:
     assert alone is not None
     tangent, pool, own = alone.of(states).tangent, whole.tangent.measure, alone.joint.model
     families = {k: _on_pool(family, whole.joint.families[k]) for k, family in own.families.items()}
-    known = replace(own.known, values=whole.prepared.values) if len(own.known.means) else own.known
+    known = replace(own.known, values=whole.joint.known.values) if len(own.known.means) else own.known
     point = Point(Model(own.sizes, families, known), alone.point)
     through = PointAmong(point, alone.data.states, pool.n / float(own.sizes.sum()), rests_on_them=True)
     names = tuple(str(whole.names[k]) for k in states)
@@ -166,7 +166,7 @@ def _shared_errors(whole: Solved, alone: Solved) -> Floats:
     """
     if not whole.joint.coordinates.uncertain:
         return np.zeros((0, 0))
-    first, second = (np.linalg.pinv(one.joint.known.root) @ one.prepared.directions.T for one in (whole, alone))
+    first, second = (np.linalg.pinv(one.joint.known.root) @ one.joint.known.directions.T for one in (whole, alone))
     return np.asarray(first @ whole.prepared.known.covariance @ second.T)
 
 

@@ -55,7 +55,7 @@ def weigh(solved: Solved, rows: Any) -> Any:
         )
     if solved.groups is not None and solved.groups.max() > 0:
         _require_one_group(logs > -np.inf, solved.groups[sampled])
-    known: Known = solved.prepared.known
+    known = solved.prepared.known
     if solved.data.is_whole:
         weights = _with_known(solved, known, log_mass, H) if known else np.exp(-log_mass)
     else:
@@ -138,7 +138,7 @@ def _with_known(solved: Solved, known: Known, log_mass: Floats, H: Floats) -> Fl
                 sample=None,
                 rows=strange[:LISTED],
             )
-    directions: Floats = solved.prepared.directions
+    directions = solved.joint.known.directions
     terms = (H - solved.moved_known()) @ directions * solved.point[solved.joint.coordinates.mu]
     S = np.exp(log_mass) + terms.sum(axis=1)
     bad = np.flatnonzero(~(S > 0))

@@ -29,7 +29,7 @@ from vardi._inputs.known_on_rows import reduced, values_on
 from vardi._inputs.pool import Name, Pool
 from vardi._rows.arrays import Arrays
 from vardi._rows.cells import with_levels
-from vardi._rows.contract import Block, Kept
+from vardi._rows.contract import Block
 from vardi._rows.families import Function, as_model
 from vardi._rows.joint import Joint, JointRows
 from vardi._rows.measure import Functions
@@ -77,7 +77,7 @@ def prepare(data: RowsInMemory, omega: Any) -> Prepared:
         H, families = H[first], {k: model.subset(first) for k, model in families.items()}
     directions, root, moving = independent(known, H, set(families))
     moments = KnownMoments(H, directions, known.values @ directions, root, moving)
-    return Prepared(pool.names, rows, Joint(rows, families, moments), data, known, H, directions)
+    return Prepared(pool.names, rows, Joint(rows, families, moments), data, known)
 
 
 def require_told(pool: Pool, sizes: NDArray[Any]) -> None:
@@ -202,7 +202,7 @@ def _functions(solved: Solved, tangent: Tangent) -> Functions:
     """Return the functions with known means on the rows of a tangent; biases are those at its point."""
     known = solved.prepared.known
     moving, m = known.moving(solved.joint.families), len(known)
-    values: Kept = solved.prepared.values
+    values = solved.joint.few.known.values
     if not solved.data.in_memory and not isinstance(tangent.measure.rows, Arrays):
         values = solved.engine.model.known.values  # as columns of the engine
 
@@ -229,7 +229,7 @@ def _least(solved: Solved) -> Floats:
 
     A constant has no variance of its own: its rounding is relative to its size.
     """
-    values = solved.prepared.values
+    values = np.asarray(solved.joint.few.known.values)
     rounded = np.square(1e-8 * np.abs(values).max(axis=0, initial=0.0))
     return np.asarray(NOTHING * np.maximum(np.maximum(values.var(axis=0), rounded), 1e-300) / solved.tangent.n)
 

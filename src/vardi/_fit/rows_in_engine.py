@@ -107,7 +107,7 @@ class RowsInEngine(UserRows):
         frames, model = model_of(pool, moments)
         joint = joint_rows(pool, frames, model, found, few, is_all=is_all)
         data = replace(self, frames=frames, model=model)
-        return Prepared(self.pool.names, rows, joint, data, known, H, directions, in_memory=is_all)
+        return Prepared(self.pool.names, rows, joint, data, known, in_memory=is_all)
 
     def overlap(self, prepared: Prepared) -> Verdict:
         """Judge which samples can be compared."""

@@ -237,10 +237,10 @@ class DebiasedSample(WeightedSample):
                 f"The statistic is the number {statistic}, which has no spread. For {statistic} draws write "
                 f"bootstrap(n={statistic}), or bootstrap('a column', n={statistic})."
             )
-        options: dict[str, Any] = {"kind": kind, "groups": groups, "level": level, "jobs": jobs, "progress": progress}
         from vardi._estimate.bootstrap import bootstrap
 
-        return bootstrap(self.solved, statistic, n, seed, **options, identity=id)
+        how: Any = {"kind": kind, "groups": groups, "level": level, "jobs": jobs, "progress": progress}
+        return bootstrap(self.solved, statistic, n, seed, **how, identity=id)
 
     def replicate_weights(
         self,

@@ -122,10 +122,6 @@ class Prepared:
         What the user gave, with biases completed from the rows, where categories have parameters.
     known : Known
         What is known.
-    values : ndarray of shape (n, m)
-        The known functions on the rows.
-    directions : ndarray of shape (m, r)
-        Which combinations of the known functions are linearly independent.
     in_memory : bool
         Whether the rows to solve are in memory, as they also are if equal rows of an engine were collapsed.
     """
@@ -135,8 +131,6 @@ class Prepared:
     joint: JointRows
     data: AnyRows
     known: Known = field(default_factory=Known.none)
-    values: Floats = field(default_factory=lambda: np.empty((0, 0)))
-    directions: Floats = field(default_factory=lambda: np.empty((0, 0)))
     in_memory: bool = True
 
     @classmethod
@@ -182,7 +176,8 @@ class Solved:
         sampled = tuple(np.flatnonzero(prepared.rows.sizes > 0).tolist())
         self.data: AnyRows = replace(prepared.data, sampled=sampled, states=sampled) if data is None else data
         self.whole: Solved = self if whole is None else whole
-        self._tangent = tangent
+        if tangent is not None:
+            self.tangent = tangent
         self.solution, self.alone, self.groups, self.joining = found.solution, found.alone, found.groups, found.joining
         self.joint: JointRows = prepared.joint
         self.names: tuple[Name, ...] = prepared.names
@@ -277,8 +272,6 @@ class Solved:
     @cached_property
     def tangent(self) -> Tangent:
         """The solution as a map from functions on rows to estimates."""
-        if self._tangent is not None:
-            return self._tangent
         measure = self.data.measure_of(self.joint, self.point, self.solution.weights)
         return self._tangent_at(measure, self.joint, self.point, self.rows if self.is_plain else None)
 
@@ -459,7 +452,7 @@ class Solved:
     def moved_known(self) -> Floats:
         """Return the known values, shifted within their errors as in the solution."""
         moved = self.joint.known.root @ self.point[self.joint.coordinates.epsilon]
-        return self.prepared.known.values + np.linalg.pinv(self.prepared.directions.T) @ moved
+        return self.prepared.known.values + np.linalg.pinv(self.joint.known.directions.T) @ moved
 
     def known_biases(self) -> dict[Name, Bias]:
         """Return the functions whose means are known and that read the rows, by their labels."""
