@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -414,30 +415,22 @@ class FrameInputs(Inputs):
 
     def _with_labelled(self, samples: Samples, biases: Biases | None, pool: Pool) -> FrameInputs:
         """Return the inputs of one labelled frame with further rows and their labels."""
-        if any_lazy(self.samples) or any_lazy(samples):
-            return self._with_lazy(samples, biases)
-        if isinstance(self.source, str) and not isinstance(samples, Mapping | list | tuple):
-            labels = np.asarray(as_frame(samples).column(self.source))
-            rows, given = samples, dict.fromkeys(labels.tolist(), samples)
-        else:
-            given = as_named(samples, "samples")
-            _require_rows(given)
-            rows = concat([as_frame(own) for own in given.values()]).native
-            labels = np.fromiter((name for name, own in given.items() for _ in range(len(as_frame(own)))), object)
-        by_name = _joined_biases(given, as_named(self.biases, "biases"), biases)
-        own = np.fromiter((pool.names[k] for k in pool.source), object)
-        joined = np.concatenate([own, labels.astype(object)])
-        return replace(self, samples=stacked(self.samples, rows), biases=by_name, source=joined)
-
-    def _with_lazy(self, samples: Samples, biases: Biases | None) -> FrameInputs:
-        """Return the inputs of one labelled lazy frame with another: its labels are read when it is solved."""
-        if isinstance(samples, Mapping | list | tuple):
+        own, is_lazy = as_named(self.biases, "biases"), any_lazy(self.samples) or any_lazy(samples)
+        by_sample = isinstance(samples, Mapping | list | tuple)
+        if is_lazy and by_sample:
             raise MismatchError(
                 f"The samples of the fit are one lazy frame, with their names in {self.source!r}, but the new rows "
                 "were given by sample. Give them as one such frame."
             )
-        own = as_named(self.biases, "biases")
-        return replace(self, samples=stacked(self.samples, samples), biases=_joined_biases(own, own, biases))
+        if is_lazy or (isinstance(self.source, str) and not by_sample):  # the new rows have the column of labels too
+            given = own if is_lazy else dict.fromkeys(as_frame(samples).column(str(self.source)).tolist())
+            return replace(self, samples=stacked(self.samples, samples), biases=_joined_biases(given, own, biases))
+        new = as_named(samples, "samples")
+        by_name = _joined_biases(new, own, biases)
+        rows = concat([as_frame(rows) for rows in new.values()]).native
+        names = (name for name, rows in new.items() for _ in range(len(as_frame(rows))))
+        labels = np.fromiter(chain((pool.names[k] for k in pool.source), names), object)
+        return replace(self, samples=stacked(self.samples, rows), biases=by_name, source=labels)
 
 
 @dataclass(frozen=True, eq=False)

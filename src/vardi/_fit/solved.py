@@ -182,7 +182,7 @@ class Solved:
         self.joint: JointRows = prepared.joint
         self.names: tuple[Name, ...] = prepared.names
         self.rows: Rows | LazyRows = prepared.joint.rows_at(self.theta) if prepared.in_memory else prepared.rows
-        self._of_samples: dict[tuple[int, ...], Self] = {}  # those of some samples, once they are asked for
+        self._of_samples: dict[tuple[int, ...], Solved] = {}  # those of some samples, once they are asked for
 
     def __len__(self) -> int:
         return len(self.pool)
@@ -310,44 +310,34 @@ class Solved:
 
     # Some samples
 
-    def of(self, states: tuple[int, ...]) -> Self:
-        """Return the solution with the rows of some samples only, made once; this one itself if none are given."""
+    def of(self, states: tuple[int, ...]) -> Solved:
+        """Return the solution with the rows of some samples only, made once; this one itself if none are given.
+
+        Weights are 0 on all other rows.
+        """
         if not states or states == self.data.states:
             return self
-        made: dict[tuple[int, ...], Any] = self.whole._of_samples
-        if states not in made:
-            made[states] = self._among(states)
-        return made[states]
-
-    def _among(self, states: tuple[int, ...]) -> Solved:
-        """Return the same solution with the rows of some samples only: weights are 0 on all others."""
-        self._require_joined_by_overlap()
-        whole = self.whole
-        measure = Measure.among(whole.tangent.measure, states, tuple(str(self.names[k]) for k in states))
-        if measure.uncovered().any():
-            raise self.data.of(states).not_covered(measure)
-        own = whole.tangent
-        tangent = Tangent(measure, own.jacobian, own.hessian, approximate=own.approximate)
-        return whole.with_rows_of(states, tangent)
+        whole, own = self.whole, self.whole.tangent
+        if states not in whole._of_samples:
+            self._require_joined_by_overlap()
+            measure = Measure.among(own.measure, states, tuple(str(self.names[k]) for k in states))
+            if measure.uncovered().any():
+                raise self.data.of(states).not_covered(measure)
+            tangent = Tangent(measure, own.jacobian, own.hessian, approximate=own.approximate)
+            whole._of_samples[states] = whole.with_rows_of(states, tangent)
+        return whole._of_samples[states]
 
     def with_rows_of(self, states: tuple[int, ...], tangent: Tangent) -> Solved:
         """Return the same solution with the rows of some samples only, and their weights."""
         return Solved(self.prepared, self.found, self.data.of(states), self, tangent)
 
-    def recorded(self, values: Function) -> Self:
+    def recorded(self, values: Function) -> Solved:
         """Return the rows of the samples that have recorded something."""
         states = self.data.recorded_by([values])
         return self.of(states).recorded(values) if states else self
 
     def in_domains(
-        self,
-        values: Function | None,
-        by: By,
-        base: int,
-        level: float,
-        factor: float | Estimate | None,
-        *,
-        whole: bool = False,
+        self, values: Function | None, by: By, base: int, level: float, factor: float | Estimate | None, *, whole: bool
     ) -> tuple[Keys, DomainEstimates]:
         """Return domains and their numbers; the first ``base`` columns define the rows that each is relative to."""
         from vardi._estimate.domains import estimates_in_domains
