@@ -35,7 +35,14 @@ from vardi.biases import LearnedBias, ValuesBias, WindowBias, as_bias
 from vardi.biases._fitted import parts_of
 from vardi.biases._kinds import factors_of
 from vardi.biases._values import as_array
-from vardi.errors import DroppedSamplesWarning, EmptySampleError, MismatchError, NotIdentifiableError, suggest
+from vardi.errors import (
+    ContradictedKnownWarning,
+    DroppedSamplesWarning,
+    EmptySampleError,
+    MismatchError,
+    NotIdentifiableError,
+    suggest,
+)
 from vardi.errors._texts import show
 from vardi.errors._warn import warn
 
@@ -259,10 +266,10 @@ def fitted(
         assert isinstance(rows, RowsInMemory)
         rows = rows.among(among)
     fit = DebiasedSample(solve(rows, inputs.options, near), inputs)
-    if fit.solved.prepared.known:
-        from vardi._fit.parameters import warn_of_contradiction
-
-        warn_of_contradiction(fit.known)
+    check = fit.known if fit.solved.prepared.known else None
+    if check is not None and check.contradicted:
+        said = f"{check.verdict} The weights meet the known values nevertheless. fit.known has the details."
+        warn(ContradictedKnownWarning(said))
     if isinstance(inputs, FrameInputs) and rows.in_memory and among is None:
         warn_of_shared_units(inputs.samples, rows.pool)
     return fit
@@ -303,8 +310,6 @@ def _solve_joint(prepared: Prepared, options: Options, near: Mapping[Name, float
 def verdict_of(prepared: Prepared) -> Verdict:
     """Judge samples, solving only what that takes."""
     verdict, joint, names = prepared.data.overlap(prepared), prepared.joint, prepared.names
-    if prepared.is_plain:
-        return verdict
     sampled = [name for name, size in zip(names, joint.sizes, strict=True) if size > 0]
     if not prepared.known:
         if len(joint.families) == len(sampled) and verdict.identified:
@@ -404,7 +409,11 @@ class FrameInputs(Inputs):
         """Return the inputs with further rows."""
         self.refuse_given_by_row("Name a column of the frames instead, which new rows have too")
         for name, bias in as_named(self.biases, "biases").items():
-            _refuse_values(name, bias)
+            if any(isinstance(part, ValuesBias) for part in factors_of(as_bias(bias))):
+                raise MismatchError(
+                    f"The bias of {str(name)!r} was given by its values on the rows of the fit, so it is unknown on "
+                    "new rows. Give it as an expression or a function of the rows, or debias all rows together."
+                )
         if self.source is not None:
             return self._with_labelled(samples, biases, pool)
         given, own = as_named(samples, "samples"), as_named(self.samples, "samples")
@@ -492,7 +501,8 @@ def _joined_biases(
     given: Mapping[Name, object], own: Mapping[Name, BiasLike], biases: Biases | None
 ) -> dict[Name, BiasLike]:
     """Return the biases of all samples; raise if a sample has none, or a second one."""
-    _require_rows(given)
+    if not given:
+        raise EmptySampleError("update() was given no rows. Give new rows by the name of their sample.")
     new = {} if biases is None else as_named(biases, "biases")
     twice = [name for name in new if name in own]
     if twice:
@@ -507,20 +517,6 @@ def _joined_biases(
             "the bias of a new sample in biases=."
         )
     return {**own, **new}
-
-
-def _require_rows(given: Mapping[Name, object]) -> None:
-    if not given:
-        raise EmptySampleError("update() was given no rows. Give new rows by the name of their sample.")
-
-
-def _refuse_values(name: Name, bias: BiasLike) -> None:
-    found = as_bias(bias)
-    if any(isinstance(part, ValuesBias) for part in factors_of(found)):
-        raise MismatchError(
-            f"The bias of {str(name)!r} was given by its values on the rows of the fit, so it is unknown on new "
-            "rows. Give it as an expression or a function of the rows, or debias all rows together."
-        )
 
 
 def _piece(name: Name, rows: object, omega: Matrix) -> np.ndarray | sparse.csr_array:

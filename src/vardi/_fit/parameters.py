@@ -34,15 +34,13 @@ from vardi._rows.families import Function, as_model
 from vardi._rows.joint import Joint, JointRows
 from vardi._rows.measure import Functions
 from vardi._rows.point import KnownMoments, RowsAt
-from vardi._solve.identify import Verdict, joined_verdict
 from vardi._solve.joint import At
 from vardi._solve.parameters import held_of
 from vardi._types import Floats
-from vardi.biases import Bias, ParametricBias
-from vardi.errors import ContradictedKnownWarning, MismatchError, VardiError, suggest
+from vardi.biases import ParametricBias
+from vardi.errors import MismatchError, VardiError, suggest
 from vardi.errors._refusals import too_many_biases, untold_parameters
 from vardi.errors._texts import show
-from vardi.errors._warn import warn
 
 if TYPE_CHECKING:
     from vardi._fit.rows_in_memory import RowsInMemory
@@ -130,11 +128,6 @@ def estimates(solved: Solved) -> dict[Name, dict[str, Estimate]]:
     return {solved.names[k]: {name: next(found) for name in model.names} for k, model in joint.families.items()}
 
 
-def fixed_biases(solved: Solved) -> dict[Name, Bias]:
-    """Return the biases that have parameters, with these fixed at their estimates."""
-    return {solved.names[k]: solved.fixed_bias(k) for k in solved.joint.families}
-
-
 def likelihood(solved: Solved, name: Name) -> tuple[JointRows, Floats, int]:
     """Return what tests of a sample's parameters need.
 
@@ -178,7 +171,8 @@ def check_known(solved: Solved) -> KnownCheck | None:
     withheld = (stderr > 0) & (own_df < REFUSED)
     lines = known_lines(known, values, np.where(withheld, math.nan, stderr))
     samples = tuple(str(name) for name, size in zip(solved.names, solved.rows.sizes, strict=True) if size)
-    residual = float(np.abs(known_means(solved) - solved.moved_known()).max())
+    means = solved.tangent.measure.mean(_functions(solved, solved.tangent))
+    residual = float(np.abs(means - solved.moved_known()).max())
     if withheld.any():
         statistic, df = math.nan, 0
     elif alone is None:
@@ -191,11 +185,6 @@ def check_known(solved: Solved) -> KnownCheck | None:
         statistic, _, df = chi_square(values - known.values, total, least)
     pvalue = float(scipy.special.chdtrc(df, statistic)) if df else math.nan
     return KnownCheck(lines, statistic if df else math.nan, df, pvalue, residual, samples)
-
-
-def known_means(solved: Solved) -> Floats:
-    """Return the means of the known functions under the weights."""
-    return solved.tangent.measure.mean(_functions(solved, solved.tangent))
 
 
 def _functions(solved: Solved, tangent: Tangent) -> Functions:
@@ -232,21 +221,6 @@ def _least(solved: Solved) -> Floats:
     values = np.asarray(solved.joint.few.known.values)
     rounded = np.square(1e-8 * np.abs(values).max(axis=0, initial=0.0))
     return np.asarray(NOTHING * np.maximum(np.maximum(values.var(axis=0), rounded), 1e-300) / solved.tangent.n)
-
-
-def warn_of_contradiction(check: KnownCheck | None) -> None:
-    """Warn if the samples contradict what is known."""
-    if check is not None and check.contradicted:
-        said = f"{check.verdict} The weights meet the known values nevertheless. fit.known has the details."
-        warn(ContradictedKnownWarning(said))
-
-
-def joined(solved: Solved) -> Verdict:
-    """Return the verdict on the overlap, and on groups that known values join."""
-    verdict = solved.judge()
-    if solved.joining is None or solved.groups is None:
-        return verdict
-    return joined_verdict(verdict, solved.joining, solved.joint.masses_of(solved.groups, solved.point))
 
 
 def _alone(solved: Solved) -> tuple[JointRows, Floats] | None:

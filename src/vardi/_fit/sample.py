@@ -78,9 +78,7 @@ class DebiasedSample(WeightedSample):
     @property
     def estimated_biases(self) -> dict[Name, Bias]:
         """The biases that have parameters, with these fixed at their estimates."""
-        from vardi._fit.parameters import fixed_biases
-
-        return fixed_biases(self.solved)
+        return {self.names[k]: self.solved.fixed_bias(k) for k in self.solved.joint.families}
 
     @property
     def learned(self) -> dict[Name, LearnedCheck]:
@@ -165,9 +163,7 @@ class DebiasedSample(WeightedSample):
 
     def identify(self) -> Verdict:
         """Return which rows connect the samples; kappa is measured with the debiased weights."""
-        from vardi._fit.parameters import joined
-
-        return self.bridge.within(joined(self.solved))
+        return self.bridge.within(self.solved.judge())
 
     @cached_property
     def trust(self) -> Trust:

@@ -26,7 +26,7 @@ from vardi._rows.joint import Joint, JointRows
 from vardi._rows.measure import Functions, Measure
 from vardi._rows.point import KnownMoments, Point, RowsAt
 from vardi._rows.weights import overlap
-from vardi._solve.identify import Verdict, judge
+from vardi._solve.identify import Verdict, joined_verdict, judge
 from vardi._solve.joint import JacobianAt
 from vardi._solve.model import JointFit
 from vardi._solve.parameters import held_of
@@ -430,12 +430,15 @@ class Solved:
         return Estimate.from_influence(float(self.log_omegas[k] - self.log_omegas[l]), influence, level)
 
     def judge(self) -> Verdict:
-        """Judge the overlap, measured by the weights."""
+        """Judge the overlap, measured by the weights, and how known values join groups."""
         if self.solution.weights is None:
-            return judge(self.rows, self.names, overlap(self.tangent.measure))
-        rows = self.rows_in_memory
-        mass = self.solution.weights * rows.counts
-        return judge(rows, self.names, rows.overlap(mass / mass.sum()))
+            verdict = judge(self.rows, self.names, overlap(self.tangent.measure))
+        else:
+            mass = self.solution.weights * self.rows_in_memory.counts
+            verdict = judge(self.rows, self.names, self.rows_in_memory.overlap(mass / mass.sum()))
+        if self.joining is None or self.groups is None:
+            return verdict
+        return joined_verdict(verdict, self.joining, self.joint.masses_of(self.groups, self.point))
 
     # Known values
 
