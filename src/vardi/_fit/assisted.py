@@ -200,7 +200,7 @@ class Assisted:
             return _fitted(estimator, _taken(X, chosen), y[chosen], weights[chosen])
 
         def mean_of(models: Sequence[Any], rows: Integers) -> Floats:
-            return np.asarray(np.mean([_predicted(model, _taken(X, rows)) for model in models], axis=0))
+            return np.mean([_predicted(model, _taken(X, rows)) for model in models], axis=0)
 
         fold = np.where(inside, self._folds(y if chance else np.zeros(len(y))), -1)
         with threadpool_limits(1 if self.encodes and len(fold) <= ONE_THREAD else None):
@@ -284,7 +284,7 @@ def _predicted(model: Any, X: Any) -> Floats:
     if not is_classifier(model) or not hasattr(model, "predict_proba"):
         return np.asarray(model.predict(X), np.float64)
     chances = np.asarray(model.predict_proba(X), np.float64)
-    return np.asarray(chances[:, np.asarray(model.classes_) == 1].sum(axis=1))
+    return chances[:, np.asarray(model.classes_) == 1].sum(axis=1)
 
 
 def _missing(column: np.ndarray) -> int:

@@ -167,7 +167,7 @@ def _shared_errors(whole: Solved, alone: Solved) -> Floats:
     if not whole.joint.coordinates.uncertain:
         return np.zeros((0, 0))
     first, second = (np.linalg.pinv(one.joint.known.root) @ one.joint.known.directions.T for one in (whole, alone))
-    return np.asarray(first @ whole.prepared.known.covariance @ second.T)
+    return first @ whole.prepared.known.covariance @ second.T
 
 
 def check_reference(solved: Solved, asked: Mapping[str, given.Function], features: Features) -> BiasCheck:

@@ -44,7 +44,7 @@ def weigh(solved: Solved, rows: Any) -> Any:
     known = solved.prepared.known if solved.data.is_whole else Known.none()
     frame = as_frame(rows) if solved.pool.biases else None
     logs, H = _of_matrix(solved, rows, sampled, known) if frame is None else _of_frame(solved, frame, sampled, known)
-    log_mass = np.asarray(scipy.special.logsumexp(logs + solved.solution.u[sampled], axis=1))
+    log_mass = scipy.special.logsumexp(logs + solved.solution.u[sampled], axis=1)
     uncovered = np.flatnonzero(log_mass == -np.inf)
     if len(uncovered):
         raise ImpossibleRowError(
@@ -147,4 +147,4 @@ def _with_known(solved: Solved, known: Known, log_mass: Floats, H: Floats) -> Fl
             sample=None,
             rows=bad[:LISTED],
         )
-    return np.asarray(1.0 / S)
+    return 1.0 / S

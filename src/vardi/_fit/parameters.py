@@ -220,7 +220,7 @@ def _least(solved: Solved) -> Floats:
     """
     values = np.asarray(solved.joint.few.known.values)
     rounded = np.square(1e-8 * np.abs(values).max(axis=0, initial=0.0))
-    return np.asarray(NOTHING * np.maximum(np.maximum(values.var(axis=0), rounded), 1e-300) / solved.tangent.n)
+    return NOTHING * np.maximum(np.maximum(values.var(axis=0), rounded), 1e-300) / solved.tangent.n
 
 
 def _alone(solved: Solved) -> tuple[JointRows, Floats] | None:

@@ -62,7 +62,7 @@ class RowsInMemory(UserRows):
     @classmethod
     def of_pool(cls, pool: Pool, known: Any, omega: Any = None, *, log: bool = False) -> RowsInMemory:
         """Return all rows that count."""
-        return cls(pool=pool, known=known, kept=counted(pool), omega=omega, log=log)
+        return cls(pool=pool, known=known, kept=KeptRows.where(pool.counts > 0), omega=omega, log=log)
 
     def among(self, rows: NDArray[np.bool_]) -> Self:
         """Return some rows of the pool, to be solved without the others."""
@@ -127,8 +127,7 @@ class RowsInMemory(UserRows):
     @cached_property
     def dependence(self) -> Dependence:
         """How these rows depend on one another."""
-        declared: Dependence = self.pool.dependence
-        return declared.of(self.kept)
+        return self.pool.dependence.of(self.kept)
 
     @property
     def of_windows(self) -> tuple[str, ...]:
@@ -406,11 +405,6 @@ class RowsInMemory(UserRows):
         apart = {*self.of_some, *self.of_windows}
         names = self.numeric_without_gaps([name for name in self._columns if name not in apart])
         return tuple(sorted(names, key=lambda name: name not in read))
-
-
-def counted(pool: Pool) -> KeptRows:
-    """Return which rows of a pool count."""
-    return KeptRows.where(pool.counts > 0 if pool.is_counted else np.ones(len(pool), bool))
 
 
 def _numbers(array: np.ndarray, *, copy: bool = True) -> Floats:

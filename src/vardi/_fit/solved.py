@@ -179,8 +179,8 @@ class Solved:
         if tangent is not None:
             self.tangent = tangent
         self.solution, self.alone, self.groups, self.joining = found.solution, found.alone, found.groups, found.joining
-        self.joint: JointRows = prepared.joint
-        self.names: tuple[Name, ...] = prepared.names
+        self.joint = prepared.joint
+        self.names = prepared.names
         self.rows: Rows | LazyRows = prepared.joint.rows_at(self.theta) if prepared.in_memory else prepared.rows
         self._of_samples: dict[tuple[int, ...], Solved] = {}  # those of some samples, once they are asked for
 
@@ -404,7 +404,7 @@ class Solved:
             return at.against(g), block.gram(g, g)
 
         a, squares = tangent.measure.total(question, len(ones))
-        return np.asarray((squares + a.T @ tangent.hessian.solve(a)) / tangent.n**2)
+        return (squares + a.T @ tangent.hessian.solve(a)) / tangent.n**2
 
     def log_normalisers(self, level: float) -> list[Estimate]:
         """Return the log of each normaliser; of a bias that reads no column, or whose mean is known, it is declared."""

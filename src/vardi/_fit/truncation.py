@@ -21,8 +21,9 @@ from vardi._estimate.quasi_independence import quasi_independence
 from vardi._estimate.sensitivity.worst import Errors
 from vardi._estimate.tangent import Hessian, Influence, Tangent
 from vardi._fit.capabilities import Holder, refusal
-from vardi._fit.rows_in_memory import RowsInMemory, counted
+from vardi._fit.rows_in_memory import RowsInMemory
 from vardi._fit.solved import Prepared, Solved
+from vardi._inputs.by_row import KeptRows
 from vardi._inputs.frames import as_frame
 from vardi._inputs.pool import Name, Pool
 from vardi._rows import Rows
@@ -70,7 +71,7 @@ class TruncatedRows(RowsInMemory):
             np.full(len(pool), sign * np.inf) if end is None else _numbers(pool, end)
             for end, sign in ((bias.low, -1.0), (bias.high, 1.0))
         )
-        kept = counted(pool)
+        kept = KeptRows.where(pool.counts > 0)
         _require_inside(pool, bias, x, low, high, kept.mask)
         return cls(pool=pool, kept=kept, bias=bias, windows=Windows(x, low, high))
 
@@ -249,7 +250,7 @@ def _require_seen(pool: Pool, bias: WindowBias) -> None:
     """Refuse censored rows: they have no value to weigh."""
     if bias.status is None:
         return
-    status = np.asarray(_numbers(pool, bias.status), np.float64)
+    status = _numbers(pool, bias.status)
     strange = np.flatnonzero((status != 0.0) & (status != 1.0))
     text = to_text(bias.status)
     if len(strange):

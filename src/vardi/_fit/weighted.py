@@ -21,7 +21,6 @@ from vardi._inputs.known_numbers import value_of
 from vardi._inputs.pool import Name
 from vardi._rows.contract import Kept
 from vardi._rows.measure import Measure
-from vardi._solve.newton import Solution
 from vardi.errors import KnownOfAllWarning, MismatchError, suggest
 from vardi.errors._texts import show
 from vardi.errors._warn import warn
@@ -43,8 +42,8 @@ class WeightedSample:
 
     def __init__(self, solved: Solved) -> None:
         self.solved, self.data = solved, solved.data  # the solution, and the rows, in memory or in an engine
-        self.solution: Solution = solved.solution
-        self.names: tuple[Name, ...] = solved.names
+        self.solution = solved.solution
+        self.names = solved.names
 
     def __len__(self) -> int:
         return len(self.data.pool)
