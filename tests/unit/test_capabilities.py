@@ -113,7 +113,7 @@ def code_of(name: str, fit: vardi.DebiasedSample) -> CodeType:
     module, path = name.split(":")
     owner, _, own = path.rpartition(".")
     place = importlib.import_module(f"vardi.{module}")
-    if owner == "UserRows":
+    if owner == "RowsInMemory":
         return getattr(type(fit.data), own).__code__
     return functools.reduce(getattr, path.split("."), place).__code__
 

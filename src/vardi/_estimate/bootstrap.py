@@ -292,6 +292,7 @@ def _means(solved: Solved, statistic: object) -> Statistics:
         is_one = array.ndim != 2
         every = [statistic] if is_one else list(array.T)
         names = ["mean"] if is_one else [f"mean {j}" for j in range(array.shape[1])]
+    functions: Kept
     if solved.data.in_memory:
         functions = np.column_stack([solved.memory.values(one) for one in every])
     else:

@@ -7,7 +7,7 @@ declarations, the refusals are raised from them, and the conformance test runs e
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from vardi.errors import NeedsRowsError, VardiError
 
@@ -18,18 +18,9 @@ Holder: TypeAlias = Literal[
 
 Depends: TypeAlias = Literal["independent", "clusters", "series"]
 
-PARTS: tuple[Part, ...] = ("none", "known values", "parameters", "both", "learned")
-HOLDERS: tuple[Holder, ...] = (
-    "rows in memory",
-    "distinct rows",
-    "truncated rows",
-    "sparse",
-    "windows",
-    "blocks",
-    "engine",
-)
-
-DEPENDS: tuple[Depends, ...] = ("independent", "clusters", "series")
+PARTS: tuple[Part, ...] = get_args(Part)
+HOLDERS: tuple[Holder, ...] = get_args(Holder)
+DEPENDS: tuple[Depends, ...] = get_args(Depends)
 DEPENDENT: tuple[Depends, ...] = ("clusters", "series")
 
 MATRICES: tuple[Holder, ...] = ("sparse", "windows", "blocks")
@@ -52,8 +43,8 @@ class Answer:
     calls : str
         The public names.
     function : str
-        The function, as ``module:name``. Where classes of rows (:mod:`vardi._fit.user_rows`) have their own,
-        it is the declaration.
+        The function, as ``module:name``. Where an engine's rows have a method of their own, it is that
+        of rows in memory.
     """
 
     calls: str
@@ -61,7 +52,9 @@ class Answer:
 
 
 ANSWERS = {
-    "weights": Answer("weights, probabilities, weight_shares, effective_rows", "_fit.user_rows:UserRows.weights"),
+    "weights": Answer(
+        "weights, probabilities, weight_shares, effective_rows", "_fit.rows_in_memory:RowsInMemory.weights"
+    ),
     "means": Answer("expectation, expectations of columns", "_estimate.tangent:Tangent.estimates"),
     "among": Answer(
         "expectation, total and cdf of some samples' rows with among=; fit.among(...).weights",
@@ -84,7 +77,7 @@ ANSWERS = {
     ),
     "distribution": Answer("cdf, quantile, band", "_estimate.cdf:DebiasedCdf.band"),
     "parameters": Answer("parameters, estimated_biases, learned", "_fit.parameters:estimates"),
-    "known": Answer("known", "_fit.known:check_known"),
+    "known": Answer("known", "_fit.parameters:check_known"),
     "tests of parameters": Answer("test_no_bias, test_parameters", "_estimate.likelihood_ratio:declared"),
     "score test": Answer(
         "check_biases, for biases that were not learned; for truncated rows, the test of quasi-independence",
@@ -99,9 +92,9 @@ ANSWERS = {
     "replicate weights": Answer(
         "replicate_weights; a learned bias is held fixed", "_estimate.replicates:replicate_weights"
     ),
-    "draws": Answer("sample without replacement", "_fit.user_rows:UserRows.draw"),
+    "draws": Answer("sample without replacement", "_fit.rows_in_memory:RowsInMemory.draw"),
     "draws with replacement": Answer(
-        "sample(replace=True), torch_sampler, torch_weights", "_fit.user_rows:UserRows.draw"
+        "sample(replace=True), torch_sampler, torch_weights", "_fit.rows_in_memory:RowsInMemory.draw"
     ),
     "new rows": Answer("weigh", "_fit.new_rows:weigh"),
     "update": Answer("update", "_fit.sample:DebiasedSample.update"),

@@ -1,31 +1,65 @@
-"""The functions that users call, and what they do: inputs -> rows -> verdict -> solution -> DebiasedSample."""
+"""The functions that users call, and what they do: inputs -> rows -> verdict -> solution -> DebiasedSample.
+
+The arguments of a call are kept, so that it can be repeated with more rows.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
-from vardi._fit.inputs import Depends, FrameInputs, MatrixInputs, OnUnidentified, Options, as_matrix
-from vardi._fit.known import as_identified, warn_of_contradiction
+from vardi._fit.capabilities import refusal
 from vardi._fit.rows_in_memory import RowsInMemory
 from vardi._fit.sample import DebiasedSample
-from vardi._fit.solved import Solved
-from vardi._fit.user_rows import Prepared, UserRows
+from vardi._fit.solved import Prepared, Solved
+from vardi._inputs.dependence import as_dependence
+from vardi._inputs.frames import as_frame, concat, stacked
+from vardi._inputs.frames.frame import any_lazy
 from vardi._inputs.given import Biases, ByRow, Counts, Known, Labels, Population, Samples
-from vardi._inputs.pool import Name
+from vardi._inputs.pool import Name, Pool, as_named, as_pool, matrix_pool
 from vardi._inputs.shared_units import warn_of_shared_units
-from vardi._rows.stored import MAX_IN_MEMORY
+from vardi._rows import Windows
+from vardi._rows.stored import MAX_IN_MEMORY, Reader, as_reader
 from vardi._solve.identify import Verdict, joined_verdict
 from vardi._solve.model import JointProblem
 from vardi._solve.newton import JointFit, Solution, shifted, solve_plain
 from vardi._solve.parameters import unknown_everywhere
-from vardi.errors import DroppedSamplesWarning, MismatchError, NotIdentifiableError
+from vardi._types import Floats
+from vardi.biases import LearnedBias, ValuesBias, WindowBias, as_bias
+from vardi.biases._fitted import parts_of
+from vardi.biases._kinds import factors_of
+from vardi.biases._values import as_array
+from vardi.errors import (
+    ContradictedKnownWarning,
+    DroppedSamplesWarning,
+    EmptySampleError,
+    MismatchError,
+    NotIdentifiableError,
+    suggest,
+)
 from vardi.errors._texts import show
 from vardi.errors._warn import warn
+
+if TYPE_CHECKING:
+    from vardi._fit.solved import AnyRows
+    from vardi.biases._constructors import BiasLike
+
+LARGEST_WITH_KNOWN = (
+    "but known values describe the whole population. Give known values that join the groups, or debias the samples of "
+    "one group without them."
+)
+LARGEST_WITH_PARAMETERS = "and with them information about the parameters. Debias the samples of one group."
+
+OnUnidentified = Literal["raise", "largest"]
+
+Matrix: TypeAlias = np.ndarray | sparse.csr_array | Reader | Windows
+"""A matrix of biases: in memory, sparse, stored or yielded in blocks, or as windows."""
 
 
 def debias(
@@ -118,10 +152,9 @@ def debias(
     >>> fit.probabilities.round(12)
     array([0.125, 0.125, 0.25 , 0.25 , 0.25 ])
     """
-    _require_choice(on_unidentified)
     options = Options(on_unidentified, tol, max_iterations)
     depends = Depends(clusters, series, strata, population)
-    return fitted(FrameInputs(samples, biases, source, counts, known, depends, options))
+    return fitted(FrameInputs(samples, biases, source, counts=counts, known=known, depends=depends, options=options))
 
 
 def debias_matrix(
@@ -175,12 +208,13 @@ def debias_matrix(
     >>> fit.weights
     array([0.75, 1.5 , 0.75])
     """
-    _require_choice(on_unidentified)
     options = Options(on_unidentified, tol, max_iterations)
     depends = Depends(clusters, series, strata, population)
     names = None if names is None else tuple(names)
     matrix = as_matrix(omega, source, max_in_memory)
-    return fitted(MatrixInputs(matrix, source, log, names, counts, known, depends, options))
+    return fitted(
+        MatrixInputs(matrix, source, log, names, counts=counts, known=known, depends=depends, options=options)
+    )
 
 
 def identify(
@@ -209,21 +243,16 @@ def identify(
     >>> bool(vardi.identify({"low": low, "high": high}, {"low": "x <= 5", "high": "x >= 6"}, known=census))
     True
     """
-    return verdict_of(FrameInputs(samples, biases, source, counts, known).opened().prepare())
+    return verdict_of(FrameInputs(samples, biases, source, counts=counts, known=known).opened().prepare())
 
 
 def identify_with_notes(
     samples: Samples, biases: Biases, *, source: Labels | None, counts: Counts | None, known: Known | None
 ) -> tuple[Verdict, tuple[str, ...]]:
     """Return the verdict, and what is odd about the declared biases."""
-    prepared = FrameInputs(samples, biases, source, counts, known).opened().prepare()
+    prepared = FrameInputs(samples, biases, source, counts=counts, known=known).opened().prepare()
     verdict = verdict_of(prepared)
     return verdict, prepared.data.notes(verdict, prepared.sizes)
-
-
-def _require_choice(on_unidentified: str) -> None:
-    if on_unidentified not in ("raise", "largest"):
-        raise MismatchError(f"on_unidentified is {on_unidentified!r}. Give 'raise' or 'largest'.")
 
 
 def fitted(
@@ -237,14 +266,16 @@ def fitted(
         assert isinstance(rows, RowsInMemory)
         rows = rows.among(among)
     fit = DebiasedSample(solve(rows, inputs.options, near), inputs)
-    if fit.solved.prepared.known:
-        warn_of_contradiction(fit.known)
+    check = fit.known if fit.solved.prepared.known else None
+    if check is not None and check.contradicted:
+        said = f"{check.verdict} The weights meet the known values nevertheless. fit.known has the details."
+        warn(ContradictedKnownWarning(said))
     if isinstance(inputs, FrameInputs) and rows.in_memory and among is None:
         warn_of_shared_units(inputs.samples, rows.pool)
     return fit
 
 
-def solve(rows: UserRows, options: Options, near: Mapping[Name, float] | None = None) -> Solved:
+def solve(rows: AnyRows, options: Options, near: Mapping[Name, float] | None = None) -> Solved:
     """Return the solution at the rows, or at those of the largest group of samples, if that was asked for."""
     prepared = rows.prepare()
     if not prepared.is_plain:
@@ -260,7 +291,9 @@ def solve(rows: UserRows, options: Options, near: Mapping[Name, float] | None = 
 
 
 def _solve_joint(prepared: Prepared, options: Options, near: Mapping[Name, float] | None) -> Solved:
-    _refuse_largest(options.on_unidentified, known=bool(prepared.known))
+    if options.on_unidentified == "largest":  # known values or parameters concern all samples
+        why = LARGEST_WITH_KNOWN if prepared.known else LARGEST_WITH_PARAMETERS
+        raise MismatchError(f"on_unidentified='largest' leaves samples out, {why}")
     problem = _problem(prepared, prepared.data.overlap(prepared))
     problem = replace(problem, tol=options.tol, max_iterations=options.max_iterations, near=near)
     return prepared.data.solved(prepared, problem.solve())
@@ -268,41 +301,25 @@ def _solve_joint(prepared: Prepared, options: Options, near: Mapping[Name, float
 
 def _problem(prepared: Prepared, verdict: Verdict) -> JointProblem:
     """Return what determines parameters and multipliers of known values, given the verdict on the overlap."""
-    return JointProblem(prepared.joint, prepared.names, prepared.known, prepared.values, verdict)
+    values = np.asarray(prepared.joint.few.known.values)
+    return JointProblem(prepared.joint, prepared.names, prepared.known, values, verdict)
 
 
 def verdict_of(prepared: Prepared) -> Verdict:
     """Judge samples, solving only what that takes."""
     verdict, joint, names = prepared.data.overlap(prepared), prepared.joint, prepared.names
-    if prepared.is_plain:
-        return verdict
     sampled = [name for name, size in zip(names, joint.sizes, strict=True) if size > 0]
     if not prepared.known:
         if len(joint.families) == len(sampled) and verdict.identified:
-            return as_identified(verdict, str(unknown_everywhere(sampled, verdict)))
+            return replace(verdict, identified=False, message=str(unknown_everywhere(sampled, verdict)))
         return verdict
     try:
         joining = _problem(prepared, verdict).joining()
     except NotIdentifiableError as error:
         if error.verdict is None:
             raise
-        return as_identified(error.verdict, str(error))
+        return replace(error.verdict, identified=False, message=str(error))
     return joined_verdict(verdict, joining)
-
-
-def _refuse_largest(on_unidentified: str, *, known: bool) -> None:
-    """Refuse to leave samples out if known values or parameters concern all of them."""
-    if on_unidentified != "largest":
-        return
-    fact, remedy = (
-        (
-            "but known values describe the whole population",
-            "Give known values that join the groups, or debias the samples of one group without them.",
-        )
-        if known
-        else ("and with them information about the parameters", "Debias the samples of one group.")
-    )
-    raise MismatchError(f"on_unidentified='largest' leaves samples out, {fact}. {remedy}")
 
 
 def _largest_group(verdict: Verdict, sizes: Mapping[Name, float]) -> set[Name]:
@@ -312,3 +329,220 @@ def _largest_group(verdict: Verdict, sizes: Mapping[Name, float]) -> set[Name]:
     rows = sum(sizes[name] for name in dropped)
     warn(DroppedSamplesWarning(f"Left out {show(dropped)} with {rows:g} rows. {verdict.message}"))
     return set(largest)
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a fit is solved: the arguments of the same names of :func:`vardi.debias`."""
+
+    on_unidentified: OnUnidentified = "raise"
+    tol: float = 1e-10
+    max_iterations: int = 100
+
+    def __post_init__(self) -> None:
+        if self.on_unidentified not in ("raise", "largest"):
+            raise MismatchError(f"on_unidentified is {self.on_unidentified!r}. Give 'raise' or 'largest'.")
+
+
+class Depends(NamedTuple):
+    """How rows depend on one another, as given by the user."""
+
+    clusters: ByRow | None = None
+    series: ByRow | bool | None = None
+    strata: ByRow | None = None
+    population: Population | None = None
+
+
+NOTHING, DEFAULT = Depends(), Options()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Inputs:
+    """The arguments that all functions have."""
+
+    counts: Counts | None = None
+    known: Known | None = None
+    depends: Depends = NOTHING
+    options: Options = DEFAULT
+
+    def refuse_given_by_row(self, remedy: str) -> None:
+        """Refuse what was given row by row, and not as the name of a column: it is unknown for new rows."""
+        for what, value in {"counts": self.counts, **self.depends._asdict()}.items():
+            if what != "population" and value is not None and not isinstance(value, bool | str):
+                raise MismatchError(
+                    f"{what}= was given as an array for the rows of the fit, so it is unknown for new rows. {remedy}."
+                )
+
+
+@dataclass(frozen=True, eq=False)
+class FrameInputs(Inputs):
+    """The arguments of :func:`vardi.debias`."""
+
+    samples: Samples
+    biases: Biases
+    source: Labels | None = None
+
+    def opened(self) -> AnyRows:
+        """Return the rows: in an engine if one of them is a lazy frame, else in memory."""
+        given = {"source": self.source, "counts": self.counts}
+        if any_lazy(self.samples):
+            from vardi._fit.rows_in_engine import RowsInEngine  # what asks engines is loaded only for them
+            from vardi._inputs.lazy_pool import open_frames
+
+            return RowsInEngine.of_frames(open_frames(self.samples, self.biases, **given), self.known, self.depends)
+        pool = as_pool(self.samples, self.biases, **given)
+        pool = replace(pool, dependence=as_dependence(pool, *self.depends))
+        if window := next((bias for bias in pool.biases if isinstance(bias, WindowBias)), None):
+            from vardi._fit.truncation import TruncatedRows
+
+            return TruncatedRows.of_window(pool, window, self.known)
+        parts = [parts_of(bias) for bias in pool.biases]
+        if unknown := [k for k, own in enumerate(parts) if any(isinstance(part, LearnedBias) for part in own)]:
+            from vardi._fit.learned import opened_with_learned
+
+            return opened_with_learned(pool, unknown, self.known, self.options)
+        return RowsInMemory.of_pool(pool, self.known)
+
+    def updated(self, samples: Samples, biases: Biases | None, pool: Pool) -> FrameInputs:
+        """Return the inputs with further rows."""
+        self.refuse_given_by_row("Name a column of the frames instead, which new rows have too")
+        for name, bias in as_named(self.biases, "biases").items():
+            if any(isinstance(part, ValuesBias) for part in factors_of(as_bias(bias))):
+                raise MismatchError(
+                    f"The bias of {str(name)!r} was given by its values on the rows of the fit, so it is unknown on "
+                    "new rows. Give it as an expression or a function of the rows, or debias all rows together."
+                )
+        if self.source is not None:
+            return self._with_labelled(samples, biases, pool)
+        given, own = as_named(samples, "samples"), as_named(self.samples, "samples")
+        by_name = _joined_biases(given, as_named(self.biases, "biases"), biases)
+        joined = {name: stacked(own[name], given[name]) if name in given else own[name] for name in own}
+        joined |= {name: rows for name, rows in given.items() if name not in own}
+        return replace(self, samples=joined, biases=by_name)
+
+    def _with_labelled(self, samples: Samples, biases: Biases | None, pool: Pool) -> FrameInputs:
+        """Return the inputs of one labelled frame with further rows and their labels."""
+        own, is_lazy = as_named(self.biases, "biases"), any_lazy(self.samples) or any_lazy(samples)
+        by_sample = isinstance(samples, Mapping | list | tuple)
+        if is_lazy and by_sample:
+            raise MismatchError(
+                f"The samples of the fit are one lazy frame, with their names in {self.source!r}, but the new rows "
+                "were given by sample. Give them as one such frame."
+            )
+        if is_lazy or (isinstance(self.source, str) and not by_sample):  # the new rows have the column of labels too
+            given = own if is_lazy else dict.fromkeys(as_frame(samples).column(str(self.source)).tolist())
+            return replace(self, samples=stacked(self.samples, samples), biases=_joined_biases(given, own, biases))
+        new = as_named(samples, "samples")
+        by_name = _joined_biases(new, own, biases)
+        rows = concat([as_frame(rows) for rows in new.values()]).native
+        names = (name for name, rows in new.items() for _ in range(len(as_frame(rows))))
+        labels = np.fromiter(chain((pool.names[k] for k in pool.source), names), object)
+        return replace(self, samples=stacked(self.samples, rows), biases=by_name, source=labels)
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixInputs(Inputs):
+    """The arguments of :func:`vardi.debias_matrix`."""
+
+    omega: Matrix
+    source: ArrayLike
+    log: bool = False
+    names: tuple[Name, ...] | None = None
+
+    def opened(self) -> AnyRows:
+        """Return the matrix as rows."""
+        pool = matrix_pool(self.omega, self.source, self.counts, self.names)
+        pool = replace(pool, dependence=as_dependence(pool, *self.depends))
+        return RowsInMemory.of_pool(pool, self.known, self.omega, log=self.log)
+
+    def updated(self, samples: Samples, biases: Biases | None, pool: Pool) -> MatrixInputs:
+        """Return the inputs with further rows of the matrix, and further columns."""
+        if isinstance(self.omega, Reader):
+            raise refusal("update", "blocks")
+        self.refuse_given_by_row("Debias all rows together")
+        given = as_named(samples, "samples")
+        named = _joined_biases(given, dict.fromkeys(pool.names, 1), biases)
+        new = {name: values for name, values in named.items() if name not in pool.names}
+        pieces = {name: _piece(name, rows, self.omega) for name, rows in given.items()}
+        source = np.repeat([list(named).index(name) for name in pieces], [piece.shape[0] for piece in pieces.values()])
+        if isinstance(self.omega, Windows):
+            x, low, high = self.omega.x, self.omega.low, self.omega.high
+            ends = np.array([_ends(name, window) for name, window in new.items()]).reshape(-1, 2)
+            low, high = np.append(low, ends[:, 0]), np.append(high, ends[:, 1])
+            omega: Matrix = Windows(np.concatenate([x, *pieces.values()]), low, high)
+        else:
+            of = sparse if sparse.issparse(self.omega) else np
+            tall = of.vstack([self.omega, *pieces.values()])
+            wide = of.hstack([tall, *(_column(name, values, tall.shape[0]) for name, values in new.items())])
+            omega = sparse.csr_array(wide) if sparse.issparse(wide) else wide
+        joined = np.concatenate([np.asarray(self.source), source])
+        return replace(self, omega=omega, source=joined, names=tuple(named))
+
+
+def as_matrix(omega: object, source: ArrayLike, max_in_memory: int) -> Matrix:
+    """Return a matrix of numbers: an array, a sparse array, a reader of blocks if it is large, or windows."""
+    if isinstance(omega, Windows):
+        return omega
+    matrix: np.ndarray | sparse.csr_array | Reader
+    if sparse.issparse(omega):
+        matrix = sparse.csr_array(omega)  # rows cannot be taken from every format
+    elif (reader := as_reader(omega, np.size(source))) is not None:
+        matrix = reader.whole() if 0 < reader.shape[0] * reader.shape[1] <= max_in_memory else reader
+    else:
+        matrix = as_array(omega, "omega", "a matrix with a column for each bias")
+    if matrix.dtype.kind not in "fiub":
+        raise MismatchError(f"omega holds {matrix.dtype}, but biases are numbers. Give a matrix of floats.")
+    return matrix
+
+
+def _joined_biases(
+    given: Mapping[Name, object], own: Mapping[Name, BiasLike], biases: Biases | None
+) -> dict[Name, BiasLike]:
+    """Return the biases of all samples; raise if a sample has none, or a second one."""
+    if not given:
+        raise EmptySampleError("update() was given no rows. Give new rows by the name of their sample.")
+    new = {} if biases is None else as_named(biases, "biases")
+    twice = [name for name in new if name in own]
+    if twice:
+        raise MismatchError(
+            f"The fit already has a bias for {show(twice)}, and update() adds rows without changing biases. Leave it "
+            "out of biases=, or debias all rows together."
+        )
+    unknown = [name for name in given if name not in own and name not in new]
+    if unknown:
+        raise MismatchError(
+            f"The fit has no sample {str(unknown[0])!r}: its samples are {show(own)}.{suggest(unknown[0], own)} Give "
+            "the bias of a new sample in biases=."
+        )
+    return {**own, **new}
+
+
+def _piece(name: Name, rows: object, omega: Matrix) -> np.ndarray | sparse.csr_array:
+    """Return new rows in the form of the matrix; raise if they do not fit it."""
+    if isinstance(omega, Windows):
+        piece = as_array(rows, f"The rows of {str(name)!r}").astype(np.float64)
+        wanted, fits = "(m,), the value of each row", piece.ndim == 1
+    else:
+        piece = sparse.csr_array(rows) if sparse.issparse(omega) else as_array(rows, f"The rows of {str(name)!r}")
+        K = omega.shape[1]
+        wanted, fits = f"(m, {K}), a column for each bias of the fit", piece.ndim == 2 and piece.shape[1] == K
+    if not fits or not piece.shape[0]:
+        raise MismatchError(f"The new rows of {str(name)!r} have shape {piece.shape}. Give an array of shape {wanted}.")
+    return piece
+
+
+def _column(name: Name, values: object, n: int) -> np.ndarray:
+    column = as_array(values, f"The bias of {str(name)!r}")
+    if column.shape != (n,):
+        raise MismatchError(
+            f"The bias of {str(name)!r} has shape {column.shape}, but there are {n} rows with the new ones. Give its "
+            "value on each row of the fit, then on each new row."
+        )
+    return column[:, None]
+
+
+def _ends(name: Name, window: object) -> Floats:
+    ends = np.ravel(np.asarray(window, np.float64))
+    if ends.shape != (2,):
+        raise MismatchError(f"The window of {str(name)!r} has {len(ends)} ends. Give its lower and its upper end.")
+    return ends

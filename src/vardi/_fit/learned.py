@@ -16,8 +16,7 @@ import numpy as np
 
 from vardi._estimate.check_results import BiasCheck, Features, untested
 from vardi._estimate.tangent import Influence, Tangent
-from vardi._fit.debias import solve
-from vardi._fit.inputs import Options
+from vardi._fit.debias import Options, solve
 from vardi._fit.rows_in_memory import RowsInMemory
 from vardi._fit.solved import Solved
 from vardi._inputs import given
@@ -27,7 +26,7 @@ from vardi._inputs.pool import Pool
 from vardi._rows.families import BiasFamily, Function, Linear, Logistic
 from vardi._rows.measure import Measure
 from vardi._rows.point import Model, Point, PointAmong
-from vardi._types import Floats, Integers
+from vardi._types import Floats
 from vardi.biases import Bias, LearnedBias, ParametricBias, ProductBias, everywhere
 from vardi.biases._fitted import parts_of, with_parts
 from vardi.biases._learned import checks_of
@@ -36,19 +35,14 @@ from vardi.errors import _refusals as refusals
 from vardi.errors._texts import show
 
 
-def opened_with_learned(pool: Pool, known: Any, options: Options) -> RowsInMemory:
+def opened_with_learned(pool: Pool, unknown: list[int], known: Any, options: Options) -> RowsInMemory:
     """Return the rows of a pool, with biases learned by comparison with the debiased rows of the known samples."""
-    unknown = [k for k, bias in enumerate(pool.biases) if _is_learned(bias)]
     _require_known(pool, unknown, known)
     reference = _debiased(pool, unknown, known, options)
     biases = list(pool.biases)
     for k in unknown:
         biases[k] = _learned(pool, k, reference.data.chances(reference.tangent.measure))
     return replace(RowsInMemory.of_pool(replace(pool, biases=tuple(biases)), known), reference=reference)
-
-
-def _is_learned(bias: Bias) -> bool:
-    return any(isinstance(part, LearnedBias) for part in parts_of(bias))
 
 
 def _require_known(pool: Pool, unknown: list[int], known: Any) -> None:
@@ -71,7 +65,7 @@ def _require_known(pool: Pool, unknown: list[int], known: Any) -> None:
                 "values of columns or conditions.",
                 labels=(name,),
             )
-    if len({*unknown} & {*np.flatnonzero(sizes).tolist()}) == len(sampled):
+    if len(unknown) == len(sampled):
         raise NotIdentifiableError(
             f"The biases of all samples, {show(sampled)}, are to be learned, but a classifier only tells samples "
             "apart, not which is like the population. Give at least one sample whose bias is known.",
@@ -100,26 +94,18 @@ def _debiased(pool: Pool, unknown: list[int], known: Any, options: Options) -> S
 def _learned(pool: Pool, k: int, chances: Floats) -> Bias:
     """Return the learned bias of a sample, given the probabilities of the known samples' rows."""
     bias, name, own = pool.biases[k], pool.names[k], pool.source == k
-    others = tuple(part for part in parts_of(bias) if not isinstance(part, LearnedBias))
-    weights = np.where(own, pool.counts, chances)
-    if others:
-        factor = np.asarray(pool.evaluate([ProductBias(others)], [name])[0], np.float64)
-        weights = np.where(own, weights, weights * factor)
     reference = [str(pool.names[j]) for j in np.unique(pool.source[chances > 0]).tolist()]
-
-    def folds(part: LearnedBias) -> Integers:
-        rng = np.random.default_rng(part.random_state)
-        return dealt_out(pool.source, pool.dependence, pool.source, part.folds, rng)
-
-    def read(column: str) -> Any:
-        return np.concatenate([frame.column(column) for frame in pool.frames])
+    if others := tuple(part for part in parts_of(bias) if not isinstance(part, LearnedBias)):
+        chances = chances * pool.evaluate([ProductBias(others)], [name])[0]
 
     def fitted(part: Bias) -> Bias:
         if not isinstance(part, LearnedBias):
             return part
         names = part.names or _columns_of_arrays(pool, str(name))
         pool.require_columns([replace(part, names=names)], [name])
-        return part.fitted(read, names, own, weights, folds(part), str(name), reference)
+        rng = np.random.default_rng(part.random_state)
+        folds = dealt_out(pool.source, pool.dependence, pool.source, part.folds, rng)
+        return part.fitted(pool.column, names, own, np.where(own, pool.counts, chances), folds, str(name), reference)
 
     return with_parts(bias, fitted)
 
@@ -138,6 +124,9 @@ def _columns_of_arrays(pool: Pool, sample: str) -> tuple[str, ...]:
 def reference_of(solved: Solved, states: tuple[int, ...]) -> Solved:
     """Return the rows of the known samples, or of some of them, with the weights of a fit of the known samples alone.
 
+    The biases of the known samples are on all rows of the pool, and those of the others drop out of the solution, whose
+    u is -inf there. So it is a point for the pool, with the known moments and the scales of features of its own.
+
     Parameters
     ----------
     solved : Solved
@@ -147,25 +136,17 @@ def reference_of(solved: Solved, states: tuple[int, ...]) -> Solved:
     """
     whole, alone = solved.whole, solved.data.reference
     assert alone is not None
-    own, names = alone.of(states), tuple(str(whole.names[k]) for k in states)
-    measure = measure_of_reference(whole, alone, states, names)
-    return whole.with_rows_of(states, TangentOfReference(own.tangent, measure, _shared_errors(whole, alone)))
-
-
-def measure_of_reference(whole: Solved, alone: Solved, states: tuple[int, ...], names: tuple[str, ...]) -> Measure:
-    """Return the rows of the pool with the weights of the known samples' own solution, 0 on other rows.
-
-    The biases of the known samples are on all rows of the pool, and those of the others drop out of the solution, whose
-    u is -inf there. So it is a point for the pool, with the known moments and the scales of features of its own.
-    """
-    pool, own = whole.tangent.measure, alone.joint.model
+    tangent, pool, own = alone.of(states).tangent, whole.tangent.measure, alone.joint.model
     families = {k: _on_pool(family, whole.joint.families[k]) for k, family in own.families.items()}
-    known = replace(own.known, values=whole.prepared.values) if len(own.known.means) else own.known
+    known = replace(own.known, values=whole.joint.known.values) if len(own.known.means) else own.known
     point = Point(Model(own.sizes, families, known), alone.point)
     through = PointAmong(point, alone.data.states, pool.n / float(own.sizes.sum()), rests_on_them=True)
+    names = tuple(str(whole.names[k]) for k in states)
     if states == alone.data.states:
-        return Measure(pool.rows, through, pool, through, names, states)
-    return Measure.among(pool, states, names, point, through)
+        measure = Measure(pool.rows, through, pool, through, names, states)
+    else:
+        measure = Measure.among(pool, states, names, point, through)
+    return whole.with_rows_of(states, TangentOfReference(tangent, measure, _shared_errors(whole, alone)))
 
 
 def _on_pool(own: BiasFamily, whole: BiasFamily) -> BiasFamily:
@@ -185,8 +166,8 @@ def _shared_errors(whole: Solved, alone: Solved) -> Floats:
     """
     if not whole.joint.coordinates.uncertain:
         return np.zeros((0, 0))
-    first, second = (np.linalg.pinv(one.joint.known.root) @ one.prepared.directions.T for one in (whole, alone))
-    return np.asarray(first @ whole.prepared.known.covariance @ second.T)
+    first, second = (np.linalg.pinv(one.joint.known.root) @ one.joint.known.directions.T for one in (whole, alone))
+    return first @ whole.prepared.known.covariance @ second.T
 
 
 def check_reference(solved: Solved, asked: Mapping[str, given.Function], features: Features) -> BiasCheck:

@@ -41,9 +41,10 @@ def weigh(solved: Solved, rows: Any) -> Any:
         In memory, with the columns that biases and known values read; for a fit of a matrix, a matrix of biases.
     """
     sampled = list(solved.data.states)  # the others do not enter the weight
+    known = solved.prepared.known if solved.data.is_whole else Known.none()
     frame = as_frame(rows) if solved.pool.biases else None
-    logs, H = _of_matrix(solved, rows, sampled) if frame is None else _of_frame(solved, frame, sampled)
-    log_mass = np.asarray(scipy.special.logsumexp(logs + solved.solution.u[sampled], axis=1))
+    logs, H = _of_matrix(solved, rows, sampled, known) if frame is None else _of_frame(solved, frame, sampled, known)
+    log_mass = scipy.special.logsumexp(logs + solved.solution.u[sampled], axis=1)
     uncovered = np.flatnonzero(log_mass == -np.inf)
     if len(uncovered):
         raise ImpossibleRowError(
@@ -55,45 +56,36 @@ def weigh(solved: Solved, rows: Any) -> Any:
         )
     if solved.groups is not None and solved.groups.max() > 0:
         _require_one_group(logs > -np.inf, solved.groups[sampled])
-    known: Known = solved.prepared.known
-    if solved.data.is_whole:
-        weights = _with_known(solved, known, log_mass, H) if known else np.exp(-log_mass)
-    else:
-        weights = solved.tangent.measure.point.scale * np.exp(-log_mass)
+    scale = 1.0 if solved.data.is_whole else solved.tangent.measure.point.scale
+    weights = _with_known(solved, known, log_mass, H) if known else scale * np.exp(-log_mass)
     return weights if frame is None else frame.wrap(weights, "weight")
 
 
-def _of_frame(solved: Solved, frame: Frame, sampled: Sequence[int]) -> tuple[Floats, Floats]:
+def _of_frame(solved: Solved, frame: Frame, sampled: Sequence[int], known: Known) -> tuple[Floats, Floats]:
     """Return log omega and the known functions of new rows."""
-    biases = [solved.pool.biases[k] for k in sampled]
+    biases, fixed = [solved.pool.biases[k] for k in sampled], list(solved.pool.biases)
     factors = frame.evaluate([bias.known if isinstance(bias, ParametricBias) else bias for bias in biases])
-    Checks([solved.names[k] for k in sampled], False, whole="the new rows").columns(factors)
-    with np.errstate(divide="ignore"):
-        logs = np.log(np.column_stack([np.asarray(factor, np.float64) for factor in factors]))
-    fixed = list(solved.pool.biases)
-    families = solved.joint.families
-    for k in [k for k in families if k in sampled]:
-        model = families[k]
-        bias, theta = solved.pool.biases[k], model.scale @ solved.theta[solved.joint.places[k]]
-        assert isinstance(bias, ParametricBias)
-        place = sampled.index(k)
-        allowed = logs[:, place] > -np.inf
-        logs[:, place] += users_log_omega(bias, frame, theta, str(solved.names[k]), allowed)
-        fixed[k] = bias.at(theta.tolist())
-    known: Known = solved.prepared.known
-    if not known or not solved.data.is_whole:
-        return logs, np.empty((len(logs), 0))
-    return logs, values_on_frame(known, frame, fixed)
+    logs = _logs(solved, sampled, factors, log=False)
+    for place, (k, bias) in enumerate(zip(sampled, biases, strict=True)):
+        if isinstance(bias, ParametricBias):
+            allowed = logs[:, place] > -np.inf
+            logs[:, place] += users_log_omega(bias, frame, solved.users_theta(k), str(solved.names[k]), allowed)
+            fixed[k] = solved.fixed_bias(k)
+    return logs, values_on_frame(known, frame, fixed) if known else np.empty((len(logs), 0))
 
 
-def _of_matrix(solved: Solved, rows: Any, sampled: Sequence[int]) -> tuple[Floats, Floats]:
-    matrix, log, known = _as_matrix(solved, rows), solved.rows.log, solved.prepared.known
-    columns = [matrix[:, k] for k in sampled]
+def _of_matrix(solved: Solved, rows: Any, sampled: Sequence[int], known: Known) -> tuple[Floats, Floats]:
+    matrix, log = _as_matrix(solved, rows), solved.rows.log
+    H = matrix[:, list(known.states)].astype(np.float64)
+    return _logs(solved, sampled, [matrix[:, k] for k in sampled], log=log), np.exp(H) if log else H
+
+
+def _logs(solved: Solved, sampled: Sequence[int], columns: Sequence[np.ndarray], *, log: bool) -> Floats:
+    """Return log omega, given the values of biases, or their logs, on new rows."""
     Checks([solved.names[k] for k in sampled], log, whole="the new rows").columns(columns)
     values = np.column_stack([np.asarray(column, np.float64) for column in columns])
-    H = matrix[:, list(known.states)].astype(np.float64)
     with np.errstate(divide="ignore"):
-        return (values if log else np.log(values)), np.exp(H) if log else H
+        return values if log else np.log(values)
 
 
 def _as_matrix(solved: Solved, rows: Any) -> Floats:
@@ -142,7 +134,7 @@ def _with_known(solved: Solved, known: Known, log_mass: Floats, H: Floats) -> Fl
                 sample=None,
                 rows=strange[:LISTED],
             )
-    directions: Floats = solved.prepared.directions
+    directions = solved.joint.known.directions
     terms = (H - solved.moved_known()) @ directions * solved.point[solved.joint.coordinates.mu]
     S = np.exp(log_mass) + terms.sum(axis=1)
     bad = np.flatnonzero(~(S > 0))
@@ -155,4 +147,4 @@ def _with_known(solved: Solved, known: Known, log_mass: Floats, H: Floats) -> Fl
             sample=None,
             rows=bad[:LISTED],
         )
-    return np.asarray(1.0 / S)
+    return 1.0 / S

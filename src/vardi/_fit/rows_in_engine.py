@@ -16,9 +16,8 @@ from vardi._estimate.refits import entropy_of
 from vardi._estimate.resampling import effective_rows
 from vardi._facts.biases import bias_notes
 from vardi._fit.capabilities import Holder, refusal
-from vardi._fit.parts import EngineParts
-from vardi._fit.prepare import independent, require_told
-from vardi._fit.user_rows import Keys, Prepared, UserRows
+from vardi._fit.parameters import independent, require_told
+from vardi._fit.solved import Keys, Prepared, UserRows
 from vardi._inputs.domains import By, bases, in_domains
 from vardi._inputs.frames.frame import bias_of, is_function, name_of
 from vardi._inputs.given import Function
@@ -52,7 +51,6 @@ from vardi.errors._texts import listed
 
 if TYPE_CHECKING:
     from vardi._fit.solved import Solved
-    from vardi._fit.weighted import WeightedSample
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -108,7 +106,7 @@ class RowsInEngine(UserRows):
         frames, model = model_of(pool, moments)
         joint = joint_rows(pool, frames, model, found, few, is_all=is_all)
         data = replace(self, frames=frames, model=model)
-        return Prepared(self.pool.names, rows, joint, data, known, H, directions, in_memory=is_all)
+        return Prepared(self.pool.names, rows, joint, data, known, in_memory=is_all)
 
     def overlap(self, prepared: Prepared) -> Verdict:
         """Judge which samples can be compared."""
@@ -382,10 +380,6 @@ class RowsInEngine(UserRows):
 
         functions = Functions((), len(asked) + 1 + len(idle), make)
         return sums_in_groups(solved.tangent.measure, functions, groups, seed, identity, self.pool.names, lengths)
-
-    def parts(self, fit: WeightedSample) -> EngineParts:
-        """Return what accounts of a fit need of its rows."""
-        return EngineParts(fit)
 
     def draw(self, measure: Measure, n: int, seed: RandomSeed, *, replace: bool | None, identity: str | None) -> Any:
         """Draw rows by weight and without replacement, as lazy frames."""

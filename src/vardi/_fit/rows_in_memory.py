@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from vardi._estimate.cdf import Steps
 from vardi._fit.capabilities import Holder
-from vardi._fit.user_rows import Keys, Prepared, UserRows
+from vardi._fit.solved import Keys, Prepared, UserRows
 from vardi._inputs.by_row import KeptRows, in_order
 from vardi._inputs.dependence import Dependence
 from vardi._inputs.domains import By, Grouping, bases, grouping, in_domains
@@ -36,8 +36,6 @@ from vardi.errors._refusals import column_of_some, not_covered, not_finite
 from vardi.errors._texts import LISTED, listed
 
 if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked for
-    from vardi._fit.parts import MemoryParts
-    from vardi._fit.weighted import WeightedSample
     from vardi._rows.domains import RowsByDomain
 
 
@@ -64,7 +62,7 @@ class RowsInMemory(UserRows):
     @classmethod
     def of_pool(cls, pool: Pool, known: Any, omega: Any = None, *, log: bool = False) -> RowsInMemory:
         """Return all rows that count."""
-        return cls(pool=pool, known=known, kept=counted(pool), omega=omega, log=log)
+        return cls(pool=pool, known=known, kept=KeptRows.where(pool.counts > 0), omega=omega, log=log)
 
     def among(self, rows: NDArray[np.bool_]) -> Self:
         """Return some rows of the pool, to be solved without the others."""
@@ -81,7 +79,7 @@ class RowsInMemory(UserRows):
         omega = replace(self.pool, biases=factors).values() if self.omega is None else self.omega
         if self.known is None and not any(isinstance(bias, ParametricBias) for bias in biases):
             return Prepared.plain(self.pool.names, self.rows_with(omega), self)
-        from vardi._fit.prepare import prepare
+        from vardi._fit.parameters import prepare
 
         return prepare(self, omega)
 
@@ -129,24 +127,18 @@ class RowsInMemory(UserRows):
     @cached_property
     def dependence(self) -> Dependence:
         """How these rows depend on one another."""
-        declared: Dependence = self.pool.dependence
-        return declared.of(self.kept)
+        return self.pool.dependence.of(self.kept)
 
     @property
     def of_windows(self) -> tuple[str, ...]:
         """The columns that only the windows of truncated rows read, which the weights do not correct."""
         return ()
 
-    @property
-    def by_row(self) -> tuple[Integers, Floats, Dependence]:
-        """Sample and count of each row, and how rows depend on one another."""
-        return self.source, self.counts, self.dependence
-
     def measure_of(self, joint: JointRows, v: Floats, weights: Floats | None) -> Measure:
         """Return the rows of the pool with their weights at a point, which has weights of mean 1."""
         assert isinstance(joint, Joint)
         rows = joint.base if joint.families else joint.base.settled(v[joint.coordinates.u])
-        return Measure(Arrays(rows, *self.by_row), Point(joint.model, v, weights))
+        return Measure(Arrays(rows, self.source, self.counts, self.dependence), Point(joint.model, v, weights))
 
     def not_covered(self, measure: Measure) -> ImpossibleRowError:
         """Return the error for samples in question that do not cover the pool: it names the first row."""
@@ -178,12 +170,6 @@ class RowsInMemory(UserRows):
         """Return columns, expressions and arrays as numbers of the rows, each on its own."""
         return {name: self.values(value) for name, value in asked.items()}
 
-    def parts(self, fit: WeightedSample) -> MemoryParts:
-        """Return what accounts of a fit need of its rows."""
-        from vardi._fit.parts import MemoryParts
-
-        return MemoryParts(fit)
-
     def steps(self, measure: Measure, values: Function) -> Steps:
         """Return where the distribution function of something steps."""
         return Steps.in_memory(measure, self.values(values))
@@ -208,11 +194,8 @@ class RowsInMemory(UserRows):
 
     def _grouping(self, by: By, *, whole: bool = False) -> Grouping:
         """Return the domain of each row; rows of samples that are not in question are in none."""
-        if self.inside is None:
-            return grouping(self.pool, by, self.kept, self.counts, whole=whole, states=self.states)
-        inside = KeptRows.where(self.inside & self.kept.mask)
-        counts = inside.of(self.pool.counts)
-        found = grouping(self.pool, by, inside, counts, whole=whole, states=self.states)
+        inside = self.kept if self.inside is None else KeptRows.where(self.inside & self.kept.mask)
+        found = grouping(self.pool, by, inside, inside.of(self.pool.counts), whole=whole, states=self.states)
         codes = np.full(len(self.pool), -1)
         codes[inside.mask] = found.codes
         return Grouping(found.keys, self.kept.of(codes))
@@ -356,20 +339,15 @@ class RowsInMemory(UserRows):
         if self.inside is not None:
             values = np.where(self.inside.reshape(-1, *[1] * (values.ndim - 1)), values, 0.0)
         values = self.kept.of(values)
-        bad = int(np.count_nonzero(~np.isfinite(values)))
-        if bad:
-            rows, gaps = (
-                np.bincount(self.source, w, len(self.pool.names))
-                for w in (None, ~np.isfinite(values).reshape(len(values), -1).all(axis=1))
-            )
-            lacking = [self.pool.names[k] for k in np.flatnonzero((rows > 0) & (gaps == rows)).tolist()]
-            raise not_finite(bad, name, lacking, self._rows_in_words(~np.isfinite(values)))
+        finite = np.isfinite(values)
+        if not finite.all():
+            gaps = gaps_in(values)
+            rows, lost = (np.bincount(one, minlength=len(self.pool.names)) for one in (self.source, self.source[gaps]))
+            lacking = [self.pool.names[k] for k in np.flatnonzero((rows > 0) & (lost == rows)).tolist()]
+            positions = enumerate(self.kept.positions[gaps].tolist())
+            where = listed(self.pool.place(row) if k < LISTED else "" for k, row in positions)
+            raise not_finite(int(np.count_nonzero(~finite)), name, lacking, where)
         return values
-
-    def _rows_in_words(self, bad: NDArray[np.bool_]) -> str:
-        """Return the marked rows, of those in the fit, in words."""
-        rows = self.kept.positions[bad.reshape(len(bad), -1).any(axis=1)]
-        return listed(self.pool.place(row) if k < LISTED else "" for k, row in enumerate(rows.tolist()))
 
     def _require_everywhere(self, function: Formula) -> None:
         """Refuse a column that some samples have and others lack."""
@@ -427,11 +405,6 @@ class RowsInMemory(UserRows):
         apart = {*self.of_some, *self.of_windows}
         names = self.numeric_without_gaps([name for name in self._columns if name not in apart])
         return tuple(sorted(names, key=lambda name: name not in read))
-
-
-def counted(pool: Pool) -> KeptRows:
-    """Return which rows of a pool count."""
-    return KeptRows.where(pool.counts > 0 if pool.is_counted else np.ones(len(pool), bool))
 
 
 def _numbers(array: np.ndarray, *, copy: bool = True) -> Floats:

@@ -14,7 +14,6 @@ from vardi._estimate.estimates import Estimate
 from vardi._estimate.intervals import warn_of_doubt
 from vardi._estimate.reliability import Bridge, Trust, bridge_of, warn_of_few_bridging
 from vardi._estimate.sensitivity.result import GAMMAS
-from vardi._fit.known import check_known, joined
 from vardi._fit.solved import Solved
 from vardi._fit.weighted import AUTO, WeightedSample
 from vardi._inputs.frames.frame import is_function, name_of
@@ -40,7 +39,7 @@ if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked 
     from vardi._estimate.sensitivity.result import Sensitivity
     from vardi._facts.account import Account
     from vardi._facts.diagnostics import Diagnostics
-    from vardi._fit.inputs import FrameInputs, MatrixInputs
+    from vardi._fit.debias import FrameInputs, MatrixInputs
     from vardi._rows.multipliers import ReplicateKind
 
 
@@ -65,6 +64,8 @@ class DebiasedSample(WeightedSample):
 
         With learned biases only the samples whose biases are known are compared: the test cannot account for learning.
         """
+        from vardi._fit.parameters import check_known
+
         return check_known(self.data.reference or self.solved)
 
     @cached_property
@@ -77,9 +78,7 @@ class DebiasedSample(WeightedSample):
     @property
     def estimated_biases(self) -> dict[Name, Bias]:
         """The biases that have parameters, with these fixed at their estimates."""
-        from vardi._fit.parameters import fixed_biases
-
-        return fixed_biases(self.solved)
+        return {self.names[k]: self.solved.fixed_bias(k) for k in self.solved.joint.families}
 
     @property
     def learned(self) -> dict[Name, LearnedCheck]:
@@ -164,7 +163,7 @@ class DebiasedSample(WeightedSample):
 
     def identify(self) -> Verdict:
         """Return which rows connect the samples; kappa is measured with the debiased weights."""
-        return self.bridge.within(joined(self.solved))
+        return self.bridge.within(self.solved.judge())
 
     @cached_property
     def trust(self) -> Trust:
@@ -234,10 +233,10 @@ class DebiasedSample(WeightedSample):
                 f"The statistic is the number {statistic}, which has no spread. For {statistic} draws write "
                 f"bootstrap(n={statistic}), or bootstrap('a column', n={statistic})."
             )
-        options: dict[str, Any] = {"kind": kind, "groups": groups, "level": level, "jobs": jobs, "progress": progress}
         from vardi._estimate.bootstrap import bootstrap
 
-        return bootstrap(self.solved, statistic, n, seed, **options, identity=id)
+        how: Any = {"kind": kind, "groups": groups, "level": level, "jobs": jobs, "progress": progress}
+        return bootstrap(self.solved, statistic, n, seed, **how, identity=id)
 
     def replicate_weights(
         self,
@@ -339,11 +338,8 @@ class DebiasedSample(WeightedSample):
                 f"The columns to compare samples by were given as {type(columns).__name__}. Name a column, or several "
                 "in a list, or give a mapping from names to values."
             )
-        named = (
-            columns
-            if isinstance(columns, Mapping)
-            else dict.fromkeys([columns] if isinstance(columns, str) else columns)
-        )
+        names = [columns] if isinstance(columns, str) else columns
+        named = names if isinstance(names, Mapping) else dict.fromkeys(names)
         asked = {name: name if value is None else value for name, value in named.items()}
         found = self.solved.check_biases(asked, features)
         if not found.reason:
@@ -412,8 +408,8 @@ class DebiasedSample(WeightedSample):
         if model is None:
             question, functions = Question.of(fit.solved, gammas, samples, kind, threshold), fit.data.functions(values)
             return question.answer(Mean(functions), fit._means(functions, [values], 0.95)[0], what)
-        question = Question.of(fit.solved, gammas, model.may_be_wrong(fit.solved, samples), kind, threshold)
-        functions, own, estimate = model.apart(fit.solved, values, 0.95)
+        question = Question.of(fit.solved, gammas, model.may_be_wrong(samples), kind, threshold)
+        functions, own, estimate = model.apart(0.95)
         return question.answer(Mean(functions), estimate, what, own)
 
     def bounds(self, delta: float = 0.05) -> Bounds:
@@ -440,9 +436,10 @@ class DebiasedSample(WeightedSample):
         name : str
             The name of the sample.
         """
-        from vardi._fit.parameters import test_no_bias
+        from vardi._estimate.likelihood_ratio import no_bias
+        from vardi._fit.parameters import likelihood
 
-        return test_no_bias(self.solved, name)
+        return no_bias(*likelihood(self.solved, name), str(name))
 
     def test_parameters(self, name: Name, values: Mapping[str, float]) -> LikelihoodRatio:
         """Test declared values of parameters; those that are not declared are re-estimated.
@@ -454,9 +451,10 @@ class DebiasedSample(WeightedSample):
         values : mapping from parameter to number
             One or several parameters of its bias.
         """
-        from vardi._fit.parameters import test_values
+        from vardi._estimate.likelihood_ratio import declared
+        from vardi._fit.parameters import likelihood
 
-        return test_values(self.solved, name, values)
+        return declared(*likelihood(self.solved, name), values, str(name))
 
     def update(self, samples: Samples, biases: Biases | None = None) -> DebiasedSample:
         r"""Return the fit of these rows and further ones, solved from this solution on.

@@ -1,20 +1,21 @@
-"""A solved fit: the solution, the rows at it, and what follows from both wherever the rows are."""
+"""A fit before and after it is solved: the user's rows, the solution at them, and what follows from both."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, cast
 
 import numpy as np
 
 from vardi._estimate.estimates import ROUNDING, Estimate, estimates_of
 from vardi._estimate.intervals import Kind, any_number, constant, known
 from vardi._estimate.tangent import Hessian, Influence, Tangent
-from vardi._fit.capabilities import Part, refused
-from vardi._fit.user_rows import Prepared, UserRows
+from vardi._fit.capabilities import Holder, Part, refused
+from vardi._inputs.domains import By
 from vardi._inputs.given import Function
+from vardi._inputs.known import Known
 from vardi._inputs.pool import Name, Pool
 from vardi._rows import Rows
 from vardi._rows.arrays import Arrays
@@ -22,28 +23,128 @@ from vardi._rows.contract import Block, Kept
 from vardi._rows.dense import Dense
 from vardi._rows.joint import Joint, JointRows
 from vardi._rows.measure import Functions, Measure
-from vardi._rows.point import Point, RowsAt
+from vardi._rows.point import KnownMoments, Point, RowsAt
 from vardi._rows.weights import overlap
-from vardi._solve.identify import Verdict, judge
+from vardi._solve.identify import Verdict, joined_verdict, judge
 from vardi._solve.joint import At
 from vardi._solve.newton import JointFit
 from vardi._solve.refit import Refit, SharedPasses, refit_joint, refit_plain
 from vardi._types import Floats
-from vardi.biases import Bias, ExpressionBias
+from vardi.biases import Bias, ExpressionBias, ParametricBias
 from vardi.errors import ImpossibleRowError, NotIdentifiableError
 from vardi.errors._texts import show
 
 if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked for
     from vardi._estimate.check_results import BiasCheck, Features
+    from vardi._estimate.domains import DomainEstimates
     from vardi._estimate.sensitivity.question import Errors
     from vardi._fit.rows_in_engine import RowsInEngine
     from vardi._fit.rows_in_memory import RowsInMemory
     from vardi._rows.lazy_rows import LazyRows
 
+    AnyRows: TypeAlias = RowsInMemory | RowsInEngine  # with the same methods, so that what asks need not know which
+
+Keys: TypeAlias = tuple[tuple[Any, ...], ...]
+"""The keys of domains: the values of the columns that define each."""
+
 ONLY_KNOWN = (
     "only the known values determine the parameters of a bias, so the samples alone fit any column that they describe. "
     "See fit.known, which compares all known values with one another."
 )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class UserRows:
+    """What the user gave, wherever its rows are: samples and biases, all of them or those in question.
+
+    Attributes
+    ----------
+    holder : str
+        What is declared in ``_fit/capabilities`` for such rows.
+    in_memory : bool
+        Whether rows are in memory, or read in blocks, rather than in an engine.
+    pool : Pool
+        The rows.
+    known : object
+        What is known of the population, as the user gave it; checked already for an engine.
+    sampled, states : tuple of int
+        The places of all samples that have rows, and of those in question: none before the rows are prepared.
+    reference : Solved or None
+        With learned biases: the samples whose biases are known, debiased.
+    """
+
+    holder: ClassVar[Holder]
+    in_memory: ClassVar[bool]
+    pool: Pool
+    known: Any = None
+    sampled: tuple[int, ...] = ()
+    states: tuple[int, ...] = ()
+    reference: Solved | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all samples are in question, not some of them."""
+        return self.states == self.sampled
+
+    def of(self, states: tuple[int, ...]) -> Self:
+        """Return the same rows, with other samples in question."""
+        return replace(self, states=states)
+
+    def explained(self, verdict: Verdict) -> Verdict:
+        """Return a verdict with an explanation from the rows; as it is in an engine, where that would take a pass."""
+        return verdict
+
+    def solved(self, prepared: Prepared, found: JointFit) -> Solved:
+        """Return the solution at the rows."""
+        return Solved(prepared, found)
+
+    @property
+    def gaps(self) -> Mapping[str, int]:
+        """How many values are missing or infinite in each numeric column that has such; unknown without a pass."""
+        return {}
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a fit solves.
+
+    Attributes
+    ----------
+    names : tuple
+        A name for each bias of these rows.
+    rows : Rows or LazyRows
+        The rows with their known biases; for biases with parameters, the known factor.
+    joint : Joint or EngineRows
+        The same with parameters and known moments.
+    data : RowsInMemory or RowsInEngine
+        What the user gave, with biases completed from the rows, where categories have parameters.
+    known : Known
+        What is known.
+    in_memory : bool
+        Whether the rows to solve are in memory, as they also are if equal rows of an engine were collapsed.
+    """
+
+    names: tuple[Name, ...]
+    rows: Rows | LazyRows
+    joint: JointRows
+    data: AnyRows
+    known: Known = field(default_factory=Known.none)
+    in_memory: bool = True
+
+    @classmethod
+    def plain(cls, names: tuple[Name, ...], rows: Rows, data: AnyRows) -> Prepared:
+        """Return rows without parameters and known values."""
+        return cls(names, rows, Joint(rows, {}, KnownMoments.none()), data)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there are neither parameters nor known values, so that normalisers are all there is to solve for."""
+        return not self.known and not self.joint.families
+
+    @property
+    def sizes(self) -> dict[Name, float]:
+        """How many (counted) rows were drawn with each bias."""
+        return dict(zip(self.names, self.rows.sizes.tolist(), strict=True))
 
 
 class Solved:
@@ -55,7 +156,7 @@ class Solved:
         What was solved.
     found : JointFit
         The solution, the point that the samples alone give, and the groups that known values join.
-    data, whole, tangent : UserRows, Solved and Tangent, optional
+    data, whole, tangent : RowsInMemory or RowsInEngine, Solved and Tangent, optional
         For some samples: their rows, the fit of all, and the solution as a map from functions to estimates.
     """
 
@@ -65,20 +166,21 @@ class Solved:
         self,
         prepared: Prepared,
         found: JointFit,
-        data: UserRows | None = None,
+        data: AnyRows | None = None,
         whole: Solved | None = None,
         tangent: Tangent | None = None,
     ) -> None:
         self.prepared, self.found = prepared, found
         sampled = tuple(np.flatnonzero(prepared.rows.sizes > 0).tolist())
-        self.data = replace(prepared.data, sampled=sampled, states=sampled) if data is None else data
+        self.data: AnyRows = replace(prepared.data, sampled=sampled, states=sampled) if data is None else data
         self.whole: Solved = self if whole is None else whole
-        self._tangent = tangent
+        if tangent is not None:
+            self.tangent = tangent
         self.solution, self.alone, self.groups, self.joining = found.solution, found.alone, found.groups, found.joining
-        self.joint: JointRows = prepared.joint
-        self.names: tuple[Name, ...] = prepared.names
+        self.joint = prepared.joint
+        self.names = prepared.names
         self.rows: Rows | LazyRows = prepared.joint.rows_at(self.theta) if prepared.in_memory else prepared.rows
-        self._of_samples: dict[tuple[int, ...], Self] = {}  # those of some samples, once they are asked for
+        self._of_samples: dict[tuple[int, ...], Solved] = {}  # those of some samples, once they are asked for
 
     def __len__(self) -> int:
         return len(self.pool)
@@ -112,6 +214,16 @@ class Solved:
     def theta(self) -> Floats:
         """The parameters, as the solver has them."""
         return self.point[self.joint.coordinates.theta]
+
+    def users_theta(self, k: int) -> Floats:
+        """Return the parameters of a bias, on the user's scale."""
+        return self.joint.families[k].scale @ self.theta[self.joint.places[k]]
+
+    def fixed_bias(self, k: int) -> Bias:
+        """Return a bias that has parameters, with these fixed at their estimates."""
+        bias = self.pool.biases[k]
+        assert isinstance(bias, ParametricBias)
+        return bias.at(self.users_theta(k).tolist())
 
     @cached_property
     def log_omegas(self) -> Floats:
@@ -158,8 +270,6 @@ class Solved:
     @cached_property
     def tangent(self) -> Tangent:
         """The solution as a map from functions on rows to estimates."""
-        if self._tangent is not None:
-            return self._tangent
         measure = self.data.measure_of(self.joint, self.point, self.solution.weights)
         return self._tangent_at(measure, self.joint, self.point, self.rows if self.is_plain else None)
 
@@ -198,34 +308,40 @@ class Solved:
 
     # Some samples
 
-    def of(self, states: tuple[int, ...]) -> Self:
-        """Return the solution with the rows of some samples only, made once; this one itself if none are given."""
+    def of(self, states: tuple[int, ...]) -> Solved:
+        """Return the solution with the rows of some samples only, made once; this one itself if none are given.
+
+        Weights are 0 on all other rows.
+        """
         if not states or states == self.data.states:
             return self
-        made: dict[tuple[int, ...], Any] = self.whole._of_samples
-        if states not in made:
-            made[states] = self._among(states)
-        return made[states]
-
-    def _among(self, states: tuple[int, ...]) -> Solved:
-        """Return the same solution with the rows of some samples only: weights are 0 on all others."""
-        self._require_joined_by_overlap()
-        whole = self.whole
-        measure = Measure.among(whole.tangent.measure, states, tuple(str(self.names[k]) for k in states))
-        if measure.uncovered().any():
-            raise self.data.of(states).not_covered(measure)
-        own = whole.tangent
-        tangent = Tangent(measure, own.jacobian, own.hessian, approximate=own.approximate)
-        return whole.with_rows_of(states, tangent)
+        whole, own = self.whole, self.whole.tangent
+        if states not in whole._of_samples:
+            self._require_joined_by_overlap()
+            measure = Measure.among(own.measure, states, tuple(str(self.names[k]) for k in states))
+            if measure.uncovered().any():
+                raise self.data.of(states).not_covered(measure)
+            tangent = Tangent(measure, own.jacobian, own.hessian, approximate=own.approximate)
+            whole._of_samples[states] = whole.with_rows_of(states, tangent)
+        return whole._of_samples[states]
 
     def with_rows_of(self, states: tuple[int, ...], tangent: Tangent) -> Solved:
         """Return the same solution with the rows of some samples only, and their weights."""
         return Solved(self.prepared, self.found, self.data.of(states), self, tangent)
 
-    def recorded(self, values: Function) -> Self:
+    def recorded(self, values: Function) -> Solved:
         """Return the rows of the samples that have recorded something."""
         states = self.data.recorded_by([values])
         return self.of(states).recorded(values) if states else self
+
+    def in_domains(
+        self, values: Function | None, by: By, base: int, level: float, factor: float | Estimate | None, *, whole: bool
+    ) -> tuple[Keys, DomainEstimates]:
+        """Return domains and their numbers; the first ``base`` columns define the rows that each is relative to."""
+        from vardi._estimate.domains import estimates_in_domains
+
+        keys, domains = self.data.domains(self.tangent.measure, values, by, base, whole=whole)
+        return keys, estimates_in_domains(self.tangent, domains, level, factor)
 
     @cached_property
     def uncovered(self) -> dict[str, str]:
@@ -275,9 +391,9 @@ class Solved:
     def log_omega_covariance(self) -> Floats:
         r"""Return :math:`\sum_i \pi_i^2 g_i g_i' + a'H^+a / n` (MBAR's form), which works for samples of a single row.
 
-        With parameters, known values, or rows that depend on one another, return that of the influence values.
+        With parameters, known values, windows, or rows that depend on one another, return that of influence values.
         """
-        if not self.is_plain or not self.data.dependence.independent:
+        if self.tangent.jacobian is not self.tangent.hessian or not self.data.dependence.independent:
             return self.bias_influence().covariance()
         tangent, functions, ones = self.tangent, self.bias_functions(), np.ones(len(self.names))
 
@@ -286,7 +402,7 @@ class Solved:
             return at.against(g), block.gram(g, g)
 
         a, squares = tangent.measure.total(question, len(ones))
-        return np.asarray((squares + a.T @ tangent.hessian.solve(a)) / tangent.n**2)
+        return (squares + a.T @ tangent.hessian.solve(a)) / tangent.n**2
 
     def log_normalisers(self, level: float) -> list[Estimate]:
         """Return the log of each normaliser; of a bias that reads no column, or whose mean is known, it is declared."""
@@ -312,19 +428,22 @@ class Solved:
         return Estimate.from_influence(float(self.log_omegas[k] - self.log_omegas[l]), influence, level)
 
     def judge(self) -> Verdict:
-        """Judge the overlap, measured by the weights."""
+        """Judge the overlap, measured by the weights, and how known values join groups."""
         if self.solution.weights is None:
-            return judge(self.rows, self.names, overlap(self.tangent.measure))
-        rows = self.rows_in_memory
-        mass = self.solution.weights * rows.counts
-        return judge(rows, self.names, rows.overlap(mass / mass.sum()))
+            verdict = judge(self.rows, self.names, overlap(self.tangent.measure))
+        else:
+            mass = self.solution.weights * self.rows_in_memory.counts
+            verdict = judge(self.rows, self.names, self.rows_in_memory.overlap(mass / mass.sum()))
+        if self.joining is None or self.groups is None:
+            return verdict
+        return joined_verdict(verdict, self.joining, self.joint.masses_of(self.groups, self.point))
 
     # Known values
 
     def moved_known(self) -> Floats:
         """Return the known values, shifted within their errors as in the solution."""
         moved = self.joint.known.root @ self.point[self.joint.coordinates.epsilon]
-        return self.prepared.known.values + np.linalg.pinv(self.prepared.directions.T) @ moved
+        return self.prepared.known.values + np.linalg.pinv(self.joint.known.directions.T) @ moved
 
     def known_biases(self) -> dict[Name, Bias]:
         """Return the functions whose means are known and that read the rows, by their labels."""

@@ -21,9 +21,9 @@ from vardi._estimate.check_results import BiasCheck, Features, untested
 from vardi._estimate.sensitivity.question import Errors
 from vardi._estimate.tangent import Hessian, Influence, Tangent
 from vardi._fit.capabilities import Holder, refusal
-from vardi._fit.rows_in_memory import RowsInMemory, counted
-from vardi._fit.solved import Solved
-from vardi._fit.user_rows import Prepared
+from vardi._fit.rows_in_memory import RowsInMemory
+from vardi._fit.solved import Prepared, Solved
+from vardi._inputs.by_row import KeptRows
 from vardi._inputs.frames import as_frame
 from vardi._inputs.pool import Name, Pool
 from vardi._rows import Rows
@@ -71,7 +71,7 @@ class TruncatedRows(RowsInMemory):
             np.full(len(pool), sign * np.inf) if end is None else _numbers(pool, end)
             for end, sign in ((bias.low, -1.0), (bias.high, 1.0))
         )
-        kept = counted(pool)
+        kept = KeptRows.where(pool.counts > 0)
         _require_inside(pool, bias, x, low, high, kept.mask)
         return cls(pool=pool, kept=kept, bias=bias, windows=Windows(x, low, high))
 
@@ -177,10 +177,6 @@ class SolvedByWindows(Solved):
         values = measure.influence(own, np.zeros(1), nowhere) + through.values @ np.array([[alpha]])
         return replace(through, values=values)
 
-    def log_omega_covariance(self) -> Floats:
-        """Return the variance of the log of the chance of being seen."""
-        return self.bias_influence().covariance()
-
     @property
     def near(self) -> dict[Name, float]:
         """The log normalisers of the rows' windows."""
@@ -253,7 +249,7 @@ def _require_seen(pool: Pool, bias: WindowBias) -> None:
     """Refuse censored rows: they have no value to weigh."""
     if bias.status is None:
         return
-    status = np.asarray(_numbers(pool, bias.status), np.float64)
+    status = _numbers(pool, bias.status)
     strange = np.flatnonzero((status != 0.0) & (status != 1.0))
     text = to_text(bias.status)
     if len(strange):
@@ -278,19 +274,19 @@ def _require_seen(pool: Pool, bias: WindowBias) -> None:
 
 def _numbers(pool: Pool, node: Node) -> Floats:
     """Return the value or an end of the window of each row."""
-    text = to_text(node)
+    what = f"{to_text(node)}, of the window of {str(pool.names[0])!r},"
     try:
         values = np.asarray(pool.evaluate([ExpressionBias(node)], pool.names[:1], "column")[0], np.float64)
     except MismatchError as error:
         if any(name not in frame.columns for name in columns_of(node) for frame in pool.frames):
             raise
         raise MismatchError(
-            f"{text}, of the window of {str(pool.names[0])!r}, is not a number. Values and ends of windows are "
+            f"{what} is not a number. Values and ends of windows are "
             "numbers: count dates from a first day, e.g. with (dates - first).dt.days."
         ) from error
     except MissingValuesError as error:
         raise MissingValuesError(
-            f"{text}, of the window of {str(pool.names[0])!r}, is missing in some rows: "
+            f"{what} is missing in some rows: "
             f"{', '.join(f'{name!r} ({count})' for name, count in error.columns.items())}. A value that was not seen "
             "is censored or lost, and an end that is open is -inf or inf. Fill the ends in, and remove rows without "
             "a value if they were lost at random.",
@@ -299,7 +295,7 @@ def _numbers(pool: Pool, node: Node) -> Floats:
     bad = np.flatnonzero(np.isnan(values))
     if len(bad):
         raise InvalidBiasError(
-            f"{text}, of the window of {str(pool.names[0])!r}, has no value at row {bad[0]}: a logarithm, root or "
+            f"{what} has no value at row {bad[0]}: a logarithm, root or "
             "quotient has none there. Correct it, or remove such rows.",
             sample=str(pool.names[0]),
             rows=bad[:LISTED],

@@ -21,7 +21,6 @@ from vardi._inputs.known_numbers import value_of
 from vardi._inputs.pool import Name
 from vardi._rows.contract import Kept
 from vardi._rows.measure import Measure
-from vardi._solve.newton import Solution
 from vardi.errors import KnownOfAllWarning, MismatchError, suggest
 from vardi.errors._texts import show
 from vardi.errors._warn import warn
@@ -43,8 +42,8 @@ class WeightedSample:
 
     def __init__(self, solved: Solved) -> None:
         self.solved, self.data = solved, solved.data  # the solution, and the rows, in memory or in an engine
-        self.solution: Solution = solved.solution
-        self.names: tuple[Name, ...] = solved.names
+        self.solution = solved.solution
+        self.names = solved.names
 
     def __len__(self) -> int:
         return len(self.data.pool)
@@ -209,7 +208,9 @@ class WeightedSample:
     @property
     def parts(self) -> MemoryParts:
         """What accounts of the fit need of the holder of its rows; see :mod:`vardi._fit.parts`."""
-        return self.data.parts(self)
+        from vardi._fit.parts import EngineParts, MemoryParts
+
+        return MemoryParts(self) if self.data.in_memory else EngineParts(self)
 
     def among(self, samples: Name | Sequence[Name]) -> WeightedSample:
         r"""Return the rows of some samples with weights of their own, for columns that only these have recorded.
@@ -357,7 +358,7 @@ class WeightedSample:
             return fit._in_domains(values, domains, "mean", level, model=model)
         if model is None:
             return fit._means(fit.data.functions(values), [values], level)[0]
-        found = model.mean(fit.solved, values, level)
+        found = model.mean(level)
         warn_of_doubt(self.names, [f"the mean of {_called(values)!r}"], [found.law])
         return found
 
@@ -383,10 +384,10 @@ class WeightedSample:
         from vardi._fit.assisted import Assisted
 
         fit = self._recorded(among, [values], by, alone=False)
-        model = Assisted(self.solved, None if is_default else assisted_by, columns)
+        model = Assisted(self.solved, fit.solved, values, None if is_default else assisted_by, columns)
         if self.data.reference is None:
             return fit, model
-        known = model.told_by_reference(fit.solved, values, by, chosen=among is not None)
+        known = model.told_by_reference(by, chosen=among is not None)
         return (fit, model) if known is None else (WeightedSample(known), None if is_default else model)
 
     def expectations(self, matrix: Functions, level: float = 0.95, *, among: Among = None) -> Estimates:
@@ -586,7 +587,7 @@ class WeightedSample:
     def _mean(self, values: Function, level: float, model: Assisted | None) -> Estimate:
         """Return a mean, assisted by a model if there is one, without warnings."""
         if model is not None:
-            return model.mean(self.solved, values, level)
+            return model.mean(level)
         return self.solved.tangent.estimates(self.data.functions(values), level)[0]
 
     def _means(self, functions: Kept, named: Sequence[Function], level: float) -> Estimates:
@@ -611,13 +612,12 @@ class WeightedSample:
         model: Assisted | None = None,
     ) -> Domains:
         """Return the numbers of all domains; the first ``base`` columns define the rows that each is relative to."""
-        from vardi._estimate.domains import Domains, estimates_in_domains
+        from vardi._estimate.domains import Domains
 
         base = len(by.columns) if base is None else base
-        keys, domains = self.data.domains(self._measure, values, by, base, whole=whole)
-        found = estimates_in_domains(self.solved.tangent, domains, level, factor)
+        keys, found = self.solved.in_domains(values, by, base, level, factor, whole=whole)
         if model is not None:
-            found = model.in_domains(self.solved, values, (by, keys, base), found, factor)
+            found = model.in_domains(by, keys, base, found, factor)
         warn_of_doubt(self.names, [f"the {what} where {by.said(key)}" for key in keys], found.laws)
         told = by.columns if values is not None else by.columns[:base]
         of = _called(values) if values is not None else ", ".join(by.columns[base:])

@@ -21,8 +21,8 @@ Read = Callable[[str], np.ndarray]
 
 def cross_fitted(
     fit: Callable[[NDArray[np.bool_]], Model],
-    by: Callable[[Sequence[Model], Floats], Floats],
-    X: Floats,
+    by: Callable[[Sequence[Model], np.ndarray], Floats],
+    X: np.ndarray,
     folds: Integers,
 ) -> tuple[tuple[Model, ...], Floats]:
     """Return a model for each fold, and the value of each row by models that have not seen it.
@@ -33,8 +33,8 @@ def cross_fitted(
         Returns the model of some rows.
     by : callable
         Returns the values of rows by the mean of some models.
-    X : ndarray of shape (n, p)
-        All rows.
+    X : ndarray of shape (n, p) or (n,)
+        All rows, or their positions.
     folds : ndarray of int
         The fold of each row; -1 for rows that no model is fitted to.
     """
