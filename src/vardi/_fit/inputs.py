@@ -13,9 +13,9 @@ from scipy import sparse
 from vardi._fit.capabilities import refusal
 from vardi._fit.rows_in_memory import RowsInMemory
 from vardi._fit.user_rows import UserRows
+from vardi._inputs.by_row import concat, stacked
 from vardi._inputs.dependence import as_dependence
-from vardi._inputs.frames import as_frame, concat, stacked
-from vardi._inputs.frames.frame import any_lazy
+from vardi._inputs.frames import any_lazy, as_frame
 from vardi._inputs.given import Biases, ByRow, Counts, Known, Labels, Population, Samples
 from vardi._inputs.pool import Name, Pool, as_named, as_pool, matrix_pool
 from vardi._rows import Windows

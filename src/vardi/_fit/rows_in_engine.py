@@ -20,8 +20,7 @@ from vardi._fit.parts import EngineParts
 from vardi._fit.prepare import independent, require_told
 from vardi._fit.user_rows import Keys, Prepared, UserRows
 from vardi._inputs.domains import By, bases, in_domains
-from vardi._inputs.frames.frame import bias_of, is_function, name_of
-from vardi._inputs.given import Function
+from vardi._inputs.given import Function, bias_of, is_function, name_of
 from vardi._inputs.given import Functions as UserFunctions
 from vardi._inputs.known import Known, as_known
 from vardi._inputs.lazy_dependence import EngineDependence, as_engine_dependence

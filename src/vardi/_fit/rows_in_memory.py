@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 from vardi._estimate.cdf import Steps
 from vardi._fit.capabilities import Holder
 from vardi._fit.user_rows import Keys, Prepared, UserRows
-from vardi._inputs.by_row import KeptRows, in_order
+from vardi._inputs.by_row import KeptRows, concat, in_order
 from vardi._inputs.dependence import Dependence
 from vardi._inputs.domains import By, Grouping, bases, grouping, in_domains
-from vardi._inputs.frames import as_frame, concat
-from vardi._inputs.frames.frame import Formula, columns_read, gaps_in, is_function, joined, name_of
-from vardi._inputs.given import Function, Functions
+from vardi._inputs.frames import as_frame, gaps_in, joined
+from vardi._inputs.given import Formula, Function, Functions, bias_of, is_function, name_of
 from vardi._inputs.pool import Name, Pool
 from vardi._machine.memory import require_memory
 from vardi._rows import Rows, as_rows
@@ -68,7 +67,7 @@ class RowsInMemory(UserRows):
 
     def among(self, rows: NDArray[np.bool_]) -> Self:
         """Return some rows of the pool, to be solved without the others."""
-        return replace(self, kept=KeptRows.where(self.kept.mask & rows))
+        return replace(self, kept=KeptRows(self.kept.mask & rows))
 
     def of_samples(self, names: set[Name]) -> Self:
         """Return the rows of some samples only, to be solved without the others."""
@@ -210,7 +209,7 @@ class RowsInMemory(UserRows):
         """Return the domain of each row; rows of samples that are not in question are in none."""
         if self.inside is None:
             return grouping(self.pool, by, self.kept, self.counts, whole=whole, states=self.states)
-        inside = KeptRows.where(self.inside & self.kept.mask)
+        inside = KeptRows(self.inside & self.kept.mask)
         counts = inside.of(self.pool.counts)
         found = grouping(self.pool, by, inside, counts, whole=whole, states=self.states)
         codes = np.full(len(self.pool), -1)
@@ -262,7 +261,7 @@ class RowsInMemory(UserRows):
         every = dict.fromkeys(column for frame in self.pool.frames for column in frame.columns)
         for values in asked:
             if is_function(values):
-                columns = (*columns, *columns_read(values, every))
+                columns = (*columns, *bias_of(values, every).columns)
                 continue
             empty = gaps_in(self._given(values, "The series of values"))
             if len(empty) == len(self.pool):
@@ -311,7 +310,7 @@ class RowsInMemory(UserRows):
 
     def _require_of_units(self, function: Formula) -> None:
         """Refuse a function that reads the windows of truncated rows."""
-        read = columns_read(function, self.pool.frames[0].columns) if self.of_windows else ()
+        read = bias_of(function, self.pool.frames[0].columns).columns if self.of_windows else ()
         ends = [name for name in read if name in self.of_windows]
         if ends:
             raise MismatchError(
@@ -349,7 +348,7 @@ class RowsInMemory(UserRows):
 
     def is_declared(self, text: str) -> bool:
         """Return whether a text reads no column, so that it is its own mean."""
-        return not any(columns_read(text, frame.columns) for frame in self.pool.frames)
+        return not any(bias_of(text, frame.columns).columns for frame in self.pool.frames)
 
     def in_fit(self, values: Floats, name: str | None = None) -> Floats:
         """Return values on the rows in the fit; raise if they are not all finite."""
@@ -375,7 +374,7 @@ class RowsInMemory(UserRows):
         """Refuse a column that some samples have and others lack."""
         frames = {self.pool.names[k]: self.pool.frames[k] for k in self.states}
         every = dict.fromkeys(column for frame in frames.values() for column in frame.columns)
-        for column in columns_read(function, every):
+        for column in bias_of(function, every).columns:
             lacks = [name for name, frame in frames.items() if column not in frame.columns]
             if 0 < len(lacks) < len(frames):
                 raise column_of_some(column, [name for name in frames if name not in lacks], lacks)
@@ -403,7 +402,7 @@ class RowsInMemory(UserRows):
     @cached_property
     def _columns(self) -> tuple[str, ...]:
         """The columns that rows in one frame would have."""
-        return self.pool.joined().names
+        return tuple(name for frame in self.pool.alike()[:1] for name in frame.columns)
 
     @cached_property
     def of_some(self) -> dict[str, tuple[int, ...]]:
@@ -431,7 +430,7 @@ class RowsInMemory(UserRows):
 
 def counted(pool: Pool) -> KeptRows:
     """Return which rows of a pool count."""
-    return KeptRows.where(pool.counts > 0 if pool.is_counted else np.ones(len(pool), bool))
+    return KeptRows(pool.counts > 0 if pool.is_counted else np.ones(len(pool), bool))
 
 
 def _numbers(array: np.ndarray, *, copy: bool = True) -> Floats:

@@ -16,7 +16,8 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeGuard
 import numpy as np
 import scipy
 
-from vardi._inputs.frames import Frame, shared_names
+from vardi._inputs.by_row import shared_names
+from vardi._inputs.frames import Frame
 from vardi._inputs.known_numbers import Scale, estimates_of, multinomial, require_range, value_of, without_sum
 from vardi._inputs.pool import Name, Pool
 from vardi._types import Floats

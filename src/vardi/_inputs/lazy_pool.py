@@ -10,9 +10,9 @@ from typing import Literal
 import narwhals as nw
 import numpy as np
 
+from vardi._inputs.by_row import shared_names
 from vardi._inputs.engines import Aggregate, answering, schema_of
-from vardi._inputs.frames import shared_names
-from vardi._inputs.frames.frame import require_read_as_names
+from vardi._inputs.frames import require_read_as_names
 from vardi._inputs.lazy_columns import DeclaredColumns, as_column
 from vardi._inputs.lazy_dependence import EngineDependence
 from vardi._inputs.lazy_part import PREFIX, DistinctRows, Part, rows_by_value, sums_by_sample

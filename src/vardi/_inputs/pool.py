@@ -10,10 +10,19 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._inputs.by_row import as_counts, counts_by_name, in_order, require_counts, require_labels
+from vardi._inputs.by_row import (
+    alike,
+    as_counts,
+    concat,
+    counts_by_name,
+    in_order,
+    mixed_columns,
+    require_counts,
+    require_labels,
+    shared_names,
+)
 from vardi._inputs.dependence import Dependence
-from vardi._inputs.frames import Frame, JoinedColumns, as_frame, concat, mixed_columns, shared_names
-from vardi._inputs.frames.frame import Native, joined, product
+from vardi._inputs.frames import Frame, Native, as_frame, by_factor, joined
 from vardi._machine.memory import require_memory
 from vardi._types import Floats, Integers, are_once
 from vardi.biases import Bias, ExpressionBias, LearnedBias, ValuesBias, as_bias
@@ -70,16 +79,17 @@ class Pool:
         """Return the values of any functions on all rows; the names, and what they are called, are for messages."""
         if called == "bias":
             self.require_columns(biases, names)
-        factors = [factors_of(bias) for bias in biases]
-        functions = list(dict.fromkeys(part for parts in factors for part in parts if not isinstance(part, ValuesBias)))
-        self._require_memory(functions)
+        self._require_given_by_row(biases, names)
         samples = [str(name) for name in self.names] if len(self.frames) > 1 else [None]
-        pieces = [frame.evaluate(functions, name, called) for frame, name in zip(self.frames, samples, strict=False)]
-        known = {function: joined(piece) for function, *piece in zip(functions, *pieces, strict=True)}
-        return [
-            product([self._given(part, name) if isinstance(part, ValuesBias) else known[part] for part in parts])
-            for name, parts in zip(names, factors, strict=True)
-        ]
+
+        def values(factors: Sequence[Bias]) -> list[np.ndarray]:
+            functions = [part for part in factors if not isinstance(part, ValuesBias)]
+            self._require_memory(functions)
+            pieces = [frame.evaluate(functions, one, called) for frame, one in zip(self.frames, samples, strict=False)]
+            computed = map(joined, zip(*pieces, strict=True))
+            return [part.values if isinstance(part, ValuesBias) else next(computed) for part in factors]
+
+        return by_factor(biases, values)
 
     def require_columns(self, biases: Sequence[Bias], names: Sequence[Name]) -> None:
         """Refuse a bias that reads a column which some samples lack."""
@@ -125,9 +135,9 @@ class Pool:
         except MismatchError:
             return None
 
-    def joined(self) -> JoinedColumns:
-        """Return the columns of all rows, to be read one by one; there are none where ``whole`` is None."""
-        return JoinedColumns.of(self.frames, self.whole)
+    def alike(self) -> tuple[Frame, ...]:
+        """Return all rows in one frame, or in several with the same columns; none where ``whole`` is None."""
+        return alike(self.frames, self.whole)
 
     def by_sample(self, rows: NDArray[np.bool_] | None = None) -> Integers:
         """Return how many rows of each sample some are, or all."""
@@ -216,13 +226,15 @@ class Pool:
             if values.dtype.kind in "fiu" and np.isfinite(values).all()
         }
 
-    def _given(self, bias: ValuesBias, name: Name) -> np.ndarray:
-        if len(bias.values) != len(self):
-            raise MismatchError(
-                f"The bias of {str(name)!r} has {len(bias.values)} values, but the pool has {len(self)} rows. "
-                "Give one value for each row of the pool, all samples one after the other."
-            )
-        return bias.values
+    def _require_given_by_row(self, biases: Sequence[Bias], names: Sequence[Name]) -> None:
+        """Refuse values that are not one for each row."""
+        for name, bias in zip(names, biases, strict=True):
+            for part in factors_of(bias):
+                if isinstance(part, ValuesBias) and len(part.values) != len(self):
+                    raise MismatchError(
+                        f"The bias of {str(name)!r} has {len(part.values)} values, but the pool has {len(self)} rows. "
+                        "Give one value for each row of the pool, all samples one after the other."
+                    )
 
 
 def kinds_in_words(kinds: Sequence[str], names: Sequence[Name]) -> str:

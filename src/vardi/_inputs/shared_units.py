@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from vardi._inputs.frames import as_frame, shared_names
+from vardi._inputs.by_row import shared_names
+from vardi._inputs.frames import as_frame
 from vardi._inputs.pool import Name, Pool
 from vardi._types import Integers
 from vardi.errors import SharedUnitsWarning, number_of_rows

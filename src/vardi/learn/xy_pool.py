@@ -129,8 +129,8 @@ def _with_columns(rows: Frame, columns: Mapping[str, np.ndarray]) -> Frame:
     if not columns:
         return rows
     if isinstance(rows, NarwhalsFrame):
-        series = [nw.new_series(name, values, backend=rows._data.implementation) for name, values in columns.items()]
-        return as_frame(rows._data.with_columns(*series).to_native())
+        series = [nw.new_series(name, values, backend=rows.data.implementation) for name, values in columns.items()]
+        return as_frame(rows.data.with_columns(*series).to_native())
     arrays, native = {**{name: rows.column(name) for name in rows.columns}, **columns}, rows.native
     if isinstance(native, np.ndarray) and not native.dtype.names:  # functions of rows see the targets as last columns
         numbers = all(values.dtype.kind in "fiub" for values in arrays.values())

@@ -18,18 +18,42 @@ import numpy as np
 from numpy.typing import NDArray
 
 import vardi._narwhals as nw
-from vardi._inputs.frames.evaluate import Eager, EagerFrame
 from vardi.biases import Bias, FrameExpressionBias
+from vardi.biases._expressions.targets import NarwhalsTarget, Operand
 from vardi.biases._values import is_missing
 from vardi.errors import InvalidBiasError, MismatchError, MissingValuesError, number_of_rows
 from vardi.errors._texts import first_of, lines_of
 
+Eager: TypeAlias = "nw.DataFrame[Any]"
+"""An eager frame of any library."""
 Series: TypeAlias = "nw.Series[Any]"
 Lazy: TypeAlias = "nw.LazyFrame[Any]"
 Rows: TypeAlias = "Eager | Lazy"
 AnyRows = TypeVar("AnyRows", "nw.DataFrame[Any]", "nw.LazyFrame[Any]")
 EagerLibrary = Literal["polars", "pandas", "pyarrow"]
 EAGER: tuple[EagerLibrary, ...] = ("polars", "pandas", "pyarrow")
+
+
+class EagerTarget(NarwhalsTarget):
+    """An eager frame of any library, which computes what was compiled for it."""
+
+    def __init__(self, data: Eager) -> None:
+        super().__init__(data.schema)
+        self._data = data
+
+    def missing(self, names: Sequence[str]) -> dict[str, int]:
+        """Return those of some columns that have missing values, with their number."""
+        if not names:
+            return {}
+        counted = self._data.select(*(self.is_missing(name).sum().alias(name) for name in names))
+        counts = {name: counted.get_column(name).to_list()[0] for name in names}  # row() returns PyArrow scalars
+        return {name: int(count) for name, count in counts.items() if count}
+
+    def compute(self, values: Sequence[Operand]) -> list[np.ndarray]:
+        """Return the values, with one select."""
+        columns = [nw.lit(value) if isinstance(value, float) else value for value in values]
+        frame = self._data.select(*(column.alias(str(place)) for place, column in enumerate(columns)))
+        return [frame.get_column(name).to_numpy() for name in frame.columns]
 
 
 def evaluate_expression(bias: FrameExpressionBias, rows: Eager, sample: str | None) -> np.ndarray:
@@ -55,7 +79,7 @@ def evaluate_expression(bias: FrameExpressionBias, rows: Eager, sample: str | No
             f"The expression {bias}{_of(sample)} gives {number_of_rows(len(result))} for {n}. Give one that has a "
             "value for each row."
         )
-    missing = EagerFrame(data).missing(read)
+    missing = EagerTarget(data).missing(read)
     if missing and data.implementation.is_pandas():
         data = _nullable(data)
         result = computed(bias, data, sample)
