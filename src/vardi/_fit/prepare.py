@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from vardi._fit.user_rows import Prepared
 from vardi._inputs.by_row import KeptRows
-from vardi._inputs.known import Known, PoolTable, as_known
+from vardi._inputs.known import NOTHING_KNOWN, Known, PoolTable, as_known
 from vardi._inputs.known_on_rows import reduced, values_on
 from vardi._inputs.pool import Pool
 from vardi._rows.cells import with_levels
@@ -33,7 +33,7 @@ def prepare(data: RowsInMemory, omega: Any) -> Prepared:
     pool, kept = data.pool, data.kept
     if len(pool.names) > MAX_JOINT_BIASES:
         raise too_many_biases(len(pool.names), MAX_JOINT_BIASES)
-    known = Known.none() if data.known is None else as_known(data.known, pool.names, PoolTable(pool))
+    known = NOTHING_KNOWN if data.known is None else as_known(data.known, pool.names, PoolTable(pool))
     pool = _with_levels(pool, kept, omega)
     families = {
         k: as_model(bias, pool.frames, kept.mask, kept.of(pool.counts), str(pool.names[k]))

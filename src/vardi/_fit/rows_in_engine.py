@@ -22,7 +22,7 @@ from vardi._fit.user_rows import Keys, Prepared, UserRows
 from vardi._inputs.domains import By, bases, in_domains
 from vardi._inputs.given import Function, bias_of, is_function, name_of
 from vardi._inputs.given import Functions as UserFunctions
-from vardi._inputs.known import Known, as_known
+from vardi._inputs.known import NOTHING_KNOWN, Known, as_known
 from vardi._inputs.lazy_dependence import EngineDependence, as_engine_dependence
 from vardi._inputs.lazy_part import COUNTS, LABEL, ROW, Part, rows_by_value
 from vardi._inputs.lazy_pool import LazyPool, OpenFrames
@@ -81,7 +81,7 @@ class RowsInEngine(UserRows):
     @classmethod
     def of_frames(cls, frames: OpenFrames, known: object, depends: Sequence[object]) -> RowsInEngine:
         """Put biases, features and known functions on the frames, and check them."""
-        checked = Known.none() if known is None else as_known(known, frames.names, frames.table)
+        checked = NOTHING_KNOWN if known is None else as_known(known, frames.names, frames.table)
         pool = with_levels(frames).survey(checked.functions)
         require_told(pool, pool.sizes)
         return cls._of(replace(pool, dependence=as_engine_dependence(pool, *depends)), checked)

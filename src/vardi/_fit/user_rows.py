@@ -14,7 +14,7 @@ from vardi._fit.capabilities import Holder
 from vardi._inputs.dependence import Dependence
 from vardi._inputs.domains import By
 from vardi._inputs.given import Function, Functions
-from vardi._inputs.known import Known
+from vardi._inputs.known import NOTHING_KNOWN, Known
 from vardi._inputs.pool import Name, Pool
 from vardi._rows import Rows
 from vardi._rows.contract import Kept
@@ -64,7 +64,7 @@ class Prepared:
     rows: Rows | LazyRows
     joint: JointRows
     data: UserRows
-    known: Known = field(default_factory=Known.none)
+    known: Known = NOTHING_KNOWN
     values: Floats = field(default_factory=lambda: np.empty((0, 0)))
     directions: Floats = field(default_factory=lambda: np.empty((0, 0)))
     in_memory: bool = True
@@ -77,7 +77,7 @@ class Prepared:
     @property
     def is_plain(self) -> bool:
         """Whether there are neither parameters nor known values, so that normalisers are all there is to solve for."""
-        return not self.known and not self.joint.families
+        return not self.known.labels and not self.joint.families
 
     @property
     def sizes(self) -> dict[Name, float]:
