@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vardi._fit.inputs import Depends, FrameInputs, MatrixInputs, OnUnidentified, Options, as_matrix
+from vardi._fit.inputs import FrameInputs, MatrixInputs, OnUnidentified, Options, as_matrix
 from vardi._fit.known import as_identified, warn_of_contradiction
 from vardi._fit.rows_in_memory import RowsInMemory
 from vardi._fit.sample import DebiasedSample
 from vardi._fit.solved import Solved
 from vardi._fit.user_rows import Prepared, UserRows
+from vardi._inputs.dependence import Depends
 from vardi._inputs.given import Biases, ByRow, Counts, Known, Labels, Population, Samples
 from vardi._inputs.pool import Name
 from vardi._inputs.shared_units import warn_of_shared_units

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,9 +14,9 @@ from vardi._fit.capabilities import refusal
 from vardi._fit.rows_in_memory import RowsInMemory
 from vardi._fit.user_rows import UserRows
 from vardi._inputs.by_row import concat, stacked
-from vardi._inputs.dependence import as_dependence
+from vardi._inputs.dependence import Depends, as_dependence
 from vardi._inputs.frames import any_lazy, as_frame
-from vardi._inputs.given import Biases, ByRow, Counts, Known, Labels, Population, Samples
+from vardi._inputs.given import Biases, Counts, Known, Labels, Samples
 from vardi._inputs.pool import Name, Pool, as_named, as_pool, matrix_pool
 from vardi._rows import Windows
 from vardi._rows.stored import Reader, as_reader
@@ -41,15 +41,6 @@ class Options:
     on_unidentified: OnUnidentified = "raise"
     tol: float = 1e-10
     max_iterations: int = 100
-
-
-class Depends(NamedTuple):
-    """How rows depend on one another, as given by the user."""
-
-    clusters: ByRow | None = None
-    series: ByRow | bool | None = None
-    strata: ByRow | None = None
-    population: Population | None = None
 
 
 NOTHING, DEFAULT = Depends(), Options()
@@ -79,7 +70,7 @@ class FrameInputs:
 
             return RowsInEngine.of_frames(open_frames(self.samples, self.biases, **given), self.known, self.depends)
         pool = as_pool(self.samples, self.biases, **given)
-        pool = replace(pool, dependence=as_dependence(pool, *self.depends))
+        pool = replace(pool, dependence=as_dependence(pool, self.depends))
         if window := next((bias for bias in pool.biases if isinstance(bias, WindowBias)), None):
             from vardi._fit.truncation import TruncatedRows
 
@@ -146,8 +137,8 @@ class MatrixInputs:
 
     def opened(self) -> UserRows:
         """Return the matrix as rows."""
-        pool = matrix_pool(self.omega, self.source, self.counts, self.names)
-        pool = replace(pool, dependence=as_dependence(pool, *self.depends))
+        pool = matrix_pool(self.omega.shape, self.source, self.counts, self.names)
+        pool = replace(pool, dependence=as_dependence(pool, self.depends))
         return RowsInMemory.of_pool(pool, self.known, self.omega, log=self.log)
 
     def updated(self, samples: Samples, biases: Biases | None, pool: Pool) -> MatrixInputs:

@@ -19,6 +19,7 @@ from vardi._fit.capabilities import Holder, refusal
 from vardi._fit.parts import EngineParts
 from vardi._fit.prepare import independent, require_told
 from vardi._fit.user_rows import Keys, Prepared, UserRows
+from vardi._inputs.dependence import Depends
 from vardi._inputs.domains import By, bases, in_domains
 from vardi._inputs.given import Function, bias_of, is_function, name_of
 from vardi._inputs.given import Functions as UserFunctions
@@ -79,12 +80,12 @@ class RowsInEngine(UserRows):
     model: Model
 
     @classmethod
-    def of_frames(cls, frames: OpenFrames, known: object, depends: Sequence[object]) -> RowsInEngine:
+    def of_frames(cls, frames: OpenFrames, known: object, depends: Depends) -> RowsInEngine:
         """Put biases, features and known functions on the frames, and check them."""
         checked = NOTHING_KNOWN if known is None else as_known(known, frames.names, frames.table)
         pool = with_levels(frames).survey(checked.functions)
         require_told(pool, pool.sizes)
-        return cls._of(replace(pool, dependence=as_engine_dependence(pool, *depends)), checked)
+        return cls._of(replace(pool, dependence=as_engine_dependence(pool, depends)), checked)
 
     @classmethod
     def _of(cls, pool: LazyPool, known: Known) -> RowsInEngine:

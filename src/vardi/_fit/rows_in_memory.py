@@ -77,7 +77,7 @@ class RowsInMemory(UserRows):
         """Return the rows to solve."""
         biases = self.pool.biases
         factors = tuple(bias.known if isinstance(bias, ParametricBias) else bias for bias in biases)
-        omega = replace(self.pool, biases=factors).values() if self.omega is None else self.omega
+        omega = self.pool.evaluate(factors, self.pool.names) if self.omega is None else self.omega
         if self.known is None and not any(isinstance(bias, ParametricBias) for bias in biases):
             return Prepared.plain(self.pool.names, self.rows_with(omega), self)
         from vardi._fit.prepare import prepare

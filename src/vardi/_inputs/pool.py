@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vardi._inputs.by_row import (
     alike,
@@ -24,7 +23,7 @@ from vardi._inputs.by_row import (
 from vardi._inputs.dependence import Dependence
 from vardi._inputs.frames import Frame, Native, as_frame, by_factor, joined
 from vardi._machine.memory import require_memory
-from vardi._types import Floats, Integers, are_once
+from vardi._types import Floats, Integers, Numbers, are_once
 from vardi.biases import Bias, ExpressionBias, LearnedBias, ValuesBias, as_bias
 from vardi.biases._expressions import is_condition
 from vardi.biases._kinds import factors_of
@@ -70,10 +69,6 @@ class Pool:
     def is_counted(self) -> bool:
         """Whether some row stands for any number of rows but one."""
         return not are_once(self.counts)
-
-    def values(self) -> list[np.ndarray]:
-        """Return the values of each bias on all rows."""
-        return self.evaluate(self.biases, self.names)
 
     def evaluate(self, biases: Sequence[Bias], names: Sequence[Name], called: str = "bias") -> list[np.ndarray]:
         """Return the values of any functions on all rows; the names, and what they are called, are for messages."""
@@ -139,11 +134,11 @@ class Pool:
         """Return all rows in one frame, or in several with the same columns; none where ``whole`` is None."""
         return alike(self.frames, self.whole)
 
-    def by_sample(self, rows: NDArray[np.bool_] | None = None) -> Integers:
-        """Return how many rows of each sample some are, or all."""
-        return np.bincount(self.source if rows is None else self.source[rows], minlength=len(self.names))
+    def by_sample(self, values: np.ndarray | None = None) -> Numbers:
+        """Return the sum of values over the rows of each sample, by default how many rows it has."""
+        return np.bincount(self.source, values, len(self.names))
 
-    def gaps(self, name: str) -> Integers:
+    def gaps(self, name: str) -> Numbers:
         """Return in how many rows of each sample a column is missing or infinite: in all where the sample lacks it."""
         if name not in self._gaps:
             pieces = [frame.gaps(name) if name in frame.columns else np.ones(len(frame), bool) for frame in self.frames]
@@ -151,7 +146,7 @@ class Pool:
         return self._gaps[name]
 
     @cached_property
-    def _gaps(self) -> dict[str, Integers]:
+    def _gaps(self) -> dict[str, Numbers]:
         return {}
 
     def is_numeric(self, name: str) -> bool:
@@ -180,14 +175,12 @@ class Pool:
 
     def nearest(self, groups: Sequence[Sequence[Name]]) -> str:
         """Return which two samples of different groups are nearest in the numeric columns that the biases read."""
-        columns = self._read_columns()
-        if not columns:
+        read = {name: self.column(name) for bias in self.biases for name in bias.columns}
+        columns = [name for name, x in read.items() if x.dtype.kind in "fiu" and np.isfinite(x).all()]
+        if not columns or sum(map(len, groups)) > 300:  # which have too many pairs to compare
             return ""
-        position = {name: k for k, name in enumerate(self.names)}
-        group_of = {position[name]: number for number, group in enumerate(groups) for name in group}
-        if len(group_of) > 300:  # which have too many pairs to compare
-            return ""
-        X = np.column_stack(list(columns.values()))
+        group_of = {self.names.index(name): number for number, group in enumerate(groups) for name in group}
+        X = np.column_stack([read[name].astype(np.float64) for name in columns])
         low, high = ({k: end(X[self.source == k], axis=0) for k in group_of} for end in (np.min, np.max))
         spread = X.std(axis=0)
         scale = np.where(spread > 0.0, spread, 1.0)
@@ -199,7 +192,7 @@ class Pool:
         if not gap[widest]:
             return ""
         nearest = f"'{self.names[a]}' and '{self.names[b]}'"
-        return f"The nearest are {nearest}: their rows are {gap[widest]:.4g} apart in {list(columns)[widest]}."
+        return f"The nearest are {nearest}: their rows are {gap[widest]:.4g} apart in {columns[widest]}."
 
     def values_of(self, column: str) -> Collection[Hashable] | None:
         """Return the distinct values of a column; None if some sample lacks it, or they are too many."""
@@ -214,17 +207,8 @@ class Pool:
             column = self.column(name)
             if column.dtype.kind in "fiu":
                 for side, holds in enumerate((column < bound, column == bound, column > bound)):
-                    rows[j, side] = np.bincount(self.source[holds], self.counts[holds], minlength=len(self.names))
+                    rows[j, side] = self.by_sample(np.where(holds, self.counts, 0.0))
         return rows
-
-    def _read_columns(self) -> dict[str, Floats]:
-        names = dict.fromkeys(name for bias in self.biases for name in bias.columns)
-        columns = {name: self.column(name) for name in names}
-        return {
-            name: values.astype(np.float64)
-            for name, values in columns.items()
-            if values.dtype.kind in "fiu" and np.isfinite(values).all()
-        }
 
     def _require_given_by_row(self, biases: Sequence[Bias], names: Sequence[Name]) -> None:
         """Refuse values that are not one for each row."""
@@ -278,7 +262,7 @@ def _labelled_pool(rows: object, biases: object, source: object, counts: object)
     numbers, values = _numbered(source, frame, column)
     if isinstance(biases, list | tuple):  # these are named by their position
         values = [str(one) if isinstance(one, int) and not isinstance(one, bool) else one for one in values]
-    codes = _codes((numbers, values), by_name, column)
+    codes = _samples_of(numbers, values, by_name, column)
     return _framed_pool(tuple(by_name), by_name, (frame,), codes, counts)
 
 
@@ -294,30 +278,19 @@ def _with_rows(pool: Pool) -> Pool:
     """Return the pool; raise if a count is invalid, or if all counts of a sample are zero."""
     if pool.is_counted:
         require_counts(pool.counts, pool.place)
-        there = np.bincount(pool.source, minlength=len(pool.names)) > 0
-        counted = np.bincount(pool.source, pool.counts, minlength=len(pool.names)) > 0
-        if (there & ~counted).any():
-            raise refusals.empty_samples([pool.names[k] for k in np.flatnonzero(there & ~counted).tolist()])
+        empty = np.flatnonzero((pool.by_sample() > 0) & (pool.by_sample(pool.counts) == 0)).tolist()
+        if empty:
+            raise refusals.empty_samples([pool.names[k] for k in empty])
     return pool
 
 
-class HasShape(Protocol):
-    """A matrix, of whatever library."""
-
-    @property
-    def ndim(self) -> int: ...
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-
-
-def matrix_pool(omega: HasShape, source: object, counts: object, names: Iterable[Name] | None) -> Pool:
+def matrix_pool(shape: Sequence[int], source: object, counts: object, names: Iterable[Name] | None) -> Pool:
     """Return the pool of a matrix of biases, after a check of its shape and labels."""
-    if omega.ndim != 2 or not min(omega.shape):
+    if len(shape) != 2 or not min(shape):
         raise EmptySampleError(
-            f"omega has shape {omega.shape}. Give a matrix with a row for each row of the pool and a column for each "
-            "bias."
+            f"omega has shape {shape}. Give a matrix with a row for each row of the pool and a column for each bias."
         )
-    n, K = omega.shape
+    n, K = shape
     labels = as_array(source, "source")
     require_labels(labels, n)
     if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= K:
@@ -369,9 +342,8 @@ def as_biases(by_name: Mapping[Name, Any], names: Sequence[Name]) -> tuple[Bias,
     return tuple(biases)
 
 
-def _codes(labels: tuple[Integers, list[Hashable]], names: Iterable[Name], column: str) -> Integers:
+def _samples_of(codes: Integers, values: Sequence[Hashable], names: Iterable[Name], column: str) -> Integers:
     """Return the sample of each row, from labels numbered in order of first appearance."""
-    codes, values = labels
     position = {name: k for k, name in enumerate(names)}
     sample = np.array([position.get(value, -1) for value in values], np.int64)
     strangers = np.flatnonzero(sample < 0)
