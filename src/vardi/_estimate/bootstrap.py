@@ -28,7 +28,7 @@ from vardi._estimate.refits import Drawn, GroupRefits, Progress, Refits, Statist
 from vardi._estimate.resampling import DrawKind, DrawPlan, group_codes, make_plan
 from vardi._estimate.solved import SolvedFit
 from vardi._inputs.given import is_function, name_of
-from vardi._machine.threads import cores
+from vardi._machine import cores
 from vardi._notebook import fragment, paragraph, table
 from vardi._rows.contract import Kept
 from vardi._solve.identify import Name

@@ -32,7 +32,6 @@ from vardi.biases import Bias, LearnedBias, ParametricBias, ProductBias, everywh
 from vardi.biases._fitted import parts_of, with_parts
 from vardi.biases._learned import checks_of
 from vardi.errors import InvalidBiasError, InvalidKnownError, MismatchError, NotIdentifiableError, VardiWarning
-from vardi.errors import _refusals as refusals
 from vardi.errors._texts import show
 
 
@@ -58,7 +57,11 @@ def _require_known(pool: Pool, unknown: list[int], known: Any) -> None:
     for k in unknown:
         name, bias = str(pool.names[k]), pool.biases[k]
         if not sizes[k]:
-            raise refusals.no_rows_to_learn(name, bias)
+            raise InvalidBiasError(
+                f"No row was drawn with the bias of {name!r}, {bias}, so there is nothing to learn it from. Give its "
+                "rows, or leave it out.",
+                sample=name,
+            )
         if isinstance(bias, ParametricBias) or sum(isinstance(part, LearnedBias) for part in parts_of(bias)) > 1:
             raise InvalidBiasError(
                 f"The bias of {name!r}, {bias}, has another unknown factor, which cannot be distinguished from what "

@@ -19,7 +19,8 @@ from vardi._rows.joint import Joint
 from vardi._rows.point import KnownMoments
 from vardi._types import Floats
 from vardi.biases import ParametricBias
-from vardi.errors._refusals import too_many_biases, untold_parameters
+from vardi.errors import TooLargeError
+from vardi.errors._refusals import untold_parameters
 
 if TYPE_CHECKING:
     from vardi._fit.rows_in_memory import RowsInMemory
@@ -32,7 +33,13 @@ def prepare(data: RowsInMemory, omega: Any) -> Prepared:
     """Evaluate parameters and known values on the rows that count, given the known factors of biases."""
     pool, kept = data.pool, data.kept
     if len(pool.names) > MAX_JOINT_BIASES:
-        raise too_many_biases(len(pool.names), MAX_JOINT_BIASES)
+        count = len(pool.names)
+        raise TooLargeError(
+            f"There are {count:,} biases, and known values or parameters would need a matrix of their number squared "
+            f"({8 * count**2 / 2**30:,.1f} GB), several times. Up to {MAX_JOINT_BIASES:,} biases are solved so. Merge "
+            "samples that were drawn with the same bias, or leave the known values and parameters out.",
+            bytes=8 * count**2,
+        )
     known = NOTHING_KNOWN if data.known is None else as_known(data.known, pool.names, PoolTable(pool))
     pool = _with_levels(pool, kept, omega)
     families = {

@@ -19,7 +19,7 @@ from vardi._inputs.domains import By, Grouping, bases, grouping, in_domains
 from vardi._inputs.frames import as_frame, gaps_in, joined
 from vardi._inputs.given import Formula, Function, Functions, bias_of, is_function, name_of
 from vardi._inputs.pool import Name, Pool
-from vardi._machine.memory import require_memory
+from vardi._machine import require_memory
 from vardi._rows import Rows, as_rows
 from vardi._rows.arrays import Arrays
 from vardi._rows.contract import Kept

@@ -19,7 +19,7 @@ from vardi._inputs.lazy_part import PREFIX, DistinctRows, Part, rows_by_value, s
 from vardi._inputs.lazy_survey import Survey, survey
 from vardi._inputs.partitions import as_lazy
 from vardi._inputs.pool import Name, Pool, as_biases, as_named, require_biases_for, require_shared_columns
-from vardi._machine.memory import available_memory
+from vardi._machine import available_memory
 from vardi._types import Floats, once
 from vardi.biases import Bias
 from vardi.errors import InvalidBiasError, MismatchError

@@ -22,7 +22,7 @@ from vardi._inputs.by_row import (
 )
 from vardi._inputs.dependence import Dependence
 from vardi._inputs.frames import Frame, Native, as_frame, by_factor, joined
-from vardi._machine.memory import require_memory
+from vardi._machine import require_memory
 from vardi._types import Floats, Integers, Numbers, are_once
 from vardi.biases import Bias, ExpressionBias, LearnedBias, ValuesBias, as_bias
 from vardi.biases._expressions import is_condition
@@ -30,7 +30,7 @@ from vardi.biases._kinds import factors_of
 from vardi.biases._values import as_array, coded, is_missing, read_only
 from vardi.errors import EmptySampleError, InvalidBiasError, MismatchError, suggest
 from vardi.errors import _refusals as refusals
-from vardi.errors._texts import LISTED, show
+from vardi.errors._texts import LISTED, first_of, show
 
 Name = Hashable
 
@@ -387,5 +387,27 @@ def require_shared_columns(
             lacks = [sample for sample, available in columns.items() if column not in available]
             if 0 < len(lacks) < len(columns):
                 shared = shared_names(list(columns.values()))
-                refusal = refusals.learned_of_some if isinstance(bias, LearnedBias) else refusals.bias_of_some
-                raise refusal(name, bias, column, lacks, shared)
+                raise MismatchError(f"The bias of {str(name)!r}, {bias}, {_lacking(name, bias, column, lacks, shared)}")
+
+
+def _lacking(sample: Name, bias: Bias, column: str, lacks: Sequence[Name], shared: Sequence[str]) -> str:
+    """Return why a bias cannot read a column that some samples lack, and what to do."""
+    lack = f"column {column!r}, which {show(lacks)} {'lacks' if len(lacks) == 1 else 'lack'}"
+    if isinstance(bias, LearnedBias):
+        remedy = (
+            f"Name columns that all samples have: {show(shared)}." if shared else "The samples have none in common."
+        )
+        return f"is learned from {lack}, so its rows cannot be compared with theirs. {remedy}"
+    columns = f" ({first_of(map(repr, shared), 3)})" if shared else ""
+    others = [name for name in lacks if name != sample]
+    doubt = f": how likely was {str(sample)!r} to draw those of {show(others)}?" if others else "."
+    remedy = (
+        f"In place of a design weight, give one over its mean given columns that all samples have{columns}: the guide "
+        "'Pooling surveys' shows how, and what that assumes."
+    )
+    if len(others) < len(lacks):  # a sample without its own design weights has no mean of them
+        remedy = f"Add the column to {show(lacks)}, or write the bias in columns that all samples have."
+    return (
+        f"reads {lack}. A bias is evaluated on the rows of all samples{doubt} So it must be a function of columns that "
+        f"all samples have. {remedy}"
+    )

@@ -12,7 +12,7 @@ import numpy as np
 import scipy
 from scipy import sparse
 
-from vardi._machine.threads import Scratch, blocks, map_blocks, sum_blocks
+from vardi._machine import Scratch, blocks, map_blocks, sum_blocks
 from vardi._rows.arrays import ArrayBlock, Arrays
 from vardi._rows.contract import Normalised, Result, Sums
 from vardi._rows.gram import DenseGram, Gram, SparseGram, UnformedGram

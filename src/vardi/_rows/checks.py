@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._machine.threads import map_blocks
+from vardi._machine import map_blocks
 from vardi._types import Integers
 from vardi.errors._refusals import impossible_rows, invalid_bias
 from vardi.errors._texts import LISTED

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from vardi._machine.threads import blocks, map_blocks, sum_blocks
+from vardi._machine import blocks, map_blocks, sum_blocks
 from vardi._rows.base import Rows, Space
 from vardi._rows.contract import Normalised
 from vardi._rows.dense import DenseProbabilities, weighed_products

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from vardi._machine.threads import BLOCK, map_blocks
+from vardi._machine import BLOCK, map_blocks
 from vardi._rows.base import Rows
 from vardi._rows.dense import Dense
 from vardi._rows.grouping import membership

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from vardi._machine.threads import single_threaded_blas
+from vardi._machine import single_threaded_blas
 from vardi._rows.contract import Sums
 from vardi._rows.gram import MAX_SPECTRAL_SAMPLES, ROUNDING, DenseGram, Factor, Gram, SingularError
 from vardi._types import Floats

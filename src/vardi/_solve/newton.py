@@ -19,7 +19,7 @@ from typing import Protocol
 
 import numpy as np
 
-from vardi._machine.threads import single_threaded_blas
+from vardi._machine import single_threaded_blas
 from vardi._rows.contract import Sums
 from vardi._rows.gram import MAX_SPECTRAL_SAMPLES, SingularError
 from vardi._solve.identify import Links, connected

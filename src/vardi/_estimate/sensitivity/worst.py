@@ -15,7 +15,7 @@ from vardi._estimate.sensitivity.result import Kind, Method
 from vardi._estimate.solved import SolvedFit
 from vardi._estimate.tangent import Influence, Tangent
 from vardi._inputs.pool import Name
-from vardi._machine.threads import single_threaded_blas
+from vardi._machine import single_threaded_blas
 from vardi._rows.contract import Block, Kept
 from vardi._rows.dense import Dense
 from vardi._rows.gram import SingularError
