@@ -238,7 +238,7 @@ def fitted(
         assert isinstance(rows, RowsInMemory)
         rows = rows.among(among)
     fit = DebiasedSample(solve(rows, inputs.options, near), inputs)
-    if fit.solved.prepared.known:
+    if fit.solved.prepared.known.labels:
         warn_of_contradiction(fit.known)
     if isinstance(inputs, FrameInputs) and rows.in_memory and among is None:
         warn_of_shared_units(inputs.samples, rows.pool)

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 import vardi._narwhals as nw
 from vardi._inputs.given import Formula, bias_of
-from vardi._inputs.library_expressions import Eager, EagerTarget, Series, as_narwhals, evaluate_expression
+from vardi._inputs.library_expressions import Eager, EagerTarget, Series, as_narwhals, evaluate_expression, of_sample
 from vardi._types import Integers
 from vardi.biases import Bias, ExpressionBias, FrameExpressionBias, FunctionBias, ValuesBias
 from vardi.biases._expressions.compile import compile_node, require_columns
@@ -179,15 +179,13 @@ class Frame(ABC):
             target = self._target(names)
             missing = target.missing(names)
             compiled = [compile_node(bias.node, target, missing) for bias in expressions]
-            doubtful = [
-                (bias, part) for bias, part in zip(expressions, compiled, strict=True) if part.known is not None
-            ]
-            columns = iter(target.compute([part.value for part in compiled] + [part.known for _, part in doubtful]))
+            doubtful = [part for part in compiled if part.known is not None]
+            columns = iter(target.compute([part.value for part in compiled] + [part.known for part in doubtful]))
         arrays = [_on_rows(next(columns), len(self), is_condition=part.is_condition) for part in compiled]
-        for (bias, _), known in zip(doubtful, columns, strict=True):
+        for part, known in zip(doubtful, columns, strict=True):
             unknown = np.flatnonzero(~_on_rows(known, len(self), is_condition=True)).tolist()
             if unknown:
-                raise unknown_value(bias, sample, len(unknown), missing, unknown, called=called)
+                raise unknown_value(ExpressionBias(part.node), sample, len(unknown), missing, unknown, called=called)
         return arrays
 
     def evaluate_formula(self, formula: Formula, sample: str | None = None) -> np.ndarray:
@@ -212,36 +210,36 @@ class Frame(ABC):
         raise InvalidBiasError(f"A {type(bias).__name__} cannot be evaluated on rows.", sample=sample or "")
 
     def _function(self, bias: FunctionBias, sample: str | None) -> np.ndarray:
-        of_sample = f" on rows of sample '{sample}'" if sample is not None else ""
+        what = f"The bias {bias}{of_sample(sample)}"
         try:
             returned = bias.function(self.native)
         except VardiError:
             raise
         except (TypeError, ValueError) as error:
             raise InvalidBiasError(
-                f"The bias {bias}{of_sample} failed: {lines_of(error)[0].rstrip('.')}. It is called "
+                f"{what} failed: {lines_of(error)[0].rstrip('.')}. It is called "
                 f"once with all rows (a {type(self.native).__qualname__}), not row by row. Return one number for each "
                 "row, e.g. with numpy.where instead of if, and numpy.maximum instead of max.",
                 sample=sample or "",
             ) from error
-        if _is_reordered(returned, self.native):
+        index, rows_index = index_of(returned), index_of(self.native)
+        if index is not None and rows_index is not None and belongs_elsewhere(index, rows_index):
             raise MismatchError(
-                f"The bias {bias}{of_sample} returned a series whose index is not that of the rows, so its values may "
+                f"{what} returned a series whose index is not that of the rows, so its values may "
                 "belong to other rows. Return them in the order of the rows, or an array."
             )
-        result = as_array(returned, f"The bias {bias}{of_sample}")
+        result = as_array(returned, what)
         if result.ndim == 0:
             result = np.full(len(self), result)
         if result.shape != (len(self),):
             raise MismatchError(
-                f"The bias {bias}{of_sample} returned values of shape {result.shape} for {number_of_rows(len(self))}. "
+                f"{what} returned values of shape {result.shape} for {number_of_rows(len(self))}. "
                 "It must return one number for each row, or one for all."
             )
         numbers = as_numbers(result)
         if numbers is None:
             raise InvalidBiasError(
-                f"The bias {bias}{of_sample} returned {result.dtype}, which is not a numeric type. "
-                "It must return one number for each row.",
+                f"{what} returned {result.dtype}, which is not a numeric type. It must return one number for each row.",
                 sample=sample or "",
             )
         return numbers
@@ -303,18 +301,18 @@ def unknown_value(
         What it is: a bias, or an expression whose mean was asked for.
     """
     read = {name: missing[name] for name in bias.columns if name in missing}
-    of_sample = "" if sample is None else f" on rows of sample {str(sample)!r}"
+    what = f"The {called} {bias}{of_sample(sample)}"
     if not read:
         first = f" (the first is row {rows[0]})" if len(rows) else ""
         return InvalidBiasError(
-            f"The {called} {bias}{of_sample} compares NaN on {number_of_rows(unknown)}{first}: a logarithm, root, "
+            f"{what} compares NaN on {number_of_rows(unknown)}{first}: a logarithm, root, "
             "power or quotient has no value there. Exclude such rows with a condition.",
             sample="" if sample is None else str(sample),
             rows=rows[:LISTED],
         )
     columns = ", ".join(f"{name!r} ({count})" for name, count in read.items())
     return MissingValuesError(
-        f"The {called} {bias}{of_sample} is unknown on {number_of_rows(unknown)}, since there are missing values in "
+        f"{what} is unknown on {number_of_rows(unknown)}, since there are missing values in "
         f"{columns}. A missing value is neither true nor false. Fill or drop these rows, or handle them in the "
         f"expression, e.g. {to_text(Column(next(iter(read))))} is not missing and ...",
         columns=read,
@@ -502,12 +500,6 @@ def _same_name(names: Sequence[object]) -> MismatchError:
     return MismatchError(
         f"More than one column is named {', '.join(map(repr, twice))}, so the name is ambiguous. Rename them."
     )
-
-
-def _is_reordered(series: object, rows: object) -> bool:
-    """Return whether a function of the rows returned a series whose index is that of other rows."""
-    index, rows_index = index_of(series), index_of(rows)
-    return index is not None and rows_index is not None and belongs_elsewhere(index, rows_index)
 
 
 def any_lazy(samples: object) -> bool:

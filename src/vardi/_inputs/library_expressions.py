@@ -76,8 +76,8 @@ def evaluate_expression(bias: FrameExpressionBias, rows: Eager, sample: str | No
         read = tuple(data.columns)
     if len(result) not in (1, n):
         raise MismatchError(
-            f"The expression {bias}{_of(sample)} gives {number_of_rows(len(result))} for {n}. Give one that has a "
-            "value for each row."
+            f"The expression {bias}{of_sample(sample)} gives {number_of_rows(len(result))} for {n}. Give one that has "
+            "a value for each row."
         )
     missing = EagerTarget(data).missing(read)
     if missing and data.implementation.is_pandas():
@@ -111,13 +111,14 @@ def selected(bias: FrameExpressionBias, rows: Rows, sample: str | None) -> Rows:
         raise not_computed(bias, error, rows.collect_schema().names(), sample) from error
     if len(schema) != 1:
         raise MismatchError(
-            f"The expression {bias}{_of(sample)} gives {len(schema)} columns. Give one that has one value for each row."
+            f"The expression {bias}{of_sample(sample)} gives {len(schema)} columns. Give one that has one value for "
+            "each row."
         )
     dtype = next(iter(schema.values()))
     if not (dtype.is_numeric() or dtype == nw.Boolean):
         raise MismatchError(
-            f"The expression {bias}{_of(sample)} gives {dtype}, but a number or a condition is needed. Compare it with "
-            "something."
+            f"The expression {bias}{of_sample(sample)} gives {dtype}, but a number or a condition is needed. Compare "
+            "it with something."
         )
     return result
 
@@ -133,8 +134,8 @@ def not_computed(
     """Return the error for an expression that a library cannot compute."""
     reason = lines_of(error)[0].rstrip(".")
     return MismatchError(
-        f"The expression {bias} cannot be computed{_of(sample)} ({type(error).__name__}: {reason}). The columns are: "
-        f"{first_of(columns)}."
+        f"The expression {bias} cannot be computed{of_sample(sample)} ({type(error).__name__}: {reason}). The columns "
+        f"are: {first_of(columns)}."
     )
 
 
@@ -143,7 +144,7 @@ def unknown_expression(bias: Bias, count: int, missing: Mapping[str, int], sampl
     counted = ", ".join(f"{name!r} ({number})" for name, number in missing.items())
     reason = f"since there are missing values in {counted}" if counted else "since its result is null there"
     return MissingValuesError(
-        f"The expression {bias}{_of(sample)} is unknown on {number_of_rows(count)}, {reason}. A missing value is "
+        f"The expression {bias}{of_sample(sample)} is unknown on {number_of_rows(count)}, {reason}. A missing value is "
         "neither true nor false, and libraries differ on NaN. Fill or drop these rows; or turn NaN into null, and "
         "handle null in the expression, e.g. with fill_null.",
         columns=dict(missing),
@@ -174,8 +175,6 @@ def _needed(bias: FrameExpressionBias, empty: Rows, names: Sequence[str], among:
 
 def _works(bias: FrameExpressionBias, empty: Rows, names: Sequence[str]) -> bool:
     """Return whether an expression of narwhals can be computed on a frame that has only these columns."""
-    if not names:
-        return False
     try:
         empty.select(*names).select(bias.expression).collect_schema()
     except Exception:  # each library has its own error for a missing column
@@ -195,9 +194,9 @@ def require_by_row(bias: FrameExpressionBias, rows: Eager, values: NDArray[np.fl
         number = np.nan if len(alone) != 1 or is_missing(alone[0]) else float(alone[0])
         if not np.isclose(number, together[place], rtol=1e-9, atol=0.0, equal_nan=True):
             raise InvalidBiasError(
-                f"The expression {bias}{_of(sample)} is {number:g} on row {place} alone and {together[place]:g} among "
-                "the others, so it depends on which rows are present. A bias, like anything whose mean is taken, is "
-                "a function of the row alone: compute means, ranks and differences between rows first, and insert "
+                f"The expression {bias}{of_sample(sample)} is {number:g} on row {place} alone and {together[place]:g} "
+                "among the others, so it depends on which rows are present. A bias, like anything whose mean is taken, "
+                "is a function of the row alone: compute means, ranks and differences between rows first, and insert "
                 "the numbers.",
                 sample=sample or "",
                 rows=(place,),
@@ -276,5 +275,6 @@ def _eager_library() -> EagerLibrary:
     )
 
 
-def _of(sample: str | None) -> str:
-    return "" if sample is None else f" on rows of sample {sample!r}"
+def of_sample(sample: object) -> str:
+    """Return to which rows a message refers; nothing if all samples are in one frame."""
+    return "" if sample is None else f" on rows of sample {str(sample)!r}"

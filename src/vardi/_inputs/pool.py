@@ -179,15 +179,16 @@ class Pool:
         columns = [name for name, x in read.items() if x.dtype.kind in "fiu" and np.isfinite(x).all()]
         if not columns or sum(map(len, groups)) > 300:  # which have too many pairs to compare
             return ""
-        group_of = {self.names.index(name): number for number, group in enumerate(groups) for name in group}
+        group = np.array([number for number, names in enumerate(groups) for _ in names])
+        states = [self.names.index(name) for names in groups for name in names]
         X = np.column_stack([read[name].astype(np.float64) for name in columns])
-        low, high = ({k: end(X[self.source == k], axis=0) for k in group_of} for end in (np.min, np.max))
+        low, high = (np.array([end(X[self.source == k], axis=0) for k in states]) for end in (np.min, np.max))
         spread = X.std(axis=0)
         scale = np.where(spread > 0.0, spread, 1.0)
-        pairs = [(a, b) for a in group_of for b in group_of if a < b and group_of[a] != group_of[b]]
-        gaps = [np.maximum(0.0, np.maximum(low[b] - high[a], low[a] - high[b])) for a, b in pairs]
-        best = int(np.argmin([np.linalg.norm(gap / scale) for gap in gaps]))
-        (a, b), gap = pairs[best], gaps[best]
+        gaps = np.maximum(0.0, np.maximum(low - high[:, None], low[:, None] - high))
+        distance = np.where(group == group[:, None], np.inf, np.linalg.norm(gaps / scale, axis=2))
+        i, j = divmod(int(distance.argmin()), len(states))
+        (a, b), gap = sorted((states[i], states[j])), gaps[i, j]
         widest = int(np.argmax(gap / scale))
         if not gap[widest]:
             return ""
