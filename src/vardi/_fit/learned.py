@@ -22,7 +22,7 @@ from vardi._fit.rows_in_memory import RowsInMemory
 from vardi._fit.solved import Solved
 from vardi._inputs import given
 from vardi._inputs.dependence import dealt_out
-from vardi._inputs.frames import NumpyFrame
+from vardi._inputs.frames import NarwhalsFrame
 from vardi._inputs.pool import Pool
 from vardi._rows.families import BiasFamily, Function, Linear, Logistic
 from vardi._rows.measure import Measure
@@ -129,7 +129,7 @@ def _learned(pool: Pool, k: int, chances: Floats) -> Bias:
 
 def _columns_of_arrays(pool: Pool, sample: str) -> tuple[str, ...]:
     """Return the columns of arrays; those of frames must be named, since labels and ids may be among them."""
-    if not all(isinstance(frame, NumpyFrame) for frame in pool.frames):
+    if any(isinstance(frame, NarwhalsFrame) for frame in pool.frames):
         columns = pool.frames[0].columns
         raise MismatchError(
             f"The bias of {sample!r} is learned without naming a column, but frames may contain labels, ids and "

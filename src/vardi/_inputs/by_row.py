@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import vardi._narwhals as nw
-from vardi._inputs.frames import Frame, NarwhalsFrame, NumpyFrame, any_lazy, as_frame, joined
+from vardi._inputs.frames import Frame, NarwhalsFrame, any_lazy, as_frame, joined
 from vardi._types import Floats, Integers, once
 from vardi.biases._values import as_array, belongs_elsewhere, coded, index_of, is_missing
 from vardi.errors import MismatchError, number_of_rows, suggest
@@ -37,9 +37,8 @@ def concat(frames: Sequence[Frame], without: Collection[str] = ()) -> Frame:
             f"The samples come from different libraries, {' and '.join(sorted(kinds))}, so they cannot be put into "
             "one frame. Convert them to one library."
         )
-    if isinstance(frames[0], NumpyFrame):
-        return _concat_numpy([frame.native for frame in frames])
-    return _concat_narwhals([frame for frame in frames if isinstance(frame, NarwhalsFrame)], without)
+    of_library = [frame for frame in frames if isinstance(frame, NarwhalsFrame)]
+    return _concat_narwhals(of_library, without) if of_library else _concat_numpy([frame.native for frame in frames])
 
 
 def stacked(first: object, more: object) -> Any:
@@ -81,7 +80,7 @@ def _concat_numpy(arrays: list[np.ndarray]) -> Frame:
         raise MismatchError(
             f"The arrays differ in their columns: {', '.join(map(str, forms))}. Give each the same columns."
         )
-    return NumpyFrame(np.concatenate(arrays))
+    return Frame(np.concatenate(arrays))
 
 
 def _concat_narwhals(frames: list[NarwhalsFrame], without: Collection[str]) -> Frame:

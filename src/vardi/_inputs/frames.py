@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -52,7 +51,7 @@ def as_frame(rows: object) -> Frame:
     if isinstance(rows, Frame):
         return rows
     if isinstance(rows, np.ndarray):
-        return NumpyFrame(rows)
+        return Frame(rows)
     try:
         data: Any = nw.from_native(rows, allow_series=True)
     except TypeError:
@@ -70,8 +69,8 @@ def as_frame(rows: object) -> Frame:
     raise MismatchError(f"Rows cannot be a {type(rows).__qualname__}. {read}Give {ACCEPTED}.")
 
 
-class Frame(ABC):
-    """Rows in memory, with named columns.
+class Frame:
+    """Rows in memory, with named columns: those of a NumPy array, unless a subclass holds them in another way.
 
     Attributes
     ----------
@@ -81,29 +80,48 @@ class Frame(ABC):
 
     native: Native
 
-    @abstractmethod
-    def __len__(self) -> int: ...
+    def __init__(self, native: np.ndarray) -> None:
+        self.native = native = as_array(native, "Rows")
+        if native.ndim not in (1, 2) or (native.dtype.names and native.ndim != 1):
+            raise MismatchError(
+                f"Rows were given as an array of {native.ndim} dimensions. Give one (a column) or two (rows by "
+                "columns)."
+            )
+        if native.dtype.names:
+            self._arrays = {name: native[name] for name in native.dtype.names}
+        elif native.ndim == 1:
+            self._arrays = {"x": native}
+        else:
+            self._arrays = {f"x{place}": native[:, place] for place in range(native.shape[1])}
+
+    def __len__(self) -> int:
+        return len(self.native)
 
     @property
-    @abstractmethod
     def columns(self) -> tuple[str, ...]:
         """The names of the columns."""
+        return tuple(self._arrays)
 
-    @abstractmethod
     def column(self, name: str) -> np.ndarray:
         """Return one column as an array."""
+        require_columns((name,), self._arrays)
+        return self._arrays[name]
 
-    @abstractmethod
     def take(self, indices: ArrayLike) -> Native:
         """Return the rows at some positions, in the library and the form that the user gave."""
+        return self.native[np.asarray(indices)]
 
-    @abstractmethod
     def wrap(self, values: np.ndarray, *names: str) -> Native:
         """Return numbers by row as a series, or columns of them as a frame, of the user's library, with its index."""
+        return read_only(values)
 
-    @abstractmethod
     def drop(self, *names: str) -> Frame:
         """Return the frame without some columns."""
+        require_columns(names, self._arrays)
+        if self.native.dtype.names:
+            return Frame(self.native[[field for field in self.columns if field not in names]])
+        places = [self.columns.index(name) for name in names]
+        return Frame(np.delete(np.atleast_2d(self.native.T).T, places, axis=1))
 
     def coded(self, name: str) -> tuple[Integers, list[Hashable]]:
         """Return a column as codes in order of first appearance, and the distinct values."""
@@ -129,13 +147,13 @@ class Frame(ABC):
         """Return the values of a categorical column in their order; None for any other column."""
         return None
 
-    @abstractmethod
     def _target(self, names: Sequence[str]) -> NumpyTarget | EagerTarget:
         """Return what computes expressions of some columns."""
+        return NumpyTarget(self._arrays)
 
-    @abstractmethod
     def _eager(self, library: str) -> Eager:
         """Return the rows as a frame on which expressions of a library can be computed."""
+        return as_narwhals(self._arrays, library)
 
     def evaluate(self, biases: Sequence[Bias], sample: str | None = None, called: str = "bias") -> list[np.ndarray]:
         """Return the values of biases on all rows, those of all expressions in one pass.
@@ -317,54 +335,6 @@ def unknown_value(
         f"expression, e.g. {to_text(Column(next(iter(read))))} is not missing and ...",
         columns=read,
     )
-
-
-class NumpyFrame(Frame):
-    """Rows of a NumPy array."""
-
-    def __init__(self, native: np.ndarray) -> None:
-        self.native = native = as_array(native, "Rows")
-        if native.ndim not in (1, 2) or (native.dtype.names and native.ndim != 1):
-            raise MismatchError(
-                f"Rows were given as an array of {native.ndim} dimensions. Give one (a column) or two (rows by "
-                "columns)."
-            )
-        if native.dtype.names:
-            self._arrays = {name: native[name] for name in native.dtype.names}
-        elif native.ndim == 1:
-            self._arrays = {"x": native}
-        else:
-            self._arrays = {f"x{place}": native[:, place] for place in range(native.shape[1])}
-
-    def __len__(self) -> int:
-        return len(self.native)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return tuple(self._arrays)
-
-    def column(self, name: str) -> np.ndarray:
-        require_columns((name,), self._arrays)
-        return self._arrays[name]
-
-    def take(self, indices: ArrayLike) -> np.ndarray:
-        return self.native[np.asarray(indices)]
-
-    def wrap(self, values: np.ndarray, *names: str) -> np.ndarray:
-        return read_only(values)
-
-    def drop(self, *names: str) -> Frame:
-        require_columns(names, self._arrays)
-        if self.native.dtype.names:
-            return NumpyFrame(self.native[[field for field in self.columns if field not in names]])
-        places = [self.columns.index(name) for name in names]
-        return NumpyFrame(np.delete(np.atleast_2d(self.native.T).T, places, axis=1))
-
-    def _target(self, names: Sequence[str]) -> NumpyTarget:
-        return NumpyTarget(self._arrays)
-
-    def _eager(self, library: str) -> Eager:
-        return as_narwhals(self._arrays, library)
 
 
 class NarwhalsFrame(Frame):
