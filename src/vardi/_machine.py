@@ -8,8 +8,8 @@ from __future__ import annotations
 import functools
 import operator
 import os
+import secrets
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -264,17 +264,15 @@ def whole_file(path: str | os.PathLike[str], *, overwrite: bool) -> Iterator[Pat
     target = require_writable(path, overwrite=overwrite)
     if target.is_symlink():  # its target is written, and the link stays
         target = require_writable(target.resolve(), overwrite=overwrite)
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part{target.suffix}")
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=f".part{target.suffix}", dir=target.parent)
-        os.close(handle)
+        temporary.touch(exist_ok=False)
     except OSError as error:
         raise OutputError(f"{target} cannot be written: {error.strerror}.", path=str(target)) from error
-    temporary = Path(name)
     try:
         yield temporary
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
-        temporary.chmod(0o666 & ~_umask())
         temporary.replace(target)
     except OSError as error:
         reason = error.strerror or str(error)
@@ -282,10 +280,3 @@ def whole_file(path: str | os.PathLike[str], *, overwrite: bool) -> Iterator[Pat
     finally:
         with suppress(FileNotFoundError):
             temporary.unlink()
-
-
-def _umask() -> int:
-    """Return the umask: mkstemp creates private files, but outputs should be ordinary ones."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

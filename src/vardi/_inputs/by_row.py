@@ -37,8 +37,15 @@ def concat(frames: Sequence[Frame], without: Collection[str] = ()) -> Frame:
             f"The samples come from different libraries, {' and '.join(sorted(kinds))}, so they cannot be put into "
             "one frame. Convert them to one library."
         )
-    of_library = [frame for frame in frames if isinstance(frame, NarwhalsFrame)]
-    return _concat_narwhals(of_library, without) if of_library else _concat_numpy([frame.native for frame in frames])
+    if of_library := [frame for frame in frames if isinstance(frame, NarwhalsFrame)]:
+        return _concat_narwhals(of_library, without)
+    arrays = [frame.native for frame in frames]
+    forms = [array.dtype.names or array.shape[1:] for array in arrays]
+    if len(set(forms)) > 1:
+        raise MismatchError(
+            f"The arrays differ in their columns: {', '.join(map(str, forms))}. Give each the same columns."
+        )
+    return Frame(np.concatenate(arrays))
 
 
 def stacked(first: object, more: object) -> Any:
@@ -74,24 +81,16 @@ def library_of(frame: Frame) -> str:
     return str(frame.data.implementation) if isinstance(frame, NarwhalsFrame) else "NumPy"
 
 
-def _concat_numpy(arrays: list[np.ndarray]) -> Frame:
-    forms = [array.dtype.names or array.shape[1:] for array in arrays]
-    if len(set(forms)) > 1:
-        raise MismatchError(
-            f"The arrays differ in their columns: {', '.join(map(str, forms))}. Give each the same columns."
-        )
-    return Frame(np.concatenate(arrays))
-
-
 def _concat_narwhals(frames: list[NarwhalsFrame], without: Collection[str]) -> Frame:
     schemas = [{name: dtype for name, dtype in frame.schema.items() if name not in without} for frame in frames]
     dtypes = _dtypes(schemas)
-    columns = {name: nw.col(name) for name in dtypes}
-    for name, kinds in dtypes.items():
-        if len(kinds) > 1:
-            columns[name] = nw.col(name).cast(_require_common(name, kinds, frames))
+    common = {name: _require_common(name, kinds, frames) for name, kinds in dtypes.items()}
     parts = [
-        frame.data.select(column for name, column in columns.items() if name in schema)
+        frame.data.select(
+            nw.col(name) if schema[name] == dtype else nw.col(name).cast(dtype)
+            for name, dtype in common.items()
+            if name in schema
+        )
         for frame, schema in zip(frames, schemas, strict=True)
     ]
     if not dtypes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -476,17 +477,12 @@ def any_lazy(samples: object) -> bool:
     """Return whether any of the samples is a lazy frame of an engine."""
     if isinstance(samples, Mapping):
         samples = list(samples.values())
-    rows = samples if isinstance(samples, list | tuple) else [samples]
-    return any(_is_lazy(one) for one in rows)
-
-
-def _is_lazy(rows: object) -> bool:
-    if isinstance(rows, np.ndarray):
-        return False
-    try:
-        return isinstance(nw.from_native(rows, pass_through=True, allow_series=True), nw.LazyFrame)
-    except nw.exceptions.DuplicateError:  # as_frame raises our own error for it
-        return False
+    every = samples if isinstance(samples, list | tuple) else [samples]
+    for rows in [one for one in every if not isinstance(one, np.ndarray)]:  # narwhals need not be loaded for these
+        with suppress(nw.exceptions.DuplicateError):  # as_frame raises our own error for it
+            if isinstance(nw.from_native(rows, pass_through=True, allow_series=True), nw.LazyFrame):
+                return True
+    return False
 
 
 def misread_names(names: Iterable[str], implementation: nw.Implementation) -> list[str]:

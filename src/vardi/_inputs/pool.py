@@ -346,15 +346,12 @@ def as_biases(by_name: Mapping[Name, Any], names: Sequence[Name]) -> tuple[Bias,
 def _samples_of(codes: Integers, values: Sequence[Hashable], names: Iterable[Name], column: str) -> Integers:
     """Return the sample of each row, from labels numbered in order of first appearance."""
     position = {name: k for k, name in enumerate(names)}
-    sample = np.array([position.get(value, -1) for value in values], np.int64)
-    strangers = np.flatnonzero(sample < 0)
-    if not len(strangers):
-        return sample[codes]
-    rows = np.bincount(codes, minlength=len(values))
-    missing = sum(int(rows[k]) for k in strangers.tolist() if is_missing(values[k]))
-    if missing:
-        raise refusals.missing_labels(column, missing)
-    raise refusals.unknown_label(values[strangers[0]], column, dict.fromkeys(values), names)
+    strangers = [k for k, value in enumerate(values) if value not in position]
+    if missing := [k for k in strangers if is_missing(values[k])]:
+        raise refusals.missing_labels(column, int(np.isin(codes, missing).sum()))
+    if strangers:
+        raise refusals.unknown_label(values[strangers[0]], column, dict.fromkeys(values), names)
+    return np.array([position[value] for value in values], np.int64)[codes]
 
 
 def _numbered(source: object, frame: Frame, column: str) -> tuple[Integers, list[Hashable]]:
