@@ -81,7 +81,7 @@ def name_of(function: Formula) -> str:
     return function if isinstance(function, str) else str(FrameExpressionBias(function))
 
 
-def bias_of(function: Formula, columns: Collection[str]) -> Bias:
+def bias_of(function: Formula | Bias, columns: Collection[str]) -> Bias:
     """Return a function in a form that can be evaluated; a text that is the name of a column is that column."""
     if isinstance(function, str) and function in columns:
         return ExpressionBias(Column(function))

@@ -19,9 +19,10 @@ import scipy
 
 from vardi._inputs.by_row import shared_names
 from vardi._inputs.frames import Frame
+from vardi._inputs.given import bias_of
 from vardi._inputs.pool import Name, Pool
 from vardi._types import Floats
-from vardi.biases import Bias, ExpressionBias, ParametricBias, where
+from vardi.biases import Bias, ExpressionBias, ParametricBias, as_bias
 from vardi.biases._expressions import is_condition
 from vardi.biases._expressions.nodes import Column, IsIn, constant
 from vardi.biases._values import as_numbers, is_missing
@@ -190,17 +191,16 @@ def as_known(known: object, names: tuple[Name, ...], table: Table) -> Known:
 
 def known_biases(known: Mapping[Any, Any], names: Iterable[Name]) -> dict[str, Bias]:
     """Return the biases that known values evaluate on rows, by label; names of samples read nothing."""
-    taken, biases = set(names), {}
+    taken = set(names)
+    biases: dict[str, Bias] = {}
     for key, value in known.items():
         if _is_margin(value):
-            biases[str(key)] = where(f"`{str(key).replace('`', '``')}`")
+            biases[str(key)] = ExpressionBias(Column(str(key)))
             continue
         for part in key if isinstance(key, tuple) and key not in taken else (key,):
-            if isinstance(part, Bias):
-                biases[str(part)] = part
-            elif isinstance(part, str) and part not in taken:
+            if isinstance(part, Bias) or (isinstance(part, str) and part not in taken):
                 with suppress(ExpressionError):  # the name of a column need not be an expression
-                    biases[part] = where(part)
+                    biases[str(part)] = as_bias(part)
     return biases
 
 
@@ -242,7 +242,13 @@ def _function(key: Hashable, names: tuple[Name, ...], table: Table) -> Function:
             f"known has {label!r}, which is neither a sample nor {wanted}. The samples are {show(names)}"
             f"{f', the columns {show(table.columns)}' if table.columns else ''}.{suggest(key, names)} {remedy}"
         )
-    bias = ExpressionBias(Column(key)) if isinstance(key, str) and key in table.columns else _as_function(key)
+    bias = bias_of(key, table.columns)
+    if isinstance(bias, ParametricBias):
+        raise InvalidKnownError(
+            f"known has {label!r}, which has parameters, but a known mean is that of a single function. Name the "
+            "sample whose bias it is, or fix the parameters with .at(...).",
+            labels=[label],
+        )
     strange = [name for name in bias.columns if name not in table.columns]
     if strange:
         reads = "" if label == strange[0] else f", which reads {strange[0]!r}"
@@ -250,17 +256,6 @@ def _function(key: Hashable, names: tuple[Name, ...], table: Table) -> Function:
             f"known has {label!r}{reads}: neither a sample nor a column of every sample. The samples are "
             f"{show(names)}, the columns {show(table.columns)}."
             f"{suggest(strange[0], [*names, *table.columns])} {FORMS}"
-        )
-    return bias
-
-
-def _as_function(key: str | Bias) -> Bias:
-    bias = where(key) if isinstance(key, str) else key
-    if isinstance(bias, ParametricBias):
-        raise InvalidKnownError(
-            f"known has {str(key)!r}, which has parameters, but a known mean is that of a single function. Name the "
-            "sample whose bias it is, or fix the parameters with .at(...).",
-            labels=[str(key)],
         )
     return bias
 
