@@ -147,22 +147,18 @@ def _split(H: Floats, low: Floats, high: Floats, mean: Floats, block: int) -> tu
     for start in range(0, len(H), block):
         rows = (H[start : start + block] - mean) / scale
         triangle = np.asarray(np.linalg.qr(np.vstack([triangle, rows]), mode="r"))
+    triangle[:, high - low <= 1e-12 * np.maximum(np.abs(low), np.abs(high))] = 0.0  # these vary by rounding alone
     lengths = np.linalg.norm(triangle, axis=0)
-    varies = high - low > 1e-12 * np.maximum(np.abs(low), np.abs(high))  # not by its rounding alone
-    places = np.flatnonzero(varies & (lengths > 0))
-    constant = np.eye(m)[:, np.setdiff1d(np.arange(m), places)]
-    if not len(places):
-        return places, constant
-    R, order = scipy.linalg.qr(triangle[:, places] / lengths[places], mode="r", pivoting=True)
+    lengths[lengths == 0.0] = 1.0
+    R, order = scipy.linalg.qr(triangle / lengths, mode="r", pivoting=True)
     rank = int((np.abs(np.diag(R)) > ROUNDING).sum())
-    kept, dropped = places[order[:rank]], places[order[rank:]]
+    kept, dropped = order[:rank], order[rank:]
     coefficients = scipy.linalg.solve_triangular(R[:rank, :rank], R[:rank, rank:])
     coefficients[np.abs(coefficients) <= ROUNDING] = 0.0
-    unit = np.where(varies, high - low, 1.0) * np.where(lengths > 0, lengths, 1.0)
-    null = np.zeros((m, len(dropped)))
-    null[dropped, np.arange(len(dropped))] = 1.0
+    unit = scale * lengths
+    null = np.eye(m)[:, dropped]
     null[kept] = -coefficients * unit[dropped] / unit[kept][:, None]
-    return np.sort(kept), np.column_stack([constant, null])
+    return np.sort(kept), null
 
 
 def _separating(
