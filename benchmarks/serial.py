@@ -19,7 +19,7 @@ import numpy as np
 
 import vardi
 from benchmarks.problems import Problem, oscillators
-from vardi._machine import threads
+from vardi import _machine as threads
 
 ROWS, STATES, WANTED, CORES = 1_000_000, 50, 10_000_000, 64
 

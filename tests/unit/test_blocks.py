@@ -41,7 +41,7 @@ def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read what would be one block in many, as if it were large."""
     monkeypatch.setattr(stored, "READ", 30_000)
     monkeypatch.setattr(stored, "BLOCK", 2_000)
-    monkeypatch.setattr("vardi._machine.threads.BLOCK", 5_000)
+    monkeypatch.setattr("vardi._machine.BLOCK", 5_000)
 
 
 def windows(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -362,7 +362,7 @@ class Watched(np.memmap):
 def test_memory_map_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(7)
     K, n = 8, 400_000
-    monkeypatch.setattr("vardi._machine.threads.BLOCK", 240_000)
+    monkeypatch.setattr("vardi._machine.BLOCK", 240_000)
     monkeypatch.setattr(stored, "READ", 2**20)
     source = np.repeat(np.arange(K), n // K)
     x = rng.normal(source, 1.0)

@@ -8,8 +8,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 import vardi
+from vardi import _machine as threads
 from vardi._estimate.bias_test import Labels
-from vardi._machine import threads
 from vardi._rows import sparse as sparse_rows
 from vardi._rows.arrays import Arrays
 from vardi._rows.dense import Dense

@@ -11,8 +11,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-import vardi._inputs.frames.frame as frame_module
-from vardi._inputs.frames import JoinedColumns, as_frame, concat
+import vardi._inputs.frames as frame_module
+from vardi._inputs.by_row import alike, coded_together, concat
+from vardi._inputs.frames import as_frame
 from vardi.biases import as_bias, everywhere, where
 from vardi.biases._values import coded
 from vardi.errors import InvalidBiasError, MismatchError, MissingValuesError
@@ -396,18 +397,18 @@ def frames(request):
 
 
 def test_frames_that_are_alike_are_not_joined(frames):
-    columns = JoinedColumns.of(frames, no_join)
+    parts = alike(frames, no_join)
     whole = concat(frames)
-    assert columns.frames
-    assert columns.names == whole.columns
+    assert len(parts) == len(frames)
+    assert all(part.columns == whole.columns for part in parts)
     for name in ("x", "flag"):
-        np.testing.assert_array_equal(columns.column(name), whole.column(name))
-        assert not columns.is_text(name)
-    assert columns.is_text("text")
+        np.testing.assert_array_equal(np.concatenate([part.column(name) for part in parts]), whole.column(name))
+        assert not any(part.is_text(name) for part in parts)
+    assert all(part.is_text("text") for part in parts)
 
 
 def test_texts_are_coded_as_one_column(frames):
-    codes, values = JoinedColumns.of(frames, no_join).coded("text")
+    codes, values = coded_together(alike(frames, no_join), "text")
     texts = [values[code] if isinstance(values[code], str) else None for code in codes.tolist()]
     assert texts == ["a", None, "b", "a", "c"]
     assert sorted(value for value in values if isinstance(value, str)) == ["a", "b", "c"]
@@ -421,15 +422,12 @@ def test_frames_that_differ_are_joined_once(frames):
         joins.append(1)
         return concat([*frames, other])
 
-    columns = JoinedColumns.of([*frames, other], join)
-    assert columns.names == ("x", "text", "flag", "more")
-    np.testing.assert_array_equal(columns.column("x"), [1.0, 2.0, 3.0, 4.0, np.nan, 5.0])
-    assert len(columns.pieces("text")) == 1
+    (whole,) = alike([*frames, other], join)
+    assert whole.columns == ("x", "text", "flag", "more")
+    np.testing.assert_array_equal(whole.column("x"), [1.0, 2.0, 3.0, 4.0, np.nan, 5.0])
     assert joins == [1]
 
 
 def test_there_are_no_columns_where_rows_cannot_be_in_one_frame(frames):
-    columns = JoinedColumns.of([*frames, as_frame(np.arange(3.0))], lambda: None)
-    assert not columns.frames
-    assert columns.names == ()
-    assert not JoinedColumns.of([], lambda: None).frames
+    assert alike([*frames, as_frame(np.arange(3.0))], lambda: None) == ()
+    assert alike([], lambda: None) == ()

@@ -387,7 +387,7 @@ REGION = {"N": 0.2, "S": 0.3, "W": 0.5}
 
 def on_rows(known):
     read = as_known(known, POOL.names, PoolTable(POOL))
-    return read, values_on(read, POOL, POOL.values(), log=False)
+    return read, values_on(read, POOL, POOL.evaluate(POOL.biases, POOL.names), log=False)
 
 
 def exact(H, values, labels=None):

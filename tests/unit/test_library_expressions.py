@@ -14,7 +14,7 @@ import pytest
 
 import vardi
 from vardi._inputs.frames import as_frame
-from vardi._inputs.frames.library_expressions import columns_read
+from vardi._inputs.library_expressions import columns_read
 from vardi.biases import FrameExpressionBias, ProductBias, as_bias, where
 
 LIBRARIES = {

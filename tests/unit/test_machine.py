@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import vardi
-from vardi._machine import memory as _memory
-from vardi._machine import threads
+from vardi import _machine as _memory
+from vardi import _machine as threads
 from vardi._rows.stored import Blocks
 
 

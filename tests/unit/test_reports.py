@@ -15,11 +15,11 @@ import pytest
 from pools import along_windows, by_name, houses_by_the_river
 
 import vardi
+from vardi import _machine as threads
 from vardi._facts.columns import Variable
 from vardi._facts.distributions import Bins, Distribution, distributions, weights_of
 from vardi._facts.fingerprint import fingerprint
 from vardi._facts.links import links_of
-from vardi._machine import threads
 from vardi._rows import shares
 from vardi.report import _graph as graphs
 from vardi.report import compute, to_html

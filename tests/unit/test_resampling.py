@@ -133,7 +133,7 @@ def test_a_sample_that_a_replicate_leaves_out_is_left_as_it_is():
 
 
 def test_more_than_the_memory_holds_is_refused(samples, monkeypatch):
-    monkeypatch.setattr("vardi._machine.memory.available_memory", lambda: 2**26)
+    monkeypatch.setattr("vardi._machine.available_memory", lambda: 2**26)
     with pytest.raises(vardi.TooLargeError, match="10000 replicate weights of 800 rows need .*give lazy frames"):
         gammas_fit(samples).replicate_weights(10_000)
 

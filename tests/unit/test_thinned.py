@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from oracle import certify, far_logs
 
 import vardi
-from vardi._machine import threads
+from vardi import _machine as threads
 from vardi._rows import choose
 from vardi._rows import sparse as sparse_rows
 from vardi._rows.sparse import SLACK, Thinned

@@ -26,8 +26,8 @@ from vardi._estimate.estimates import Estimate, cells_of, headings, judged
 from vardi._estimate.intervals import NORMAL, Kind, Law, quantile_of_normal
 from vardi._estimate.refits import Drawn, GroupRefits, Progress, Refits, Statistics, entropy_of, in_threads, in_turn
 from vardi._estimate.resampling import DrawKind, DrawPlan, group_codes, make_plan
-from vardi._inputs.frames.frame import is_function, name_of
-from vardi._machine.threads import cores
+from vardi._inputs.given import is_function, name_of
+from vardi._machine import cores
 from vardi._notebook import fragment, paragraph, table
 from vardi._rows.contract import Kept
 from vardi._solve.identify import Name

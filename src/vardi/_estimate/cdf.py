@@ -21,7 +21,7 @@ import numpy as np
 from vardi._estimate.estimates import Estimate
 from vardi._estimate.intervals import Law, Student, quantile_of_normal, quantile_of_student
 from vardi._estimate.tangent import Tangent
-from vardi._machine.memory import require_memory
+from vardi._machine import require_memory
 from vardi._rows.contract import Block
 from vardi._rows.measure import Functions, Measure, as_functions
 from vardi._rows.point import Seen

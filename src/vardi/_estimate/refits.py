@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from vardi._estimate.resampling import DrawKind, DrawnUnits, DrawPlan
 from vardi._estimate.tangent import Tangent
-from vardi._machine.threads import THREADED, cores, executor
+from vardi._machine import THREADED, cores, executor
 from vardi._rows import Rows
 from vardi._rows.contract import JointSums, Kept, Result
 from vardi._rows.hashed import GroupSums

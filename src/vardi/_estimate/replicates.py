@@ -32,7 +32,7 @@ from vardi._inputs.engines import Aggregate, LazyFrame, answering
 from vardi._inputs.frames import Frame
 from vardi._inputs.lazy_dependence import SERIES_APART, UNIT, EngineDependence
 from vardi._inputs.lazy_part import Part, sums_by_sample
-from vardi._machine.memory import require_memory
+from vardi._machine import require_memory
 from vardi._rows.contract import Block, Question
 from vardi._rows.hashed import LEFT, RIGHT, hashed
 from vardi._rows.measure import Measure

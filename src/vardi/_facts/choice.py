@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._facts.columns import Variable
-from vardi._inputs.by_row import KeptRows
-from vardi._inputs.frames import JoinedColumns
+from vardi._inputs.by_row import KeptRows, coded_together
+from vardi._inputs.frames import Frame, joined
 from vardi._inputs.pool import Pool
 from vardi._types import Integers
 from vardi.biases._values import coded
@@ -44,15 +44,15 @@ def choose(
     read : callable
         Returns a column by name.
     """
-    every = pool.joined()
-    if not every.frames:
+    frames = pool.alike()
+    if not frames:
         return (), (
             "The samples are held by different libraries, so their columns were not joined. Name some in variables=."
             if pool.frames
             else "The fit has only biases, no columns. Give values by name in variables=."
         )
-    others = [name for name in every.names if name not in (*numeric, *uncovered)]
-    texts = {name: text for name in others if (text := _texts(every, name)) is not None}
+    others = [name for name in frames[0].columns if name not in (*numeric, *uncovered)]
+    texts = {name: text for name in others if (text := _texts(frames, name)) is not None}
     dtypes = {name: pool.column(name, of_some.get(name, ())).dtype.kind for name in others if name not in texts}
     conditions = [name for name, kind in dtypes.items() if kind == "b"]
     labels = [name for name, text in texts.items() if _are_labels(pool, *text)]
@@ -98,14 +98,14 @@ def by_reason(uncovered: Mapping[str, str]) -> dict[str, list[str]]:
     return {one.removesuffix("."): [name for name, reason in uncovered.items() if reason == one] for one in reasons}
 
 
-def _texts(columns: JoinedColumns, name: str) -> tuple[list[str], Integers] | None:
+def _texts(frames: Sequence[Frame], name: str) -> tuple[list[str], Integers] | None:
     """Return the distinct texts of a column and which of them each row has; None for what holds no texts.
 
     Other values are missing ones.
     """
-    if columns.is_text(name):
-        codes, values = columns.coded(name)
-    elif (array := columns.column(name)).dtype.kind in "OUT":
+    if all(frame.is_text(name) for frame in frames):
+        codes, values = coded_together(frames, name)
+    elif (array := joined([frame.column(name) for frame in frames])).dtype.kind in "OUT":
         texts = [value if isinstance(value, str) else None for value in array.tolist()]
         codes, values = coded(np.array(texts, dtype=object))
     else:

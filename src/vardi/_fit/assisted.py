@@ -47,8 +47,7 @@ from vardi._fit.solved import Keys, Solved
 from vardi._inputs.dependence import dealt_out
 from vardi._inputs.domains import By
 from vardi._inputs.frames import as_frame
-from vardi._inputs.frames.frame import bias_of, is_function
-from vardi._inputs.given import Function
+from vardi._inputs.given import Function, bias_of, is_function
 from vardi._types import Floats, Integers
 from vardi.biases._fitted import Encoding, cross_fitted
 from vardi.biases._learned import LEAVES, MANY_COLUMNS, ONE_THREAD, learned_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,9 +18,9 @@ from vardi._fit.capabilities import refusal
 from vardi._fit.rows_in_memory import RowsInMemory
 from vardi._fit.sample import DebiasedSample
 from vardi._fit.solved import Prepared, Solved
-from vardi._inputs.dependence import as_dependence
-from vardi._inputs.frames import as_frame, concat, stacked
-from vardi._inputs.frames.frame import any_lazy
+from vardi._inputs.by_row import concat, stacked
+from vardi._inputs.dependence import Depends, as_dependence
+from vardi._inputs.frames import any_lazy, as_frame
 from vardi._inputs.given import Biases, ByRow, Counts, Known, Labels, Population, Samples
 from vardi._inputs.pool import Name, Pool, as_named, as_pool, matrix_pool
 from vardi._inputs.shared_units import warn_of_shared_units
@@ -266,7 +266,7 @@ def fitted(
         assert isinstance(rows, RowsInMemory)
         rows = rows.among(among)
     fit = DebiasedSample(solve(rows, inputs.options, near), inputs)
-    check = fit.known if fit.solved.prepared.known else None
+    check = fit.known if fit.solved.prepared.known.labels else None
     if check is not None and check.contradicted:
         said = f"{check.verdict} The weights meet the known values nevertheless. fit.known has the details."
         warn(ContradictedKnownWarning(said))
@@ -292,7 +292,7 @@ def solve(rows: AnyRows, options: Options, near: Mapping[Name, float] | None = N
 
 def _solve_joint(prepared: Prepared, options: Options, near: Mapping[Name, float] | None) -> Solved:
     if options.on_unidentified == "largest":  # known values or parameters concern all samples
-        why = LARGEST_WITH_KNOWN if prepared.known else LARGEST_WITH_PARAMETERS
+        why = LARGEST_WITH_KNOWN if prepared.known.labels else LARGEST_WITH_PARAMETERS
         raise MismatchError(f"on_unidentified='largest' leaves samples out, {why}")
     problem = _problem(prepared, prepared.data.overlap(prepared))
     problem = replace(problem, tol=options.tol, max_iterations=options.max_iterations, near=near)
@@ -344,15 +344,6 @@ class Options:
             raise MismatchError(f"on_unidentified is {self.on_unidentified!r}. Give 'raise' or 'largest'.")
 
 
-class Depends(NamedTuple):
-    """How rows depend on one another, as given by the user."""
-
-    clusters: ByRow | None = None
-    series: ByRow | bool | None = None
-    strata: ByRow | None = None
-    population: Population | None = None
-
-
 NOTHING, DEFAULT = Depends(), Options()
 
 
@@ -391,7 +382,7 @@ class FrameInputs(Inputs):
 
             return RowsInEngine.of_frames(open_frames(self.samples, self.biases, **given), self.known, self.depends)
         pool = as_pool(self.samples, self.biases, **given)
-        pool = replace(pool, dependence=as_dependence(pool, *self.depends))
+        pool = replace(pool, dependence=as_dependence(pool, self.depends))
         if window := next((bias for bias in pool.biases if isinstance(bias, WindowBias)), None):
             from vardi._fit.truncation import TruncatedRows
 
@@ -451,8 +442,8 @@ class MatrixInputs(Inputs):
 
     def opened(self) -> AnyRows:
         """Return the matrix as rows."""
-        pool = matrix_pool(self.omega, self.source, self.counts, self.names)
-        pool = replace(pool, dependence=as_dependence(pool, *self.depends))
+        pool = matrix_pool(self.omega.shape, self.source, self.counts, self.names)
+        pool = replace(pool, dependence=as_dependence(pool, self.depends))
         return RowsInMemory.of_pool(pool, self.known, self.omega, log=self.log)
 
     def updated(self, samples: Samples, biases: Biases | None, pool: Pool) -> MatrixInputs:

@@ -21,7 +21,7 @@ from vardi._fit.rows_in_memory import RowsInMemory
 from vardi._fit.solved import Solved
 from vardi._inputs import given
 from vardi._inputs.dependence import dealt_out
-from vardi._inputs.frames import NumpyFrame
+from vardi._inputs.frames import NarwhalsFrame
 from vardi._inputs.pool import Pool
 from vardi._rows.families import BiasFamily, Function, Linear, Logistic
 from vardi._rows.measure import Measure
@@ -31,7 +31,6 @@ from vardi.biases import Bias, LearnedBias, ParametricBias, ProductBias, everywh
 from vardi.biases._fitted import parts_of, with_parts
 from vardi.biases._learned import checks_of
 from vardi.errors import InvalidBiasError, InvalidKnownError, MismatchError, NotIdentifiableError, VardiWarning
-from vardi.errors import _refusals as refusals
 from vardi.errors._texts import show
 
 
@@ -52,7 +51,11 @@ def _require_known(pool: Pool, unknown: list[int], known: Any) -> None:
     for k in unknown:
         name, bias = str(pool.names[k]), pool.biases[k]
         if not sizes[k]:
-            raise refusals.no_rows_to_learn(name, bias)
+            raise InvalidBiasError(
+                f"No row was drawn with the bias of {name!r}, {bias}, so there is nothing to learn it from. Give its "
+                "rows, or leave it out.",
+                sample=name,
+            )
         if isinstance(bias, ParametricBias) or sum(isinstance(part, LearnedBias) for part in parts_of(bias)) > 1:
             raise InvalidBiasError(
                 f"The bias of {name!r}, {bias}, has another unknown factor, which cannot be distinguished from what "
@@ -112,7 +115,7 @@ def _learned(pool: Pool, k: int, chances: Floats) -> Bias:
 
 def _columns_of_arrays(pool: Pool, sample: str) -> tuple[str, ...]:
     """Return the columns of arrays; those of frames must be named, since labels and ids may be among them."""
-    if not all(isinstance(frame, NumpyFrame) for frame in pool.frames):
+    if any(isinstance(frame, NarwhalsFrame) for frame in pool.frames):
         columns = pool.frames[0].columns
         raise MismatchError(
             f"The bias of {sample!r} is learned without naming a column, but frames may contain labels, ids and "

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from vardi._inputs.frames import Frame, as_frame
-from vardi._inputs.known import Known
+from vardi._inputs.known import NOTHING_KNOWN, Known
 from vardi._inputs.known_on_rows import values_on_frame
 from vardi._rows import Checks
 from vardi._rows.families import users_log_omega
@@ -41,7 +41,7 @@ def weigh(solved: Solved, rows: Any) -> Any:
         In memory, with the columns that biases and known values read; for a fit of a matrix, a matrix of biases.
     """
     sampled = list(solved.data.states)  # the others do not enter the weight
-    known = solved.prepared.known if solved.data.is_whole else Known.none()
+    known = solved.prepared.known if solved.data.is_whole else NOTHING_KNOWN
     frame = as_frame(rows) if solved.pool.biases else None
     logs, H = _of_matrix(solved, rows, sampled, known) if frame is None else _of_frame(solved, frame, sampled, known)
     log_mass = scipy.special.logsumexp(logs + solved.solution.u[sampled], axis=1)
@@ -57,7 +57,7 @@ def weigh(solved: Solved, rows: Any) -> Any:
     if solved.groups is not None and solved.groups.max() > 0:
         _require_one_group(logs > -np.inf, solved.groups[sampled])
     scale = 1.0 if solved.data.is_whole else solved.tangent.measure.point.scale
-    weights = _with_known(solved, known, log_mass, H) if known else scale * np.exp(-log_mass)
+    weights = _with_known(solved, known, log_mass, H) if known.labels else scale * np.exp(-log_mass)
     return weights if frame is None else frame.wrap(weights, "weight")
 
 
@@ -71,7 +71,7 @@ def _of_frame(solved: Solved, frame: Frame, sampled: Sequence[int], known: Known
             allowed = logs[:, place] > -np.inf
             logs[:, place] += users_log_omega(bias, frame, solved.users_theta(k), str(solved.names[k]), allowed)
             fixed[k] = solved.fixed_bias(k)
-    return logs, values_on_frame(known, frame, fixed) if known else np.empty((len(logs), 0))
+    return logs, values_on_frame(known, frame, fixed) if known.labels else np.empty((len(logs), 0))
 
 
 def _of_matrix(solved: Solved, rows: Any, sampled: Sequence[int], known: Known) -> tuple[Floats, Floats]:

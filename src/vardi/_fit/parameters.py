@@ -24,7 +24,7 @@ from vardi._estimate.tangent import Influence, Tangent
 from vardi._fit.capabilities import refusal
 from vardi._fit.solved import Prepared, Solved
 from vardi._inputs.by_row import KeptRows
-from vardi._inputs.known import Known, PoolTable, as_known
+from vardi._inputs.known import NOTHING_KNOWN, Known, PoolTable, as_known
 from vardi._inputs.known_on_rows import reduced, values_on
 from vardi._inputs.pool import Name, Pool
 from vardi._rows.arrays import Arrays
@@ -37,8 +37,8 @@ from vardi._rows.point import KnownMoments, RowsAt
 from vardi._solve.joint import At
 from vardi._types import Floats
 from vardi.biases import ParametricBias
-from vardi.errors import MismatchError, VardiError, suggest
-from vardi.errors._refusals import too_many_biases, untold_parameters
+from vardi.errors import MismatchError, TooLargeError, VardiError, suggest
+from vardi.errors._refusals import untold_parameters
 from vardi.errors._texts import show
 
 if TYPE_CHECKING:
@@ -54,8 +54,14 @@ def prepare(data: RowsInMemory, omega: Any) -> Prepared:
     """Evaluate parameters and known values on the rows that count, given the known factors of biases."""
     pool, kept = data.pool, data.kept
     if len(pool.names) > MAX_JOINT_BIASES:
-        raise too_many_biases(len(pool.names), MAX_JOINT_BIASES)
-    known = Known.none() if data.known is None else as_known(data.known, pool.names, PoolTable(pool))
+        count = len(pool.names)
+        raise TooLargeError(
+            f"There are {count:,} biases, and known values or parameters would need a matrix of their number squared "
+            f"({8 * count**2 / 2**30:,.1f} GB), several times. Up to {MAX_JOINT_BIASES:,} biases are solved so. Merge "
+            "samples that were drawn with the same bias, or leave the known values and parameters out.",
+            bytes=8 * count**2,
+        )
+    known = NOTHING_KNOWN if data.known is None else as_known(data.known, pool.names, PoolTable(pool))
     pool = _with_levels(pool, kept, omega)
     families = {
         k: as_model(bias, pool.frames, kept.mask, kept.of(pool.counts), str(pool.names[k]))

@@ -15,9 +15,9 @@ from vardi._facts.account import Given
 from vardi._facts.choice import IDENTIFIER, MISSING, MOST_TEXT, by_reason, choose, most_frequent, note_on
 from vardi._facts.columns import ColumnFacts, Variable, by_samples, exponent_of, facts_of
 from vardi._facts.fingerprint import Fingerprint, fingerprint
-from vardi._inputs.frames.frame import is_function
+from vardi._inputs.given import is_function
 from vardi._inputs.pool import Name, Pool
-from vardi._machine.threads import at_once
+from vardi._machine import at_once
 from vardi._rows.gram import Gram
 from vardi._rows.measure import as_functions
 from vardi._rows.shares import Shares, shares_of

@@ -18,11 +18,11 @@ from vardi._facts.biases import bias_notes
 from vardi._fit.capabilities import Holder, refusal
 from vardi._fit.parameters import independent, require_told
 from vardi._fit.solved import Keys, Prepared, UserRows
+from vardi._inputs.dependence import Depends
 from vardi._inputs.domains import By, bases, in_domains
-from vardi._inputs.frames.frame import bias_of, is_function, name_of
-from vardi._inputs.given import Function
+from vardi._inputs.given import Function, bias_of, is_function, name_of
 from vardi._inputs.given import Functions as UserFunctions
-from vardi._inputs.known import Known, as_known
+from vardi._inputs.known import NOTHING_KNOWN, Known, as_known
 from vardi._inputs.lazy_dependence import EngineDependence, as_engine_dependence
 from vardi._inputs.lazy_part import COUNTS, LABEL, ROW, Part, rows_by_value
 from vardi._inputs.lazy_pool import LazyPool, OpenFrames
@@ -77,12 +77,12 @@ class RowsInEngine(UserRows):
     model: Model
 
     @classmethod
-    def of_frames(cls, frames: OpenFrames, known: object, depends: Sequence[object]) -> RowsInEngine:
+    def of_frames(cls, frames: OpenFrames, known: object, depends: Depends) -> RowsInEngine:
         """Put biases, features and known functions on the frames, and check them."""
-        checked = Known.none() if known is None else as_known(known, frames.names, frames.table)
+        checked = NOTHING_KNOWN if known is None else as_known(known, frames.names, frames.table)
         pool = with_levels(frames).survey(checked.functions)
         require_told(pool, pool.sizes)
-        return cls._of(replace(pool, dependence=as_engine_dependence(pool, *depends)), checked)
+        return cls._of(replace(pool, dependence=as_engine_dependence(pool, depends)), checked)
 
     @classmethod
     def _of(cls, pool: LazyPool, known: Known) -> RowsInEngine:

@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 from vardi._estimate.cdf import Steps
 from vardi._fit.capabilities import Holder
 from vardi._fit.solved import Keys, Prepared, UserRows
-from vardi._inputs.by_row import KeptRows, in_order
+from vardi._inputs.by_row import KeptRows, concat, in_order
 from vardi._inputs.dependence import Dependence
 from vardi._inputs.domains import By, Grouping, bases, grouping, in_domains
-from vardi._inputs.frames import as_frame, concat
-from vardi._inputs.frames.frame import Formula, columns_read, gaps_in, is_function, joined, name_of
-from vardi._inputs.given import Function, Functions
+from vardi._inputs.frames import as_frame, gaps_in, joined
+from vardi._inputs.given import Formula, Function, Functions, bias_of, is_function, name_of
 from vardi._inputs.pool import Name, Pool
-from vardi._machine.memory import require_memory
+from vardi._machine import require_memory
 from vardi._rows import Rows, as_rows
 from vardi._rows.arrays import Arrays
 from vardi._rows.contract import Kept
@@ -62,11 +61,11 @@ class RowsInMemory(UserRows):
     @classmethod
     def of_pool(cls, pool: Pool, known: Any, omega: Any = None, *, log: bool = False) -> RowsInMemory:
         """Return all rows that count."""
-        return cls(pool=pool, known=known, kept=KeptRows.where(pool.counts > 0), omega=omega, log=log)
+        return cls(pool=pool, known=known, kept=KeptRows(pool.counts > 0), omega=omega, log=log)
 
     def among(self, rows: NDArray[np.bool_]) -> Self:
         """Return some rows of the pool, to be solved without the others."""
-        return replace(self, kept=KeptRows.where(self.kept.mask & rows))
+        return replace(self, kept=KeptRows(self.kept.mask & rows))
 
     def of_samples(self, names: set[Name]) -> Self:
         """Return the rows of some samples only, to be solved without the others."""
@@ -76,7 +75,7 @@ class RowsInMemory(UserRows):
         """Return the rows to solve."""
         biases = self.pool.biases
         factors = tuple(bias.known if isinstance(bias, ParametricBias) else bias for bias in biases)
-        omega = replace(self.pool, biases=factors).values() if self.omega is None else self.omega
+        omega = self.pool.evaluate(factors, self.pool.names) if self.omega is None else self.omega
         if self.known is None and not any(isinstance(bias, ParametricBias) for bias in biases):
             return Prepared.plain(self.pool.names, self.rows_with(omega), self)
         from vardi._fit.parameters import prepare
@@ -194,7 +193,7 @@ class RowsInMemory(UserRows):
 
     def _grouping(self, by: By, *, whole: bool = False) -> Grouping:
         """Return the domain of each row; rows of samples that are not in question are in none."""
-        inside = self.kept if self.inside is None else KeptRows.where(self.inside & self.kept.mask)
+        inside = self.kept if self.inside is None else KeptRows(self.inside & self.kept.mask)
         found = grouping(self.pool, by, inside, inside.of(self.pool.counts), whole=whole, states=self.states)
         codes = np.full(len(self.pool), -1)
         codes[inside.mask] = found.codes
@@ -245,7 +244,7 @@ class RowsInMemory(UserRows):
         every = dict.fromkeys(column for frame in self.pool.frames for column in frame.columns)
         for values in asked:
             if is_function(values):
-                columns = (*columns, *columns_read(values, every))
+                columns = (*columns, *bias_of(values, every).columns)
                 continue
             empty = gaps_in(self._given(values, "The series of values"))
             if len(empty) == len(self.pool):
@@ -294,7 +293,7 @@ class RowsInMemory(UserRows):
 
     def _require_of_units(self, function: Formula) -> None:
         """Refuse a function that reads the windows of truncated rows."""
-        read = columns_read(function, self.pool.frames[0].columns) if self.of_windows else ()
+        read = bias_of(function, self.pool.frames[0].columns).columns if self.of_windows else ()
         ends = [name for name in read if name in self.of_windows]
         if ends:
             raise MismatchError(
@@ -332,7 +331,7 @@ class RowsInMemory(UserRows):
 
     def is_declared(self, text: str) -> bool:
         """Return whether a text reads no column, so that it is its own mean."""
-        return not any(columns_read(text, frame.columns) for frame in self.pool.frames)
+        return not any(bias_of(text, frame.columns).columns for frame in self.pool.frames)
 
     def in_fit(self, values: Floats, name: str | None = None) -> Floats:
         """Return values on the rows in the fit; raise if they are not all finite."""
@@ -353,7 +352,7 @@ class RowsInMemory(UserRows):
         """Refuse a column that some samples have and others lack."""
         frames = {self.pool.names[k]: self.pool.frames[k] for k in self.states}
         every = dict.fromkeys(column for frame in frames.values() for column in frame.columns)
-        for column in columns_read(function, every):
+        for column in bias_of(function, every).columns:
             lacks = [name for name, frame in frames.items() if column not in frame.columns]
             if 0 < len(lacks) < len(frames):
                 raise column_of_some(column, [name for name in frames if name not in lacks], lacks)
@@ -381,7 +380,7 @@ class RowsInMemory(UserRows):
     @cached_property
     def _columns(self) -> tuple[str, ...]:
         """The columns that rows in one frame would have."""
-        return self.pool.joined().names
+        return tuple(name for frame in self.pool.alike()[:1] for name in frame.columns)
 
     @cached_property
     def of_some(self) -> dict[str, tuple[int, ...]]:

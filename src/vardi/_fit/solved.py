@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, cast
 
@@ -15,7 +15,7 @@ from vardi._estimate.tangent import Hessian, Influence, Tangent
 from vardi._fit.capabilities import Holder, Part, refused
 from vardi._inputs.domains import By
 from vardi._inputs.given import Function
-from vardi._inputs.known import Known
+from vardi._inputs.known import NOTHING_KNOWN, Known
 from vardi._inputs.pool import Name, Pool
 from vardi._rows import Rows
 from vardi._rows.arrays import Arrays
@@ -128,7 +128,7 @@ class Prepared:
     rows: Rows | LazyRows
     joint: JointRows
     data: AnyRows
-    known: Known = field(default_factory=Known.none)
+    known: Known = NOTHING_KNOWN
     in_memory: bool = True
 
     @classmethod
@@ -139,7 +139,7 @@ class Prepared:
     @property
     def is_plain(self) -> bool:
         """Whether there are neither parameters nor known values, so that normalisers are all there is to solve for."""
-        return not self.known and not self.joint.families
+        return not self.known.labels and not self.joint.families
 
     @property
     def sizes(self) -> dict[Name, float]:

@@ -15,9 +15,8 @@ from vardi._estimate.intervals import warn_of_doubt
 from vardi._fit.capabilities import refusal
 from vardi._fit.solved import Solved
 from vardi._inputs.domains import By
-from vardi._inputs.frames.frame import is_function, name_of
-from vardi._inputs.given import Domain, Function, Functions, Size, Table
-from vardi._inputs.known_numbers import value_of
+from vardi._inputs.given import Domain, Function, Functions, Size, Table, is_function, name_of
+from vardi._inputs.known import value_of
 from vardi._inputs.pool import Name
 from vardi._rows.contract import Kept
 from vardi._rows.measure import Measure

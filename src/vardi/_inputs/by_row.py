@@ -1,23 +1,176 @@
-"""Numbers and labels that are given by row, such as counts: in the order of the rows, one each; and rows to keep."""
+"""What is held by row: frames of several samples as one, numbers and labels given beside them, and rows to keep."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._inputs.frames import Frame
-from vardi._inputs.frames.frame import joined
+import vardi._narwhals as nw
+from vardi._inputs.frames import Frame, NarwhalsFrame, any_lazy, as_frame, joined
 from vardi._types import Floats, Integers, once
 from vardi.biases._values import as_array, belongs_elsewhere, coded, index_of, is_missing
 from vardi.errors import MismatchError, number_of_rows, suggest
 from vardi.errors import _refusals as refusals
 from vardi.errors._texts import LISTED, show
 
+if TYPE_CHECKING:
+    from narwhals.dtypes import DType
+
 Given = TypeVar("Given")
+
+
+def concat(frames: Sequence[Frame], without: Collection[str] = ()) -> Frame:
+    """Return the rows of all frames stacked, without some columns; where a frame lacks one, its values are missing.
+
+    The frames must be of one library; pandas keeps its index labels.
+    """
+    if len(frames) == 1:
+        return frames[0]
+    kinds = {library_of(frame) for frame in frames}
+    if len(kinds) > 1:
+        raise MismatchError(
+            f"The samples come from different libraries, {' and '.join(sorted(kinds))}, so they cannot be put into "
+            "one frame. Convert them to one library."
+        )
+    if of_library := [frame for frame in frames if isinstance(frame, NarwhalsFrame)]:
+        return _concat_narwhals(of_library, without)
+    arrays = [frame.native for frame in frames]
+    forms = [array.dtype.names or array.shape[1:] for array in arrays]
+    if len(set(forms)) > 1:
+        raise MismatchError(
+            f"The arrays differ in their columns: {', '.join(map(str, forms))}. Give each the same columns."
+        )
+    return Frame(np.concatenate(arrays))
+
+
+def stacked(first: object, more: object) -> Any:
+    """Return rows of one sample after others of it, in their library; lazy frames stay lazy."""
+    if not any_lazy([first, more]):
+        return concat([as_frame(first), as_frame(more)]).native
+    frames = [nw.from_native(rows, pass_through=True) for rows in (first, more)]
+    kinds = [f"in {frame.implementation}" if isinstance(frame, nw.LazyFrame) else "in memory" for frame in frames]
+    lazy = [frame for frame in frames if isinstance(frame, nw.LazyFrame)]
+    if len(set(kinds)) > 1:
+        raise MismatchError(
+            f"The rows of the fit are {kinds[0]}, and the new ones are {kinds[1]}, so they cannot be put into one "
+            "frame. Give the new ones as a lazy frame of the same engine."
+        )
+    schemas = [frame.collect_schema().names() for frame in lazy]
+    if set(schemas[0]) != set(schemas[1]):
+        return nw.concat(lazy, how="diagonal").to_native()
+    return nw.concat([frame.select(*schemas[0]) for frame in lazy], how="vertical").to_native()
+
+
+def mixed_columns(frames: Sequence[Frame]) -> dict[str, list[str]]:
+    """Return the columns whose types in different frames are incompatible, with the type in each."""
+    schemas = [frame.schema for frame in frames if isinstance(frame, NarwhalsFrame)]
+    return {
+        name: [str(schema[name]) if name in schema else "" for schema in schemas]
+        for name, dtypes in _dtypes(schemas).items()
+        if _common(dtypes) is None
+    }
+
+
+def library_of(frame: Frame) -> str:
+    """Return the name of the library that holds rows."""
+    return str(frame.data.implementation) if isinstance(frame, NarwhalsFrame) else "NumPy"
+
+
+def _concat_narwhals(frames: list[NarwhalsFrame], without: Collection[str]) -> Frame:
+    schemas = [{name: dtype for name, dtype in frame.schema.items() if name not in without} for frame in frames]
+    dtypes = _dtypes(schemas)
+    common = {name: _require_common(name, kinds, frames) for name, kinds in dtypes.items()}
+    parts = [
+        frame.data.select(
+            nw.col(name) if schema[name] == dtype else nw.col(name).cast(dtype)
+            for name, dtype in common.items()
+            if name in schema
+        )
+        for frame, schema in zip(frames, schemas, strict=True)
+    ]
+    if not dtypes:
+        raise MismatchError(
+            "The samples have no columns, so their rows cannot be put into one frame. Give each a column."
+        )
+    pool = nw.concat(parts, how="diagonal")
+    if len(dtypes) == 1 and all(frame.is_series for frame in frames):
+        return as_frame(pool.get_column(next(iter(dtypes))).to_native())
+    return as_frame(pool.to_native())
+
+
+def _dtypes(schemas: Sequence[Mapping[str, DType]]) -> dict[str, set[DType]]:
+    """Return the types of each column in different frames."""
+    names = dict.fromkeys(name for schema in schemas for name in schema)
+    return {name: {schema[name] for schema in schemas if name in schema} for name in names}
+
+
+def _require_common(name: str, dtypes: set[DType], frames: Sequence[NarwhalsFrame]) -> DType:
+    """Return the type that a column of several types is converted to; raise if its values do not fit in one."""
+    common = _common(dtypes)
+    fact = f"Column '{name}' is {' in one sample and '.join(sorted(map(str, dtypes)))} in another"
+    if common is None:
+        raise MismatchError(f"{fact}. Convert it to one dtype.")
+    for frame in frames:
+        if common == nw.Int64 and frame.schema.get(name) in (nw.UInt64, nw.Int128, nw.UInt128):
+            column = frame.data.get_column(name)
+            low, high = column.min(), column.max()
+            if low is not None and (low < -(2**63) or high >= 2**63):
+                raise MismatchError(
+                    f"{fact}, and holds numbers that do not fit in a signed 64-bit integer. Convert it to one dtype, "
+                    "e.g. to text where it is an id."
+                )
+    return common
+
+
+def _common(dtypes: set[DType]) -> DType | None:
+    """Return the type that holds the values of several, if there is one."""
+    if len(dtypes) == 1:
+        return next(iter(dtypes))
+    if all(dtype.is_integer() for dtype in dtypes):
+        return nw.Int64()
+    if all(dtype.is_numeric() or dtype == nw.Boolean for dtype in dtypes):
+        return nw.Float64()
+    if all(dtype in (nw.String, nw.Categorical, nw.Enum) for dtype in dtypes):
+        return nw.String()
+    return None
+
+
+def shared_names(columns: Sequence[Collection[str]]) -> tuple[str, ...]:
+    """Return the names of columns that all of several frames have, in the order of the first.
+
+    >>> shared_names([["x", "y"], ["z", "y"]]), shared_names([])
+    (('y',), ())
+    """
+    return tuple(name for name in columns[0] if all(name in names for names in columns)) if columns else ()
+
+
+def alike(frames: Sequence[Frame], join: Callable[[], Frame | None]) -> tuple[Frame, ...]:
+    """Return frames whose columns can be read one by one: of one library, with the same columns.
+
+    Those that differ are put into one frame by ``join``, which gives None where that cannot be done.
+    """
+    schemas = [frame.schema for frame in frames if isinstance(frame, NarwhalsFrame)]
+    same = len(schemas) == len(frames) and all(schema == schemas[0] for schema in schemas)
+    if len(frames) == 1 or (same and len(set(map(library_of, frames))) == 1):
+        return tuple(frames)
+    whole = join()
+    return () if whole is None else (whole,)
+
+
+def coded_together(frames: Sequence[Frame], name: str) -> tuple[Integers, list[Hashable]]:
+    """Return a column of several frames as numbers, and the different values that these stand for."""
+    position: dict[Hashable, int] = {}
+    pieces = []
+    for frame in frames:
+        codes, values = frame.coded(name)
+        place = np.array([position.setdefault(value, len(position)) for value in values], np.int64)
+        pieces.append(place[codes])
+    return np.concatenate(pieces), list(position)
 
 
 def coded_labels(labels: np.ndarray, what: str) -> tuple[Integers, list[Hashable], int]:
@@ -125,18 +278,14 @@ class KeptRows:
     ----------
     mask : ndarray of bool
         Which rows these are.
-    is_all : bool
-        Whether these are all rows; then nothing is copied.
     """
 
     mask: NDArray[np.bool_]
-    is_all: bool
 
-    @classmethod
-    def where(cls, mask: NDArray[np.bool_]) -> KeptRows:
-        """Return the rows that a mask marks."""
-        is_all = bool(mask.all())
-        return cls(np.broadcast_to(np.True_, mask.shape) if is_all else mask, is_all)
+    @cached_property
+    def is_all(self) -> bool:
+        """Whether these are all rows; then nothing is copied."""
+        return bool(self.mask.all())
 
     @property
     def positions(self) -> Integers:

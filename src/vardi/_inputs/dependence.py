@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,26 @@ from vardi.errors._texts import show
 from vardi.errors._warn import warn
 
 if TYPE_CHECKING:
+    from vardi._inputs.given import ByRow, Population
     from vardi._inputs.pool import Name, Pool
 
 
 Key = TypeVar("Key")
+
+
+class Depends(NamedTuple):
+    """How rows depend on one another, as given by the user."""
+
+    clusters: ByRow | None = None
+    series: ByRow | bool | None = None
+    strata: ByRow | None = None
+    population: Population | None = None
+
+    @property
+    def named(self) -> dict[str, str]:
+        """The column that was named as each argument that was given; empty if it is not a column."""
+        given = {what: value for what, value in self._asdict().items() if value is not None and value is not False}
+        return {what: value if isinstance(value, str) else "" for what, value in given.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +77,7 @@ class DeclaredDependence(Generic[Key]):
     @cached_property
     def in_units(self) -> bool:
         """Whether errors are summed by cluster, series or stratum rather than over rows within whole samples."""
-        return self.clusters is not None or self.order is not None or self.strata is not None
+        return any(key is not None for key in (self.clusters, self.order, self.strata))
 
     @property
     def words(self) -> str:
@@ -104,40 +120,28 @@ def in_words(named: Mapping[str, str], clusters: int | None, strata: int | None)
     return "; ".join(parts)
 
 
-def as_dependence(pool: Pool, clusters: object, series: object, strata: object, population: object) -> Dependence:
+def as_dependence(pool: Pool, depends: Depends) -> Dependence:
     """Return how rows in memory depend on one another; raise if it is declared wrongly."""
-    arguments, named = declared(clusters, series, strata, population)
-    series = arguments["series"]
+    named = depends.named
     if not named:
         return Dependence.none(len(pool.names))
     refuse_together(named, counted=pool.is_counted)
     codes = cells = None
-    if clusters is not None:  # whole numbers stay as they are, as in engines
-        labels = labels_of(pool, clusters, "clusters")
+    if "clusters" in named:  # whole numbers stay as they are, as in engines
+        labels = labels_of(pool, depends.clusters, "clusters")
         codes = labels.astype(np.int64) if labels.dtype.kind in "iu" else numbered(labels, "clusters")
-    order = None if series is None else _order(pool, series)
-    if strata is not None:
-        numbers = numbered(labels_of(pool, strata, "strata"), "strata")
+    order = _order(pool, depends.series) if "series" in named else None
+    if "strata" in named:
+        numbers = numbered(labels_of(pool, depends.strata, "strata"), "strata")
         cells = np.unique(pool.source * (int(numbers.max()) + 1) + numbers, return_inverse=True)[1]
         if codes is not None:
             _require_within_strata(codes, cells, labels)
-    sizes = np.bincount(pool.source, pool.counts, minlength=len(pool.names)).astype(np.float64)
-    dependence = Dependence(codes, order, cells, remaining_of(pool.names, sizes, population), named)
+    sizes = pool.by_sample(pool.counts)
+    dependence = Dependence(codes, order, cells, remaining_of(pool.names, sizes, depends.population), named)
     if codes is not None:
         pairs = np.unique(np.column_stack([pool.source, codes]), axis=0)[:, 0]
         warn_of_few_clusters(pool.names, np.bincount(pairs, minlength=len(pool.names)), sizes, named["clusters"])
     return dependence
-
-
-def declared(
-    clusters: object, series: object, strata: object, population: object
-) -> tuple[dict[str, object], dict[str, str]]:
-    """Return what was given as each argument, and of those that were given the names of columns."""
-    series = None if series is False else series
-    arguments = {"clusters": clusters, "series": series, "strata": strata, "population": population}
-    return arguments, {
-        what: value if isinstance(value, str) else "" for what, value in arguments.items() if value is not None
-    }
 
 
 def refuse_together(named: Mapping[str, str], *, counted: bool) -> None:
@@ -178,8 +182,7 @@ def labels_of(pool: Pool, values: object, what: str) -> np.ndarray:
 
 def _by_sample(pool: Pool, by_name: Mapping[Name, object], what: str) -> list[np.ndarray]:
     """Return the labels of each sample, if samples are one after the other."""
-    sizes = np.bincount(pool.source, minlength=len(pool.names))
-    names = [name for name, size in zip(pool.names, sizes, strict=True) if size]
+    names = [name for name, size in zip(pool.names, pool.by_sample(), strict=True) if size]
     strangers = [name for name in by_name if name not in names] + [name for name in names if name not in by_name]
     if strangers or (np.diff(pool.source) < 0).any():
         raise MismatchError(
@@ -256,9 +259,7 @@ def _order(pool: Pool, series: object) -> Integers:
         row = int(order[ties[0]])
         raise tied_times(len(ties), pool.names[pool.source[row]], times[row])
     _warn_of_gaps(pool, times[order], step, same, pool.source[order])
-    place = np.empty(len(pool), np.int64)
-    place[order] = np.arange(len(pool))
-    return place
+    return np.argsort(order)
 
 
 def places_in_time(source: Integers, order: Integers) -> Integers:

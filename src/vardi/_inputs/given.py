@@ -1,9 +1,13 @@
-"""The types of what users give, for signatures."""
+"""What users give: its types, for signatures, and how a function of rows is read."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard
+
+from vardi.biases import Bias, ExpressionBias, FrameExpressionBias, as_bias
+from vardi.biases._expressions.nodes import Column
+from vardi.biases._kinds import library_of
 
 if TYPE_CHECKING:
     import narwhals as nw
@@ -54,6 +58,9 @@ Known: TypeAlias = Mapping[Any, KnownValue]
 Function: TypeAlias = "str | pl.Expr | nw.Expr | ArrayLike"
 """A function of rows: a column or an expression of columns, or a value for each row."""
 
+Formula: TypeAlias = "str | nw.Expr"
+"""A function of the row: a column, an expression as text, or a narwhals or Polars expression."""
+
 Functions: TypeAlias = "Function | Sequence[Function]"
 """One or several functions of rows."""
 
@@ -62,3 +69,20 @@ Domain: TypeAlias = "str | Sequence[str] | ArrayLike"
 
 Size: TypeAlias = "float | tuple[float, float] | HasError"
 """A known number, with or without its standard error."""
+
+
+def is_function(values: object) -> TypeGuard[Formula]:
+    """Return whether values are given by a text or an expression, not as an array."""
+    return isinstance(values, str) or library_of(values) is not None
+
+
+def name_of(function: Formula) -> str:
+    """Return the name of a function for messages and tables."""
+    return function if isinstance(function, str) else str(FrameExpressionBias(function))
+
+
+def bias_of(function: Formula | Bias, columns: Collection[str]) -> Bias:
+    """Return a function in a form that can be evaluated; a text that is the name of a column is that column."""
+    if isinstance(function, str) and function in columns:
+        return ExpressionBias(Column(function))
+    return as_bias(function)

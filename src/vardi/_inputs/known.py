@@ -11,22 +11,24 @@ from collections import Counter
 from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Literal, Protocol, TypeAlias, TypeGuard
 
 import numpy as np
 import scipy
 
-from vardi._inputs.frames import Frame, shared_names
-from vardi._inputs.known_numbers import Scale, estimates_of, multinomial, require_range, value_of, without_sum
+from vardi._inputs.by_row import shared_names
+from vardi._inputs.frames import Frame
+from vardi._inputs.given import bias_of
 from vardi._inputs.pool import Name, Pool
 from vardi._types import Floats
-from vardi.biases import Bias, ExpressionBias, ParametricBias, where
+from vardi.biases import Bias, ExpressionBias, ParametricBias, as_bias
 from vardi.biases._expressions import is_condition
 from vardi.biases._expressions.nodes import Column, IsIn, constant
 from vardi.biases._values import as_numbers, is_missing
 from vardi.errors import ExpressionError, InvalidKnownError, MismatchError, MissingValuesError, number_of_rows, suggest
 from vardi.errors._refusals import no_labels
-from vardi.errors._texts import show
+from vardi.errors._texts import shortened, show
 
 ROUNDING = 1e-5  # how far the sum of a margin's shares may be from 1: printed shares are rounded
 
@@ -34,6 +36,16 @@ FORMS = "Name a sample, or write a condition or an expression of the columns."
 
 Function: TypeAlias = Bias | int
 Kind: TypeAlias = Literal["number", "condition", "other"]
+Scale: TypeAlias = Literal["number", "share", "normaliser"]
+
+
+class HasCovariance(Protocol):
+    """Values that were estimated together, such as :class:`~vardi.Estimates`."""
+
+    @property
+    def values(self) -> Floats: ...
+    @property
+    def covariance(self) -> Floats: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,11 +71,6 @@ class Known:
     values: Floats
     covariance: Floats
     margins: tuple[tuple[str, slice], ...] = ()
-
-    @classmethod
-    def none(cls) -> Known:
-        """Return the value for nothing known."""
-        return cls((), (), np.empty(0), np.empty((0, 0)))
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -101,6 +108,9 @@ class Known:
     def states(self) -> tuple[int, ...]:
         """The positions of the states whose biases are among the functions."""
         return tuple(h for h in self.functions if isinstance(h, int))
+
+
+NOTHING_KNOWN = Known((), (), np.empty(0), np.empty((0, 0)))
 
 
 class Table(Protocol):
@@ -152,7 +162,7 @@ def as_known(known: object, names: tuple[Name, ...], table: Table) -> Known:
 
     Notes
     -----
-    Errors of several values are independent. Within a margin they are multinomial: the values with an error have
+    Errors of several values are independent. Within a margin they are _multinomial: the values with an error have
     correlations :math:`-\sqrt{p_j p_k / ((1-p_j)(1-p_k))}`, with p their shares of their sum; the sum is known, so its
     error is removed in proportion to p. An ``Estimates`` comes with its covariance.
     """
@@ -181,17 +191,16 @@ def as_known(known: object, names: tuple[Name, ...], table: Table) -> Known:
 
 def known_biases(known: Mapping[Any, Any], names: Iterable[Name]) -> dict[str, Bias]:
     """Return the biases that known values evaluate on rows, by label; names of samples read nothing."""
-    taken, biases = set(names), {}
+    taken = set(names)
+    biases: dict[str, Bias] = {}
     for key, value in known.items():
         if _is_margin(value):
-            biases[str(key)] = where(f"`{str(key).replace('`', '``')}`")
+            biases[str(key)] = ExpressionBias(Column(str(key)))
             continue
         for part in key if isinstance(key, tuple) and key not in taken else (key,):
-            if isinstance(part, Bias):
-                biases[str(part)] = part
-            elif isinstance(part, str) and part not in taken:
+            if isinstance(part, Bias) or (isinstance(part, str) and part not in taken):
                 with suppress(ExpressionError):  # the name of a column need not be an expression
-                    biases[part] = where(part)
+                    biases[str(part)] = as_bias(part)
     return biases
 
 
@@ -202,20 +211,19 @@ def _piece(key: Hashable, value: object, names: tuple[Name, ...], table: Table) 
     several = isinstance(key, tuple) and not _is_name(key, names)
     keys = key if isinstance(key, tuple) and several else (key,)
     labels = tuple(map(str, keys))
-    functions = [_function(one, names, table) for one in keys]
-    values, covariance = estimates_of(value, labels) if several else _one(value, labels[0])
-    for number, label, (_, scale) in zip(values.tolist(), labels, functions, strict=True):
-        require_range(number, label, scale)
-    return Known(labels, tuple(function for function, _ in functions), values, covariance)
+    functions = tuple(_function(one, names, table) for one in keys)
+    if several:
+        values, covariance = _estimates_of(value, labels)
+    else:
+        number, stderr = value_of(value, labels[0])
+        values, covariance = np.array([number]), np.array([[stderr**2]])
+    for number, label, function in zip(values.tolist(), labels, functions, strict=True):
+        _require_range(number, label, _scale_of(function, label, table))
+    return Known(labels, functions, values, covariance)
 
 
-def _one(value: object, label: str) -> tuple[Floats, Floats]:
-    number, stderr = value_of(value, label)
-    return np.array([number]), np.array([[stderr**2]])
-
-
-def _function(key: Hashable, names: tuple[Name, ...], table: Table) -> tuple[Function, Scale]:
-    """Return the function that a key stands for, and the scale of its mean."""
+def _function(key: Hashable, names: tuple[Name, ...], table: Table) -> Function:
+    """Return the function that a key stands for."""
     label = str(key)
     if not isinstance(key, Bias) and _is_name(key, names):
         if key in table.columns:
@@ -224,7 +232,7 @@ def _function(key: Hashable, names: tuple[Name, ...], table: Table) -> tuple[Fun
                 f"the mean of the sample's bias or that of the column is known. Write `{label}` in backticks for the "
                 "column; for the sample give its bias itself as the key, or rename one of the two."
             )
-        return names.index(key), "normaliser"
+        return names.index(key)
     if not isinstance(key, str | Bias) or not table.columns:
         wanted, remedy = "a condition or an expression of columns", FORMS
         if not table.columns:
@@ -234,7 +242,13 @@ def _function(key: Hashable, names: tuple[Name, ...], table: Table) -> tuple[Fun
             f"known has {label!r}, which is neither a sample nor {wanted}. The samples are {show(names)}"
             f"{f', the columns {show(table.columns)}' if table.columns else ''}.{suggest(key, names)} {remedy}"
         )
-    bias = ExpressionBias(Column(key)) if isinstance(key, str) and key in table.columns else _as_function(key)
+    bias = bias_of(key, table.columns)
+    if isinstance(bias, ParametricBias):
+        raise InvalidKnownError(
+            f"known has {label!r}, which has parameters, but a known mean is that of a single function. Name the "
+            "sample whose bias it is, or fix the parameters with .at(...).",
+            labels=[label],
+        )
     strange = [name for name in bias.columns if name not in table.columns]
     if strange:
         reads = "" if label == strange[0] else f", which reads {strange[0]!r}"
@@ -243,25 +257,17 @@ def _function(key: Hashable, names: tuple[Name, ...], table: Table) -> tuple[Fun
             f"{show(names)}, the columns {show(table.columns)}."
             f"{suggest(strange[0], [*names, *table.columns])} {FORMS}"
         )
-    return bias, _scale_of(bias, label, table)
-
-
-def _as_function(key: str | Bias) -> Bias:
-    bias = where(key) if isinstance(key, str) else key
-    if isinstance(bias, ParametricBias):
-        raise InvalidKnownError(
-            f"known has {str(key)!r}, which has parameters, but a known mean is that of a single function. Name the "
-            "sample whose bias it is, or fix the parameters with .at(...).",
-            labels=[str(key)],
-        )
     return bias
 
 
-def _scale_of(bias: Bias, label: str, table: Table) -> Scale:
-    if not isinstance(bias, ExpressionBias):
+def _scale_of(function: Function, label: str, table: Table) -> Scale:
+    """Return the scale of the mean of a function."""
+    if isinstance(function, int):
+        return "normaliser"
+    if not isinstance(function, ExpressionBias):
         return "number"
-    if isinstance(bias.node, Column):
-        kind = table.kind(bias.node.name)
+    if isinstance(function.node, Column):
+        kind = table.kind(function.node.name)
         if kind == "other":
             raise InvalidKnownError(
                 f"known has one value for {label!r}, a column that does not hold numbers, so it has no mean. Give the "
@@ -269,7 +275,7 @@ def _scale_of(bias: Bias, label: str, table: Table) -> Scale:
                 labels=[label],
             )
         return "share" if kind == "condition" else "number"
-    return "share" if is_condition(bias.node) else "number"
+    return "share" if is_condition(function.node) else "number"
 
 
 def _margin(column: Hashable, margin: Mapping[Hashable, object], names: tuple[Name, ...], table: Table) -> Known:
@@ -282,7 +288,7 @@ def _margin(column: Hashable, margin: Mapping[Hashable, object], names: tuple[Na
     places, shares, covariance = _shares(str(column), margin)
     labels = tuple(f"{column} = {place}" for place in places)
     for label, share in zip(labels, shares.tolist(), strict=True):
-        require_range(share, label, "share")
+        _require_range(share, label, "share")
     total = math.fsum(shares)
     if abs(total - 1.0) > ROUNDING:
         raise InvalidKnownError(
@@ -293,9 +299,9 @@ def _margin(column: Hashable, margin: Mapping[Hashable, object], names: tuple[Na
     _require_every_value(str(column), places, table.counts(str(column)))
     shares = shares / total
     if covariance.ndim == 1:
-        covariance = multinomial(str(column), places, shares, covariance)
+        covariance = _multinomial(str(column), places, shares, covariance)
     else:
-        covariance = without_sum(covariance, shares)
+        covariance = _without_sum(covariance, shares)
     functions = tuple(ExpressionBias(IsIn(Column(str(column)), (constant(place, "a value"),))) for place in places)
     return Known(labels, functions, shares, covariance, ((str(column), slice(0, len(labels))),))
 
@@ -305,7 +311,7 @@ def _shares(column: str, margin: Mapping[Hashable, object]) -> tuple[list[Hashab
     items = [(_plain(place), share) for place, share in margin.items()]
     if len(items) == 1 and isinstance(items[0][0], tuple):
         places = [_plain(place) for place in items[0][0]]
-        shares, covariance = estimates_of(items[0][1], [f"{column} = {place}" for place in places])
+        shares, covariance = _estimates_of(items[0][1], [f"{column} = {place}" for place in places])
     else:
         places = [place for place, _ in items]
         numbers = np.array([value_of(share, f"{column} = {place}") for place, share in items]).reshape(-1, 2)
@@ -363,3 +369,123 @@ def _kind(frame: Frame, column: str) -> Kind:
             return "condition"
         return "other" if as_numbers(there) is None else "number"
     return "condition" if values.dtype.kind == "b" else "number" if values.dtype.kind in "fiu" else "other"
+
+
+def _multinomial(column: str, places: Sequence[Hashable], shares: Floats, stderr: Floats) -> Floats:
+    """Return the covariance of shares that sum to 1, from their standard errors."""
+    uncertain = np.flatnonzero(stderr)
+    if len(uncertain) == 1:
+        raise InvalidKnownError(
+            f"In the margin of {column!r} only {places[uncertain[0]]!r} has a standard error. The shares sum to 1, so "
+            "with all others exact it would be exact too. Give at least one other value its error, or none.",
+            labels=[f"{column} = {places[uncertain[0]]}"],
+        )
+    covariance = np.zeros((len(shares), len(shares)))
+    if len(uncertain):
+        total = shares[uncertain].sum()
+        p = shares[uncertain] / total if total > 0 else np.full(len(uncertain), 1.0 / len(uncertain))
+        odds = np.sqrt(np.divide(p, 1.0 - p, out=np.zeros(len(p)), where=p < 1.0))
+        correlation = -np.outer(odds, odds)
+        np.fill_diagonal(correlation, 1.0)
+        scaled = correlation * np.outer(stderr[uncertain], stderr[uncertain])
+        covariance[np.ix_(uncertain, uncertain)] = _without_sum(scaled, p)
+    return covariance
+
+
+def _without_sum(covariance: Floats, shares: Floats) -> Floats:
+    """Return the covariance of values divided by their sum."""
+    project = np.eye(len(shares)) - np.outer(shares, np.ones(len(shares)))
+    return np.asarray(project @ covariance @ project.T)
+
+
+def _estimates_of(estimates: object, labels: Sequence[str]) -> tuple[Floats, Floats]:
+    """Return the values and the covariance of an Estimates, one for each label."""
+    if not _is_estimates(estimates):
+        raise InvalidKnownError(
+            f"known has a tuple of keys, {show(labels)}, with {shortened(repr(estimates), 60)}. A tuple stands for "
+            "values that were estimated together: give the Estimates that holds them all, or each key its own value.",
+            labels=labels,
+        )
+    values, covariance = np.asarray(estimates.values, np.float64), np.asarray(estimates.covariance, np.float64)
+    if len(values) != len(labels):
+        raise MismatchError(
+            f"known has {len(labels)} keys in a tuple, {show(labels)}, and {len(values)} estimates for them. Give one "
+            "key for each estimate, in its order."
+        )
+    if not np.isfinite(values).all() or not np.isfinite(covariance).all():
+        raise _no_error(show(labels))
+    return values, (covariance + covariance.T) / 2.0
+
+
+def value_of(known: object, label: str) -> tuple[float, float]:
+    """Return a known value and its standard error, zero if it is exact."""
+    if _is_estimates(known):
+        raise InvalidKnownError(
+            f"The known value of {label!r} was given as {len(known.values)} estimates. Use a tuple of what they "
+            f"estimate as the key, ({label!r}, ...), or one of them as the value.",
+            labels=[label],
+        )
+    pair: Sequence[object] = (known, 0)
+    if hasattr(known, "value") and hasattr(known, "stderr"):
+        pair = (known.value, known.stderr)
+        if math.isnan(known.stderr):
+            raise _no_error(repr(label))
+    elif isinstance(known, tuple | list | np.ndarray) and len(known) == 2:
+        pair = tuple(known)
+    value, stderr = (_number(part) for part in pair)
+    if value is None or stderr is None:
+        raise InvalidKnownError(
+            f"The known value of {label!r} is {shortened(repr(known), 60)}. Give a finite number, (value, standard "
+            "error), or an Estimate; for a column whose values have shares, a mapping from value to share.",
+            labels=[label],
+        )
+    if stderr < 0 or not math.isfinite(stderr * stderr):
+        raise InvalidKnownError(
+            f"The standard error of {label!r} is {stderr:g}. Give a finite number, zero or more; zero means that the "
+            "value is exact.",
+            labels=[label],
+        )
+    return value, stderr
+
+
+def _require_range(value: float, label: str, scale: Scale) -> None:
+    """Refuse a mean that no population has."""
+    if scale == "share" and not 0.0 <= value <= 1.0:
+        hint = f", {value / 100:g} for {value:g}%" if 1.0 < value <= 100.0 else ""
+        raise InvalidKnownError(
+            f"The share of {label!r} is {value:g}, but a share lies between 0 and 1. Give it as a fraction of the "
+            f"population{hint}.",
+            labels=[label],
+            allowed={label: (0.0, 1.0)},
+        )
+    if scale == "normaliser" and value < 0.0:
+        raise InvalidKnownError(
+            f"The known value of {label!r} is {value:g}. It is the mean of that sample's bias over the population, and "
+            "a bias is zero or more. Give the mean on the scale on which the bias is declared.",
+            labels=[label],
+            allowed={label: (0.0, math.inf)},
+        )
+
+
+def _no_error(labels: str) -> InvalidKnownError:
+    return InvalidKnownError(
+        f"The estimate known for {labels} has no standard error: its samples overlapped too little to give one. Give "
+        "(value, standard error) with an error that you trust, or the value alone if it is exact.",
+        labels=[labels],
+    )
+
+
+def _number(number: object) -> float | None:
+    """Return a finite number, or None for anything else."""
+    if isinstance(number, bool | np.bool) or not isinstance(number, Real):
+        return None
+    try:
+        value = float(number)
+    except OverflowError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _is_estimates(value: object) -> TypeGuard[HasCovariance]:
+    """Return whether several values were estimated together."""
+    return hasattr(value, "covariance") and hasattr(value, "values") and not hasattr(value, "keys")

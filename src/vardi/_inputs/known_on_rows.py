@@ -7,7 +7,6 @@ With :math:`g_i = h(z_i) - \tau`, weights that meet exact values exist if and on
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -81,25 +80,26 @@ def reduced(known: Known, H: Floats, *, unlikely: float = 1e-6, block: int = 65_
     InvalidKnownError
         If known values contradict one another, or the constant that a function is on all rows.
     """
-    seen = _OnRows.of(H, block)
-    kept, null = _split(seen)
+    low, high = H.min(axis=0), H.max(axis=0)
+    mean = np.where(high > low, H.mean(axis=0), low)
+    kept, null = _split(H, low, high, mean, block)
     chosen = np.eye(len(known))[:, kept]
     if not null.shape[1]:
         return chosen
-    size = np.abs(null).T @ np.maximum.reduce([np.abs(known.values), np.abs(seen.mean), seen.range])
+    size = np.abs(null).T @ np.maximum.reduce([np.abs(known.values), np.abs(mean), high - low])
     null = null / np.where(size > 0.0, size, 1.0)
-    off = null.T @ (known.values - seen.mean)
+    off = null.T @ (known.values - mean)
     spread = null.T @ known.covariance @ null
     variances, axes = np.linalg.eigh(spread)
     loose = variances > ROUNDING**2
     along = axes.T @ off
     if (np.abs(along[~loose]) > ROUNDING).any():
         stiff = np.abs(axes[:, ~loose] @ along[~loose])
-        raise _contradiction(known, seen, null[:, int(np.argmax(stiff))])
+        raise _contradiction(known, low, mean, null[:, int(np.argmax(stiff))])
     if loose.any():
         statistic = float((along[loose] ** 2 / variances[loose]).sum())
         if scipy.special.chdtrc(int(loose.sum()), statistic) < unlikely:
-            raise _contradiction(known, seen, null[:, int(np.argmax(np.abs(off)))])
+            raise _contradiction(known, low, mean, null[:, int(np.argmax(np.abs(off)))])
         inverse = (axes[:, loose] / variances[loose]) @ axes[:, loose].T
         chosen = chosen - null @ (inverse @ (null.T @ known.covariance @ chosen))
     return chosen
@@ -129,136 +129,84 @@ def out_of_reach(known: Known, H: Floats) -> InvalidKnownError | None:
     variances, axes = np.linalg.eigh(V)
     free = axes[:, variances > ROUNDING**2]  # the values move along these
     G = (H - tau) / scale
-    y = _separating(G, free)
-    if y is None:
+    gain, y, _ = _separating(G, free, G.mean(axis=0), (0.0, 0.0))
+    if gain <= ROUNDING:
         return None
-    s = _shortfall(G, free)
+    _, _, s = _separating(G, free, np.zeros(len(tau)), (None, None))
     off = np.flatnonzero(np.abs(s) > ROUNDING)
     if len(off):
         return _not_at_once(known, tau - s * scale, off)
     return _nothing_left(known, H, G @ y, np.flatnonzero(np.abs(y) > ROUNDING))
 
 
-@dataclass(frozen=True, eq=False)
-class _OnRows:
-    """Functions on the rows: least and largest value, mean, and the triangle R of the centred and scaled functions."""
-
-    low: Floats
-    high: Floats
-    mean: Floats
-    triangle: Floats
-
-    @classmethod
-    def of(cls, H: Floats, block: int) -> _OnRows:
-        low, high, mean = H.min(axis=0), H.max(axis=0), H.mean(axis=0)
-        scale = np.where(high > low, high - low, 1.0)
-        triangle = np.zeros((0, H.shape[1]))
-        for start in range(0, len(H), block):
-            rows = (H[start : start + block] - mean) / scale
-            triangle = np.asarray(np.linalg.qr(np.vstack([triangle, rows]), mode="r"))
-        return cls(low, high, np.where(high > low, mean, low), triangle)
-
-    @property
-    def range(self) -> Floats:
-        """From the least to the largest value."""
-        return self.high - self.low
-
-
-def _split(seen: _OnRows) -> tuple[NDArray[np.int64], Floats]:
+def _split(H: Floats, low: Floats, high: Floats, mean: Floats, block: int) -> tuple[NDArray[np.int64], Floats]:
     """Return which functions are linearly independent, and the combinations (columns) that are constant."""
-    m = len(seen.mean)
-    lengths = np.linalg.norm(seen.triangle, axis=0)
-    varies = seen.range > 1e-12 * np.maximum(np.abs(seen.low), np.abs(seen.high))  # not by its rounding alone
-    places = np.flatnonzero(varies & (lengths > 0))
-    constant = np.eye(m)[:, np.setdiff1d(np.arange(m), places)]
-    if not len(places):
-        return places, constant
-    R, order = scipy.linalg.qr(seen.triangle[:, places] / lengths[places], mode="r", pivoting=True)
+    m = len(mean)
+    scale = np.where(high > low, high - low, 1.0)
+    triangle = np.zeros((0, m))  # R of the centred and scaled functions
+    for start in range(0, len(H), block):
+        rows = (H[start : start + block] - mean) / scale
+        triangle = np.asarray(np.linalg.qr(np.vstack([triangle, rows]), mode="r"))
+    triangle[:, high - low <= 1e-12 * np.maximum(np.abs(low), np.abs(high))] = 0.0  # these vary by rounding alone
+    lengths = np.linalg.norm(triangle, axis=0)
+    lengths[lengths == 0.0] = 1.0
+    R, order = scipy.linalg.qr(triangle / lengths, mode="r", pivoting=True)
     rank = int((np.abs(np.diag(R)) > ROUNDING).sum())
-    kept, dropped = places[order[:rank]], places[order[rank:]]
+    kept, dropped = order[:rank], order[rank:]
     coefficients = scipy.linalg.solve_triangular(R[:rank, :rank], R[:rank, rank:])
     coefficients[np.abs(coefficients) <= ROUNDING] = 0.0
-    unit = np.where(varies, seen.range, 1.0) * np.where(lengths > 0, lengths, 1.0)
-    null = np.zeros((m, len(dropped)))
-    null[dropped, np.arange(len(dropped))] = 1.0
+    unit = scale * lengths
+    null = np.eye(m)[:, dropped]
     null[kept] = -coefficients * unit[dropped] / unit[kept][:, None]
-    return np.sort(kept), np.column_stack([constant, null])
+    return np.sort(kept), null
 
 
-def _separating(G: Floats, free: Floats) -> Floats | None:
-    """Return y with G y >= 0 on all rows and > 0 on some, which rules out positive weights; None if there is none."""
+def _separating(
+    G: Floats, free: Floats, gain: Floats, level: tuple[float | None, float | None], added: int = 50, rounds: int = 1000
+) -> tuple[float, Floats, Floats]:
+    """Maximise gain'y + t, with G y >= t on all rows, free'y = 0, every |y| <= 1, and t between the ends of ``level``.
+
+    Return the maximum, y, and how much the maximum grows with the bounds on each y. At t = 0 and the mean of G as gain,
+    a positive maximum rules out positive weights. Without gain, and with any t, the third answer is how far the known
+    values are from the nearest ones that some weights meet, by the sum of distances. The programme over all rows is
+    solved by that over a few: each round adds those that it violates most.
+    """
     from scipy.optimize import linprog  # slow to load, and needed only before an error
 
-    mean = G.mean(axis=0)
-
-    def solved(rows: Floats) -> tuple[Floats, Floats]:
-        optimum = linprog(
-            -mean,
-            A_ub=-rows,
-            b_ub=np.zeros(len(rows)),
-            A_eq=free.T if free.size else None,
-            b_eq=np.zeros(free.shape[1]) if free.size else None,
-            bounds=(-1.0, 1.0),
-        )
-        y = np.asarray(optimum.x, np.float64)
-        return y, G @ y if float(mean @ y) > ROUNDING else np.zeros(len(G))  # with more rows it is no larger
-
-    y = _by_few_rows(G, solved)
-    return y if float(mean @ y) > ROUNDING else None
-
-
-def _shortfall(G: Floats, free: Floats) -> Floats:
-    """Return how far the known values are from the nearest ones that some weights meet, by the sum of distances."""
-    from scipy.optimize import linprog
-
-    m, r = G.shape[1], free.shape[1]
-
-    def solved(rows: Floats) -> tuple[Floats, Floats]:
-        a = len(rows)
-        optimum = linprog(
-            np.concatenate([np.zeros(a), np.ones(2 * m), np.zeros(r)]),
-            A_eq=np.block([[rows.T, np.eye(m), -np.eye(m), free], [np.ones((1, a)), np.zeros((1, 2 * m + r))]]),
-            b_eq=np.append(np.zeros(m), 1.0),
-            bounds=[(0.0, None)] * (a + 2 * m) + [(None, None)] * r,
-        )
-        prices = optimum.eqlin.marginals
-        return optimum.x[a : a + m] - optimum.x[a + m : a + 2 * m], -(G @ prices[:m] + prices[m])
-
-    return _by_few_rows(G, solved)
-
-
-def _by_few_rows(
-    G: Floats, solved: Callable[[Floats], tuple[Floats, Floats]], added: int = 50, rounds: int = 1000
-) -> Floats:
-    """Return the answer of a linear programme over all rows by that over a few: each round adds those it violates most.
-
-    ``solved`` returns the answer for some rows, and by how much it meets each row of G, negative where it does not.
-    """
+    m = len(gain)
     active = np.unique(np.concatenate([G.argmin(axis=0), G.argmax(axis=0), np.arange(min(len(G), added))]))
     for _ in range(rounds):
-        answer, slack = solved(G[active])
-        if float(slack.min()) >= -ROUNDING:
+        optimum = linprog(
+            np.append(-gain, -1.0),
+            A_ub=np.column_stack([-G[active], np.ones(len(active))]),
+            b_ub=np.zeros(len(active)),
+            A_eq=np.column_stack([free.T, np.zeros(free.shape[1])]),
+            b_eq=np.zeros(free.shape[1]),
+            bounds=[(-1.0, 1.0)] * m + [level],
+        )
+        slack = G @ optimum.x[:m] - optimum.x[m]
+        if -optimum.fun <= ROUNDING or float(slack.min()) >= -ROUNDING:  # with more rows it is no larger
             break
         worst = np.argpartition(slack, added)[:added] if len(slack) > added else np.arange(len(slack))
         active = np.union1d(active, worst[slack[worst] < 0.0])
-    return answer
+    return -float(optimum.fun), optimum.x[:m], (optimum.lower.marginals + optimum.upper.marginals)[:m]
 
 
-def _contradiction(known: Known, seen: _OnRows, combination: Floats) -> InvalidKnownError:
+def _contradiction(known: Known, low: Floats, mean: Floats, combination: Floats) -> InvalidKnownError:
     """Return the error for a combination that is one constant on the rows and another by the known values."""
     places = np.flatnonzero(np.abs(combination) > ROUNDING * np.abs(combination).max())
     labels = [known.labels[j] for j in places]
     if len(places) == 1:
-        return _constant(known, int(places[0]), float(seen.low[places[0]]))
+        return _constant(known, int(places[0]), float(low[places[0]]))
     a = combination[places] / (np.abs(combination[places]).min() * np.sign(combination[places[0]]))
     terms = " ".join(
         f"{'-' if factor < 0 else '+'} {'' if abs(factor) == 1 else f'{abs(factor):.4g} * '}{label!r}"
         for factor, label in zip(np.round(a, 9).tolist(), labels, strict=True)
     ).removeprefix("+ ")
-    size = float(np.abs(a) @ np.maximum(np.abs(seen.mean[places]), np.abs(known.values[places])))
+    size = float(np.abs(a) @ np.maximum(np.abs(mean[places]), np.abs(known.values[places])))
     on_rows, as_known = (
         value if abs(value) > ROUNDING * size else 0.0
-        for value in (float(a @ seen.mean[places]), float(a @ known.values[places]))
+        for value in (float(a @ mean[places]), float(a @ known.values[places]))
     )
     errors = "" if known.exact else ", by far more than their standard errors allow"
     return InvalidKnownError(

@@ -18,8 +18,9 @@ import narwhals as nw
 import numpy as np
 
 from vardi._inputs.engines import DataFrame, LazyFrame, collected
-from vardi._inputs.frames.evaluate import unknown_value
-from vardi._inputs.frames.library_expressions import (
+from vardi._inputs.frames import unknown_value
+from vardi._inputs.lazy_part import FEATURE, FUNCTION, OMEGA, PREFIX, Change, Part
+from vardi._inputs.library_expressions import (
     columns_read,
     computed,
     in_library,
@@ -30,7 +31,6 @@ from vardi._inputs.frames.library_expressions import (
     unknown_expression,
     with_nulls,
 )
-from vardi._inputs.lazy_part import FEATURE, FUNCTION, OMEGA, PREFIX, Change, Part
 from vardi._inputs.partitions import with_own
 from vardi.biases import Bias, ExpressionBias, FrameExpressionBias, FunctionFamily, ParametricBias, WindowBias
 from vardi.biases._expressions.compile import Compiled, compile_node

@@ -10,7 +10,7 @@ import numpy as np
 
 from vardi._inputs.dependence import (
     DeclaredDependence,
-    declared,
+    Depends,
     missing_labels,
     no_column,
     refuse_together,
@@ -57,23 +57,21 @@ class EngineDependence(DeclaredDependence[str]):
         return lambda frame: with_place(frame, PLACE, order, by).with_columns(**columns)
 
 
-def as_engine_dependence(
-    pool: LazyPool, clusters: object, series: object, strata: object, population: object
-) -> EngineDependence:
+def as_engine_dependence(pool: LazyPool, depends: Depends) -> EngineDependence:
     """Return how rows in an engine depend on one another, after a check by one query for each frame."""
-    given, named = declared(clusters, series, strata, population)
+    named = depends.named
     if not named:
         return EngineDependence.none(len(pool.names))
     refuse_together(named, counted=any(part.counted for part in pool.parts))
-    if strata is not None and clusters is None:
+    if "strata" in named and "clusters" not in named:
         raise MismatchError(
             "strata= without clusters= needs the deviation of every row within its stratum, but the rows are "
             "lazy frames. Collect the columns you need, or name the column that identifies a row as clusters=."
         )
-    columns = {what: _column(what, given[what]) for what in named if what != "population"}
+    columns = {what: _column(what, getattr(depends, what)) for what in named if what != "population"}
     for what, column in columns.items():
         _require_column(pool.parts, what, column)
-    remaining = remaining_of(pool.names, pool.sizes, population)
+    remaining = remaining_of(pool.names, pool.sizes, depends.population)
     if columns:
         _look(pool, columns)
     return EngineDependence(columns.get("clusters"), columns.get("series"), columns.get("strata"), remaining, named)

@@ -10,16 +10,16 @@ from typing import Literal
 import narwhals as nw
 import numpy as np
 
+from vardi._inputs.by_row import shared_names
 from vardi._inputs.engines import Aggregate, answering, schema_of
-from vardi._inputs.frames import shared_names
-from vardi._inputs.frames.frame import require_read_as_names
+from vardi._inputs.frames import require_read_as_names
 from vardi._inputs.lazy_columns import DeclaredColumns, as_column
 from vardi._inputs.lazy_dependence import EngineDependence
 from vardi._inputs.lazy_part import PREFIX, DistinctRows, Part, rows_by_value, sums_by_sample
 from vardi._inputs.lazy_survey import Survey, survey
 from vardi._inputs.partitions import as_lazy
 from vardi._inputs.pool import Name, Pool, as_biases, as_named, require_biases_for, require_shared_columns
-from vardi._machine.memory import available_memory
+from vardi._machine import available_memory
 from vardi._types import Floats, once
 from vardi.biases import Bias
 from vardi.errors import InvalidBiasError, MismatchError

@@ -5,24 +5,32 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from vardi._inputs.by_row import as_counts, counts_by_name, in_order, require_counts, require_labels
+from vardi._inputs.by_row import (
+    alike,
+    as_counts,
+    concat,
+    counts_by_name,
+    in_order,
+    mixed_columns,
+    require_counts,
+    require_labels,
+    shared_names,
+)
 from vardi._inputs.dependence import Dependence
-from vardi._inputs.frames import Frame, JoinedColumns, as_frame, concat, mixed_columns, shared_names
-from vardi._inputs.frames.frame import Native, joined, product
-from vardi._machine.memory import require_memory
-from vardi._types import Floats, Integers, are_once
+from vardi._inputs.frames import Frame, Native, as_frame, by_factor, joined
+from vardi._machine import require_memory
+from vardi._types import Floats, Integers, Numbers, are_once
 from vardi.biases import Bias, ExpressionBias, LearnedBias, ValuesBias, as_bias
 from vardi.biases._expressions import is_condition
 from vardi.biases._kinds import factors_of
 from vardi.biases._values import as_array, coded, is_missing, read_only
 from vardi.errors import EmptySampleError, InvalidBiasError, MismatchError, suggest
 from vardi.errors import _refusals as refusals
-from vardi.errors._texts import LISTED, show
+from vardi.errors._texts import LISTED, first_of, show
 
 Name = Hashable
 
@@ -62,24 +70,21 @@ class Pool:
         """Whether some row stands for any number of rows but one."""
         return not are_once(self.counts)
 
-    def values(self) -> list[np.ndarray]:
-        """Return the values of each bias on all rows."""
-        return self.evaluate(self.biases, self.names)
-
     def evaluate(self, biases: Sequence[Bias], names: Sequence[Name], called: str = "bias") -> list[np.ndarray]:
         """Return the values of any functions on all rows; the names, and what they are called, are for messages."""
         if called == "bias":
             self.require_columns(biases, names)
-        factors = [factors_of(bias) for bias in biases]
-        functions = list(dict.fromkeys(part for parts in factors for part in parts if not isinstance(part, ValuesBias)))
-        self._require_memory(functions)
+        self._require_given_by_row(biases, names)
         samples = [str(name) for name in self.names] if len(self.frames) > 1 else [None]
-        pieces = [frame.evaluate(functions, name, called) for frame, name in zip(self.frames, samples, strict=False)]
-        known = {function: joined(piece) for function, *piece in zip(functions, *pieces, strict=True)}
-        return [
-            product([self._given(part, name) if isinstance(part, ValuesBias) else known[part] for part in parts])
-            for name, parts in zip(names, factors, strict=True)
-        ]
+
+        def values(factors: Sequence[Bias]) -> list[np.ndarray]:
+            functions = [part for part in factors if not isinstance(part, ValuesBias)]
+            self._require_memory(functions)
+            pieces = [frame.evaluate(functions, one, called) for frame, one in zip(self.frames, samples, strict=False)]
+            computed = map(joined, zip(*pieces, strict=True))
+            return [part.values if isinstance(part, ValuesBias) else next(computed) for part in factors]
+
+        return by_factor(biases, values)
 
     def require_columns(self, biases: Sequence[Bias], names: Sequence[Name]) -> None:
         """Refuse a bias that reads a column which some samples lack."""
@@ -125,15 +130,15 @@ class Pool:
         except MismatchError:
             return None
 
-    def joined(self) -> JoinedColumns:
-        """Return the columns of all rows, to be read one by one; there are none where ``whole`` is None."""
-        return JoinedColumns.of(self.frames, self.whole)
+    def alike(self) -> tuple[Frame, ...]:
+        """Return all rows in one frame, or in several with the same columns; none where ``whole`` is None."""
+        return alike(self.frames, self.whole)
 
-    def by_sample(self, rows: NDArray[np.bool_] | None = None) -> Integers:
-        """Return how many rows of each sample some are, or all."""
-        return np.bincount(self.source if rows is None else self.source[rows], minlength=len(self.names))
+    def by_sample(self, values: np.ndarray | None = None) -> Numbers:
+        """Return the sum of values over the rows of each sample, by default how many rows it has."""
+        return np.bincount(self.source, values, len(self.names))
 
-    def gaps(self, name: str) -> Integers:
+    def gaps(self, name: str) -> Numbers:
         """Return in how many rows of each sample a column is missing or infinite: in all where the sample lacks it."""
         if name not in self._gaps:
             pieces = [frame.gaps(name) if name in frame.columns else np.ones(len(frame), bool) for frame in self.frames]
@@ -141,7 +146,7 @@ class Pool:
         return self._gaps[name]
 
     @cached_property
-    def _gaps(self) -> dict[str, Integers]:
+    def _gaps(self) -> dict[str, Numbers]:
         return {}
 
     def is_numeric(self, name: str) -> bool:
@@ -170,26 +175,25 @@ class Pool:
 
     def nearest(self, groups: Sequence[Sequence[Name]]) -> str:
         """Return which two samples of different groups are nearest in the numeric columns that the biases read."""
-        columns = self._read_columns()
-        if not columns:
+        read = {name: self.column(name) for bias in self.biases for name in bias.columns}
+        columns = [name for name, x in read.items() if x.dtype.kind in "fiu" and np.isfinite(x).all()]
+        if not columns or sum(map(len, groups)) > 300:  # which have too many pairs to compare
             return ""
-        position = {name: k for k, name in enumerate(self.names)}
-        group_of = {position[name]: number for number, group in enumerate(groups) for name in group}
-        if len(group_of) > 300:  # which have too many pairs to compare
-            return ""
-        X = np.column_stack(list(columns.values()))
-        low, high = ({k: end(X[self.source == k], axis=0) for k in group_of} for end in (np.min, np.max))
+        group = np.array([number for number, names in enumerate(groups) for _ in names])
+        states = [self.names.index(name) for names in groups for name in names]
+        X = np.column_stack([read[name].astype(np.float64) for name in columns])
+        low, high = (np.array([end(X[self.source == k], axis=0) for k in states]) for end in (np.min, np.max))
         spread = X.std(axis=0)
         scale = np.where(spread > 0.0, spread, 1.0)
-        pairs = [(a, b) for a in group_of for b in group_of if a < b and group_of[a] != group_of[b]]
-        gaps = [np.maximum(0.0, np.maximum(low[b] - high[a], low[a] - high[b])) for a, b in pairs]
-        best = int(np.argmin([np.linalg.norm(gap / scale) for gap in gaps]))
-        (a, b), gap = pairs[best], gaps[best]
+        gaps = np.maximum(0.0, np.maximum(low - high[:, None], low[:, None] - high))
+        distance = np.where(group == group[:, None], np.inf, np.linalg.norm(gaps / scale, axis=2))
+        i, j = divmod(int(distance.argmin()), len(states))
+        (a, b), gap = sorted((states[i], states[j])), gaps[i, j]
         widest = int(np.argmax(gap / scale))
         if not gap[widest]:
             return ""
         nearest = f"'{self.names[a]}' and '{self.names[b]}'"
-        return f"The nearest are {nearest}: their rows are {gap[widest]:.4g} apart in {list(columns)[widest]}."
+        return f"The nearest are {nearest}: their rows are {gap[widest]:.4g} apart in {columns[widest]}."
 
     def values_of(self, column: str) -> Collection[Hashable] | None:
         """Return the distinct values of a column; None if some sample lacks it, or they are too many."""
@@ -204,25 +208,18 @@ class Pool:
             column = self.column(name)
             if column.dtype.kind in "fiu":
                 for side, holds in enumerate((column < bound, column == bound, column > bound)):
-                    rows[j, side] = np.bincount(self.source[holds], self.counts[holds], minlength=len(self.names))
+                    rows[j, side] = self.by_sample(np.where(holds, self.counts, 0.0))
         return rows
 
-    def _read_columns(self) -> dict[str, Floats]:
-        names = dict.fromkeys(name for bias in self.biases for name in bias.columns)
-        columns = {name: self.column(name) for name in names}
-        return {
-            name: values.astype(np.float64)
-            for name, values in columns.items()
-            if values.dtype.kind in "fiu" and np.isfinite(values).all()
-        }
-
-    def _given(self, bias: ValuesBias, name: Name) -> np.ndarray:
-        if len(bias.values) != len(self):
-            raise MismatchError(
-                f"The bias of {str(name)!r} has {len(bias.values)} values, but the pool has {len(self)} rows. "
-                "Give one value for each row of the pool, all samples one after the other."
-            )
-        return bias.values
+    def _require_given_by_row(self, biases: Sequence[Bias], names: Sequence[Name]) -> None:
+        """Refuse values that are not one for each row."""
+        for name, bias in zip(names, biases, strict=True):
+            for part in factors_of(bias):
+                if isinstance(part, ValuesBias) and len(part.values) != len(self):
+                    raise MismatchError(
+                        f"The bias of {str(name)!r} has {len(part.values)} values, but the pool has {len(self)} rows. "
+                        "Give one value for each row of the pool, all samples one after the other."
+                    )
 
 
 def kinds_in_words(kinds: Sequence[str], names: Sequence[Name]) -> str:
@@ -266,7 +263,7 @@ def _labelled_pool(rows: object, biases: object, source: object, counts: object)
     numbers, values = _numbered(source, frame, column)
     if isinstance(biases, list | tuple):  # these are named by their position
         values = [str(one) if isinstance(one, int) and not isinstance(one, bool) else one for one in values]
-    codes = _codes((numbers, values), by_name, column)
+    codes = _samples_of(numbers, values, by_name, column)
     return _framed_pool(tuple(by_name), by_name, (frame,), codes, counts)
 
 
@@ -282,30 +279,19 @@ def _with_rows(pool: Pool) -> Pool:
     """Return the pool; raise if a count is invalid, or if all counts of a sample are zero."""
     if pool.is_counted:
         require_counts(pool.counts, pool.place)
-        there = np.bincount(pool.source, minlength=len(pool.names)) > 0
-        counted = np.bincount(pool.source, pool.counts, minlength=len(pool.names)) > 0
-        if (there & ~counted).any():
-            raise refusals.empty_samples([pool.names[k] for k in np.flatnonzero(there & ~counted).tolist()])
+        empty = np.flatnonzero((pool.by_sample() > 0) & (pool.by_sample(pool.counts) == 0)).tolist()
+        if empty:
+            raise refusals.empty_samples([pool.names[k] for k in empty])
     return pool
 
 
-class HasShape(Protocol):
-    """A matrix, of whatever library."""
-
-    @property
-    def ndim(self) -> int: ...
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-
-
-def matrix_pool(omega: HasShape, source: object, counts: object, names: Iterable[Name] | None) -> Pool:
+def matrix_pool(shape: Sequence[int], source: object, counts: object, names: Iterable[Name] | None) -> Pool:
     """Return the pool of a matrix of biases, after a check of its shape and labels."""
-    if omega.ndim != 2 or not min(omega.shape):
+    if len(shape) != 2 or not min(shape):
         raise EmptySampleError(
-            f"omega has shape {omega.shape}. Give a matrix with a row for each row of the pool and a column for each "
-            "bias."
+            f"omega has shape {shape}. Give a matrix with a row for each row of the pool and a column for each bias."
         )
-    n, K = omega.shape
+    n, K = shape
     labels = as_array(source, "source")
     require_labels(labels, n)
     if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= K:
@@ -357,19 +343,15 @@ def as_biases(by_name: Mapping[Name, Any], names: Sequence[Name]) -> tuple[Bias,
     return tuple(biases)
 
 
-def _codes(labels: tuple[Integers, list[Hashable]], names: Iterable[Name], column: str) -> Integers:
+def _samples_of(codes: Integers, values: Sequence[Hashable], names: Iterable[Name], column: str) -> Integers:
     """Return the sample of each row, from labels numbered in order of first appearance."""
-    codes, values = labels
     position = {name: k for k, name in enumerate(names)}
-    sample = np.array([position.get(value, -1) for value in values], np.int64)
-    strangers = np.flatnonzero(sample < 0)
-    if not len(strangers):
-        return sample[codes]
-    rows = np.bincount(codes, minlength=len(values))
-    missing = sum(int(rows[k]) for k in strangers.tolist() if is_missing(values[k]))
-    if missing:
-        raise refusals.missing_labels(column, missing)
-    raise refusals.unknown_label(values[strangers[0]], column, dict.fromkeys(values), names)
+    strangers = [k for k, value in enumerate(values) if value not in position]
+    if missing := [k for k in strangers if is_missing(values[k])]:
+        raise refusals.missing_labels(column, int(np.isin(codes, missing).sum()))
+    if strangers:
+        raise refusals.unknown_label(values[strangers[0]], column, dict.fromkeys(values), names)
+    return np.array([position[value] for value in values], np.int64)[codes]
 
 
 def _numbered(source: object, frame: Frame, column: str) -> tuple[Integers, list[Hashable]]:
@@ -403,5 +385,27 @@ def require_shared_columns(
             lacks = [sample for sample, available in columns.items() if column not in available]
             if 0 < len(lacks) < len(columns):
                 shared = shared_names(list(columns.values()))
-                refusal = refusals.learned_of_some if isinstance(bias, LearnedBias) else refusals.bias_of_some
-                raise refusal(name, bias, column, lacks, shared)
+                raise MismatchError(f"The bias of {str(name)!r}, {bias}, {_lacking(name, bias, column, lacks, shared)}")
+
+
+def _lacking(sample: Name, bias: Bias, column: str, lacks: Sequence[Name], shared: Sequence[str]) -> str:
+    """Return why a bias cannot read a column that some samples lack, and what to do."""
+    lack = f"column {column!r}, which {show(lacks)} {'lacks' if len(lacks) == 1 else 'lack'}"
+    if isinstance(bias, LearnedBias):
+        remedy = (
+            f"Name columns that all samples have: {show(shared)}." if shared else "The samples have none in common."
+        )
+        return f"is learned from {lack}, so its rows cannot be compared with theirs. {remedy}"
+    columns = f" ({first_of(map(repr, shared), 3)})" if shared else ""
+    others = [name for name in lacks if name != sample]
+    doubt = f": how likely was {str(sample)!r} to draw those of {show(others)}?" if others else "."
+    remedy = (
+        f"In place of a design weight, give one over its mean given columns that all samples have{columns}: the guide "
+        "'Pooling surveys' shows how, and what that assumes."
+    )
+    if len(others) < len(lacks):  # a sample without its own design weights has no mean of them
+        remedy = f"Add the column to {show(lacks)}, or write the bias in columns that all samples have."
+    return (
+        f"reads {lack}. A bias is evaluated on the rows of all samples{doubt} So it must be a function of columns that "
+        f"all samples have. {remedy}"
+    )

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from vardi._inputs.frames import as_frame, shared_names
+from vardi._inputs.by_row import shared_names
+from vardi._inputs.frames import as_frame
 from vardi._inputs.pool import Name, Pool
 from vardi._types import Integers
 from vardi.errors import SharedUnitsWarning, number_of_rows
@@ -59,26 +60,23 @@ def _equal_rows(pool: Pool, looked_at: int = 4_000) -> tuple[Name, Name, int] | 
         return None
     if not 1 < len(np.unique(pool.source[rows])) <= MOST_SAMPLES:
         return None
-    columns = _columns(pool, rows)
+    mixed, shared = pool.mixed, shared_names([frame.columns for frame in pool.frames])
+    columns = _columns(pool, rows, [name for name in shared if name not in mixed])
     ids, continuous, properties = _kinds(columns, pool.source[rows], pool.source)
     if not ids and not continuous:
         return None
     share = 0.0 if ids else 2 / 3  # of a sample's rows, which independent samples of one short list may share
     rows = _some(pool, (*ids, *continuous)[0])
-    shared = _most_shared(pool, rows, _columns(pool, rows, properties), share)
-    if shared is not None and len(rows) < len(pool):  # now it is worth counting them all
-        rows = np.arange(len(pool))
-        shared = _most_shared(pool, rows, _columns(pool, rows, properties), share)
-    return None if shared is None else (pool.names[shared[0]], pool.names[shared[1]], shared[2])
+    found = _most_shared(pool, rows, properties, share)
+    if found is not None and len(rows) < len(pool):  # now it is worth counting them all
+        found = _most_shared(pool, np.arange(len(pool)), properties, share)
+    return None if found is None else (pool.names[found[0]], pool.names[found[1]], found[2])
 
 
-def _columns(pool: Pool, rows: Integers, names: Sequence[str] | None = None) -> dict[str, np.ndarray]:
-    """Return the columns that all samples have, with one type, on some rows of the pool in increasing order."""
+def _columns(pool: Pool, rows: Integers, names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Return columns on some rows of the pool in increasing order."""
     starts = np.cumsum([0, *(len(frame) for frame in pool.frames)])
     within = [rows[(rows >= start) & (rows < end)] - start for start, end in pairwise(starts)]
-    if names is None:
-        mixed, shared = pool.mixed, shared_names([frame.columns for frame in pool.frames])
-        names = [name for name in shared if name not in mixed]
     parts = list(zip(pool.frames, within, strict=True))
     return {name: np.concatenate([frame.values_at(name, places) for frame, places in parts]) for name in names}
 
@@ -115,21 +113,15 @@ def _is_numbering(values: np.ndarray, sizes: Integers) -> bool:
 def _some(pool: Pool, key: str, compared: int = 10_000) -> Integers:
     """Return all rows or, if very many, those whose key has a hash below a bound, so that equal rows stay together."""
     part = len(pool) // compared
-    columns = [frame.column(key) for frame in pool.frames] if part > 1 else []
-    if not columns or any(column.dtype.kind not in "fiu" for column in columns):
-        return np.arange(len(pool))
-    bound = np.uint64(2**64 // part)
-    chosen = [np.flatnonzero(_codes(column) < bound) for column in columns]
-    starts = np.cumsum([0, *(len(column) for column in columns)])
-    return np.concatenate([places + start for places, start in zip(chosen, starts, strict=False)])
+    if part > 1 and (column := pool.column(key)).dtype.kind in "fiu":
+        return np.flatnonzero(_codes(column) < np.uint64(2**64 // part))
+    return np.arange(len(pool))
 
 
-def _most_shared(
-    pool: Pool, rows: Integers, columns: Mapping[str, np.ndarray], share: float
-) -> tuple[int, int, int] | None:
-    """Return the two samples that share most of some rows, given their columns, with their number, if not by chance."""
+def _most_shared(pool: Pool, rows: Integers, names: Sequence[str], share: float) -> tuple[int, int, int] | None:
+    """Return the two samples that share most of some rows, by some columns, with their number, if not by chance."""
     source, hashes = pool.source[rows], np.zeros(len(rows), np.uint64)
-    for values in columns.values():
+    for values in _columns(pool, rows, names).values():
         hashes = _mixed(hashes, _codes(values))
     order = np.lexsort((source, hashes))
     hashes, source = hashes[order], source[order]

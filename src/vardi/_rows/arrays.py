@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vardi._inputs.dependence import Dependence
-from vardi._machine.threads import Scratch, map_blocks, sum_blocks
+from vardi._machine import Scratch, map_blocks, sum_blocks
 from vardi._rows.contract import (
     ByKey,
     Columns,

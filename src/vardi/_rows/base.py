@@ -14,7 +14,7 @@ import scipy
 from numpy.typing import NDArray
 from scipy import sparse
 
-from vardi._machine.threads import Scratch, blocks, map_blocks, sum_blocks
+from vardi._machine import Scratch, blocks, map_blocks, sum_blocks
 from vardi._rows.arrays import ArrayBlock, Arrays
 from vardi._rows.contract import Normalised, Result, Sums
 from vardi._rows.gram import DenseGram, Gram, SparseGram, UnformedGram

@@ -20,7 +20,7 @@ import numpy as np
 from vardi._inputs.dependence import Dependence
 from vardi._inputs.engines import in_batches
 from vardi._inputs.lazy_part import COUNT, OMEGA, PREFIX, Part
-from vardi._machine.threads import Scratch
+from vardi._machine import Scratch
 from vardi._rows.arrays import ArrayBlock, Arrays
 from vardi._rows.choose import MODERATE
 from vardi._rows.contract import Block, Question, Result, addable

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._inputs.frames import Frame
-from vardi._machine.memory import require_memory
+from vardi._machine import require_memory
 from vardi._types import Floats, Integers
 from vardi.biases import ExpressionBias, ParametricBias
 from vardi.biases._expressions.families import Cells, Level, Value, group_text, level_text

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from vardi._machine.threads import map_blocks
+from vardi._machine import map_blocks
 from vardi._rows.base import BiasColumns, Biases, Rows
 from vardi._rows.dense import Dense
 from vardi._rows.distinct import distinct, distinct_sparse

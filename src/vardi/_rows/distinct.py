@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from vardi._machine.threads import blocks, map_blocks
+from vardi._machine import blocks, map_blocks
 from vardi._rows.base import Biases
 from vardi._types import Floats, Integers, are_once
 

@@ -18,7 +18,7 @@ import scipy
 from numpy.typing import NDArray
 from scipy import sparse
 
-from vardi._machine.threads import single_threaded_blas
+from vardi._machine import single_threaded_blas
 from vardi._types import Floats, Integers
 from vardi.errors import VardiError
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from vardi._machine.threads import sum_blocks
+from vardi._machine import sum_blocks
 from vardi._types import Floats, Integers, are_once
 
 FIRST = 100  # values that are looked at before all others

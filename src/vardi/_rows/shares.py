@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._machine.threads import map_blocks, sum_blocks
+from vardi._machine import map_blocks, sum_blocks
 from vardi._rows.grouping import are_whole, sums_by_value
 from vardi._types import Floats, Integers
 

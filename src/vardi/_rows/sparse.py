@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from vardi._machine.threads import BLOCK, blocks, map_blocks, sum_blocks
+from vardi._machine import BLOCK, blocks, map_blocks, sum_blocks
 from vardi._rows.base import Rows, Space
 from vardi._rows.contract import Normalised
 from vardi._rows.dense import Dense, DenseProbabilities, weighed_products

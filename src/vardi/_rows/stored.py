@@ -17,7 +17,7 @@ from typing import Any, NoReturn, Self, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike
 
-from vardi._machine.threads import BLOCK, blocks, cores, executor, single_threaded_blas
+from vardi._machine import BLOCK, blocks, cores, executor, single_threaded_blas
 from vardi._rows.dense import Dense
 from vardi._rows.grouping import stratified
 from vardi._types import Floats, Integers, Numbers

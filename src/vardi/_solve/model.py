@@ -13,7 +13,7 @@ import numpy as np
 from vardi._inputs.known import Known
 from vardi._inputs.known_on_rows import out_of_reach
 from vardi._inputs.pool import Name
-from vardi._machine.threads import single_threaded_blas
+from vardi._machine import single_threaded_blas
 from vardi._rows.base import Rows
 from vardi._rows.gram import Laplacian
 from vardi._rows.joint import Joint, JointRows

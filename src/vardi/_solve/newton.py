@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vardi._machine.threads import single_threaded_blas
+from vardi._machine import single_threaded_blas
 from vardi._rows.base import Rows
 from vardi._rows.contract import Sums
 from vardi._rows.gram import MAX_SPECTRAL_SAMPLES, Laplacian, SingularError

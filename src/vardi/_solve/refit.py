@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from vardi._machine.threads import Scratch, sum_blocks
+from vardi._machine import Scratch, sum_blocks
 from vardi._rows.arrays import ArrayBlock
 from vardi._rows.base import Rows
 from vardi._rows.dense import Dense, DenseProbabilities

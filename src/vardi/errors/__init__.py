@@ -17,13 +17,7 @@ class VardiError(ValueError):
     """Base of every error that vardi raises on purpose; each can be pickled with its data."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (type(self), self.args, self.__dict__)
-
-
-def _restored(kind: type[VardiError], args: tuple[Any, ...], data: dict[str, Any]) -> VardiError:
-    error = kind.__new__(kind, *args)
-    error.__dict__.update(data)
-    return error
+        return BaseException.__new__, (type(self), *self.args), self.__dict__  # __init__ wants the data by name
 
 
 class ExpressionError(VardiError):

@@ -16,10 +16,9 @@ from vardi.errors import (
     MismatchError,
     MissingValuesError,
     NeedsRowsError,
-    TooLargeError,
     UnidentifiedParametersError,
 )
-from vardi.errors._texts import LISTED, first_of, number_of_rows, show, suggest
+from vardi.errors._texts import LISTED, number_of_rows, show, suggest
 
 MOST = 1e150  # most rows in all, whose square is still a float
 FROM_SOME = (
@@ -47,16 +46,6 @@ def empty_samples(names: Sequence[object]) -> EmptySampleError:
         f"No rows in {show(names)}. Leave an empty sample out of the samples; its bias may stay, and its normaliser "
         "is still estimated.",
         samples=map(str, names),
-    )
-
-
-def too_many_biases(count: int, most: int) -> TooLargeError:
-    """Return the error for more biases than known values or parameters can be solved with."""
-    return TooLargeError(
-        f"There are {count:,} biases, and known values or parameters would need a matrix of their number squared "
-        f"({8 * count**2 / 2**30:,.1f} GB), several times. Up to {most:,} biases are solved so. Merge samples that "
-        "were drawn with the same bias, or leave the known values and parameters out.",
-        bytes=8 * count**2,
     )
 
 
@@ -213,46 +202,6 @@ def not_covered(names: Sequence[object], which: str, sample: str | None, rows: S
         "or debias that part alone: its rows in all samples, with the same biases.",
         sample=sample,
         rows=rows[:LISTED],
-    )
-
-
-def bias_of_some(
-    sample: object, bias: object, column: str, lacks: Sequence[object], shared: Sequence[str]
-) -> MismatchError:
-    """Return the error for a bias that reads a column that some samples lack."""
-    columns = f" ({first_of(map(repr, shared), 3)})" if shared else ""
-    others = [name for name in lacks if name != sample]
-    doubt = f": how likely was {str(sample)!r} to draw those of {show(others)}?" if others else "."
-    remedy = (
-        f"In place of a design weight, give one over its mean given columns that all samples have{columns}: the guide "
-        "'Pooling surveys' shows how, and what that assumes."
-    )
-    if len(others) < len(lacks):  # a sample without its own design weights has no mean of them
-        remedy = f"Add the column to {show(lacks)}, or write the bias in columns that all samples have."
-    return MismatchError(
-        f"The bias of {str(sample)!r}, {bias}, reads column {column!r}, which {show(lacks)} "
-        f"{'lacks' if len(lacks) == 1 else 'lack'}. A bias is evaluated on the rows of all samples{doubt} So it must "
-        f"be a function of columns that all samples have. {remedy}"
-    )
-
-
-def learned_of_some(
-    sample: object, bias: object, column: str, lacks: Sequence[object], shared: Sequence[str]
-) -> MismatchError:
-    """Return the error for a bias learned from a column that some samples lack."""
-    remedy = f"Name columns that all samples have: {show(shared)}." if shared else "The samples have none in common."
-    return MismatchError(
-        f"The bias of {str(sample)!r}, {bias}, is learned from column {column!r}, which {show(lacks)} "
-        f"{'lacks' if len(lacks) == 1 else 'lack'}, so its rows cannot be compared with theirs. {remedy}"
-    )
-
-
-def no_rows_to_learn(sample: object, bias: object) -> InvalidBiasError:
-    """Return the error for a learned bias of a sample without rows."""
-    return InvalidBiasError(
-        f"No row was drawn with the bias of {str(sample)!r}, {bias}, so there is nothing to learn it from. Give its "
-        "rows, or leave it out.",
-        sample=str(sample),
     )
 
 

@@ -14,7 +14,7 @@ from vardi._fit.debias import debias
 from vardi._fit.sample import DebiasedSample
 from vardi._fit.weighted import WeightedSample
 from vardi._inputs.by_row import in_order
-from vardi._inputs.frames import Frame, NarwhalsFrame, NumpyFrame, as_frame
+from vardi._inputs.frames import Frame, NarwhalsFrame, as_frame
 from vardi._inputs.given import Biases, ByRow, Known, Labels, Table
 from vardi._inputs.known import known_biases
 from vardi._inputs.pool import Name, as_biases, as_named
@@ -129,8 +129,8 @@ def _with_columns(rows: Frame, columns: Mapping[str, np.ndarray]) -> Frame:
     if not columns:
         return rows
     if isinstance(rows, NarwhalsFrame):
-        series = [nw.new_series(name, values, backend=rows._data.implementation) for name, values in columns.items()]
-        return as_frame(rows._data.with_columns(*series).to_native())
+        series = [nw.new_series(name, values, backend=rows.data.implementation) for name, values in columns.items()]
+        return as_frame(rows.data.with_columns(*series).to_native())
     arrays, native = {**{name: rows.column(name) for name in rows.columns}, **columns}, rows.native
     if isinstance(native, np.ndarray) and not native.dtype.names:  # functions of rows see the targets as last columns
         numbers = all(values.dtype.kind in "fiub" for values in arrays.values())
@@ -147,7 +147,7 @@ def _sparse(native: sparse.sparray, biases: tuple[Bias, ...]) -> Frame:
     return _ArrayRows(native.tocsr(), {f"x{place}": stored[:, [place]].toarray()[:, 0] for place in places})
 
 
-class _ArrayRows(NumpyFrame):
+class _ArrayRows(Frame):
     """Rows of an array, dense or sparse, whose columns are held apart from it."""
 
     def __init__(self, native: np.ndarray | sparse.csr_array, arrays: Mapping[str, np.ndarray]) -> None:

@@ -9,7 +9,7 @@ from typing import TypeGuard
 
 import narwhals as nw
 
-from vardi._inputs.frames.frame import misread_names
+from vardi._inputs.frames import misread_names
 from vardi._inputs.given import KnownValue
 from vardi._inputs.known import ROUNDING
 from vardi._inputs.lazy_part import COUNTS, LABEL, ROW

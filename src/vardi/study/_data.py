@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from vardi._machine.memory import available_memory
+from vardi._machine import available_memory
 from vardi.errors import StudyError, suggest
 from vardi.errors._texts import first_of
 

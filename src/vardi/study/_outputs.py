@@ -11,7 +11,8 @@ import numpy as np
 
 from vardi._estimate.refits import Progress
 from vardi._fit.sample import DebiasedSample
-from vardi._inputs.frames import as_frame, concat
+from vardi._inputs.by_row import concat
+from vardi._inputs.frames import as_frame
 from vardi._inputs.lazy_part import ROW
 from vardi._rows.multipliers import ReplicateKind, names_of
 from vardi.errors import MismatchError, OutputError

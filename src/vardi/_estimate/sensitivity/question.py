@@ -19,7 +19,7 @@ from vardi._estimate.estimates import Estimate
 from vardi._estimate.sensitivity.result import FURTHEST, Kind, Method, Sensitivity, require_number
 from vardi._estimate.tangent import Influence, Tangent
 from vardi._inputs.pool import Name
-from vardi._machine.threads import single_threaded_blas
+from vardi._machine import single_threaded_blas
 from vardi._rows.contract import Block, Kept
 from vardi._rows.dense import Dense
 from vardi._rows.gram import Laplacian, SingularError

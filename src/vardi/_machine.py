@@ -1,20 +1,28 @@
-"""Work in threads: sums over blocks of rows, whose blocks and order never depend on how many threads there are."""
+"""The machine: work in threads, the memory that there is, and files that are written whole or not at all.
+
+Sums over blocks of rows are made in threads; blocks and their order never depend on how many threads there are.
+"""
 
 from __future__ import annotations
 
 import functools
 import operator
+import os
+import secrets
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib import import_module
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
+
+from vardi.errors import OutputError, TooLargeError
 
 Result = TypeVar("Result")
 Item = TypeVar("Item")
@@ -24,6 +32,8 @@ _this_thread = threading.local()  # whether it is one of as many as there are co
 BLOCK = 240_000  # numbers in a block: 2 MB, so what a step writes is still in the cache when it is read again
 LONG_BLOCK = 2**20  # numbers of a block up to which it may grow, so that its sums cost little beside it
 THREADED = 1_000_000  # numbers above which threads are worth starting
+CGROUP = Path("/sys/fs/cgroup")
+ALWAYS = 2**26  # bytes that are allocated without a check
 
 
 def blocks(n: int, width: int, sums: int | None = None) -> list[slice]:
@@ -165,8 +175,108 @@ def _controller() -> ThreadpoolController:
     return ThreadpoolController()  # once, since finding the BLAS takes a millisecond
 
 
-@contextmanager
-def single_threaded_blas() -> Iterator[Any]:
+def single_threaded_blas() -> AbstractContextManager[object]:
     """Limit the BLAS to one thread: its own threads inside each of ours would only get in the way."""
-    with _controller().limit(limits=1, user_api="blas") as limits:
-        yield limits
+    limits: AbstractContextManager[object] = _controller().limit(limits=1, user_api="blas")
+    return limits
+
+
+def available_memory() -> int:
+    """Return the bytes that this process could still allocate: of the machine, or of its container if that has less.
+
+    Linux reports what is available; other systems mostly report the total, of which half is assumed. If nothing is
+    known it is 2 GiB.
+    """
+    machine = _of_machine()
+    container = _of_container()
+    return machine if container is None else min(machine, container)
+
+
+def require_memory(needed: int, what: str, remedy: str) -> None:
+    """Refuse what needs more memory than is available, before any of it is allocated."""
+    if needed <= ALWAYS:
+        return
+    available = available_memory()
+    if needed > available:
+        raise TooLargeError(
+            f"{what} need {_shown(needed)} of memory, but {_shown(available)} is available. {remedy}", bytes=needed
+        )
+
+
+def _shown(size: int) -> str:
+    return f"{size / 2**30:,.1f} GB" if size >= 2**30 / 10 else f"{size / 2**20:,.1f} MB"
+
+
+def _of_machine() -> int:
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            for line in lines:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    except (AttributeError, OSError, ValueError):
+        return 2 * 2**30
+
+
+def _of_container() -> int | None:
+    try:
+        limit = (CGROUP / "memory.max").read_text(encoding="ascii").strip()
+        used = int((CGROUP / "memory.current").read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
+    return None if limit == "max" else max(int(limit) - used, 0)
+
+
+def require_writable(path: str | os.PathLike[str], *, overwrite: bool, remedy: str = "Name another file.") -> Path:
+    """Return the path of an output, or refuse one that cannot be written, before any work; ``remedy`` if it exists."""
+    target = Path(path)
+    if target.is_dir():
+        raise OutputError(f"{target} is a folder. Give the name of a file in it.", path=str(target))
+    if target.exists() and not target.is_file():
+        raise OutputError(f"{target} is a device or a pipe, not a file. Give the name of a file.", path=str(target))
+    if os.path.lexists(target) and not overwrite:
+        raise OutputError(f"{target} already exists, and is not overwritten. {remedy}", path=str(target))
+    if not target.parent.is_dir():
+        raise OutputError(f"{target} cannot be written: there is no folder {target.parent}.", path=str(target))
+    as_who_writes = os.access in os.supports_effective_ids  # rather than as who started the process
+    if not os.access(target.parent, os.W_OK | os.X_OK, effective_ids=as_who_writes):
+        raise OutputError(f"{target} cannot be written: the folder {target.parent} is read-only.", path=str(target))
+    return target
+
+
+@contextmanager
+def whole_file(path: str | os.PathLike[str], *, overwrite: bool) -> Iterator[Path]:
+    """Yield a temporary name to write to, which is moved to ``path`` only if the block succeeds.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     with whole_file(Path(folder) / "a.txt", overwrite=False) as temporary:
+    ...         _ = temporary.write_text("whole")
+    ...     [(path.name, path.read_text()) for path in Path(folder).iterdir()]
+    [('a.txt', 'whole')]
+    """
+    target = require_writable(path, overwrite=overwrite)
+    if target.is_symlink():  # its target is written, and the link stays
+        target = require_writable(target.resolve(), overwrite=overwrite)
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part{target.suffix}")
+    try:
+        temporary.touch(exist_ok=False)
+    except OSError as error:
+        raise OutputError(f"{target} cannot be written: {error.strerror}.", path=str(target)) from error
+    try:
+        yield temporary
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
+        temporary.replace(target)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise OutputError(f"{target} was not written: {reason}.", path=str(target)) from error
+    finally:
+        with suppress(FileNotFoundError):
+            temporary.unlink()

@@ -1,37 +1,32 @@
-"""Whatever holds rows: NumPy arrays, and the eager frames that narwhals takes."""
+"""Whatever holds rows, behind one interface: NumPy arrays, and the eager frames that narwhals takes."""
 
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 import vardi._narwhals as nw
-from vardi._inputs.frames.evaluate import Eager, EagerFrame, Engine, evaluate
-from vardi._inputs.frames.library_expressions import Series, as_narwhals, evaluate_expression
+from vardi._inputs.given import Formula, bias_of
+from vardi._inputs.library_expressions import Eager, EagerTarget, Series, as_narwhals, evaluate_expression, of_sample
 from vardi._types import Integers
-from vardi.biases import Bias, ExpressionBias, FrameExpressionBias, FunctionBias, ValuesBias, as_bias
-from vardi.biases._expressions.compile import require_columns
-from vardi.biases._expressions.nodes import Column
+from vardi.biases import Bias, ExpressionBias, FrameExpressionBias, FunctionBias, ValuesBias
+from vardi.biases._expressions.compile import compile_node, require_columns
+from vardi.biases._expressions.nodes import Column, to_text
 from vardi.biases._expressions.targets import NumpyTarget
-from vardi.biases._kinds import factors_of, library_of
+from vardi.biases._kinds import factors_of
 from vardi.biases._learned import LearnedValues
 from vardi.biases._values import as_array, as_numbers, belongs_elsewhere, coded, index_of, is_missing, read_only
-from vardi.errors import InvalidBiasError, MismatchError, VardiError, number_of_rows
-from vardi.errors._texts import lines_of
-
-if TYPE_CHECKING:
-    import narwhals
+from vardi.errors import InvalidBiasError, MismatchError, MissingValuesError, VardiError, number_of_rows
+from vardi.errors._texts import LISTED, lines_of
 
 Native: TypeAlias = Any
 """Rows, or a column of them, in the library and the form that the user gave."""
-Formula: TypeAlias = "str | narwhals.Expr"
-"""A function of the row: a column, an expression as text, or a narwhals or Polars expression."""
 ACCEPTED = "a NumPy array, or a frame of pandas, Polars, PyArrow or another library that narwhals supports"
 
 
@@ -57,7 +52,7 @@ def as_frame(rows: object) -> Frame:
     if isinstance(rows, Frame):
         return rows
     if isinstance(rows, np.ndarray):
-        return NumpyFrame(rows)
+        return Frame(rows)
     try:
         data: Any = nw.from_native(rows, allow_series=True)
     except TypeError:
@@ -75,8 +70,8 @@ def as_frame(rows: object) -> Frame:
     raise MismatchError(f"Rows cannot be a {type(rows).__qualname__}. {read}Give {ACCEPTED}.")
 
 
-class Frame(ABC):
-    """Rows in memory, with named columns.
+class Frame:
+    """Rows in memory, with named columns: those of a NumPy array, unless a subclass holds them in another way.
 
     Attributes
     ----------
@@ -86,29 +81,48 @@ class Frame(ABC):
 
     native: Native
 
-    @abstractmethod
-    def __len__(self) -> int: ...
+    def __init__(self, native: np.ndarray) -> None:
+        self.native = native = as_array(native, "Rows")
+        if native.ndim not in (1, 2) or (native.dtype.names and native.ndim != 1):
+            raise MismatchError(
+                f"Rows were given as an array of {native.ndim} dimensions. Give one (a column) or two (rows by "
+                "columns)."
+            )
+        if native.dtype.names:
+            self._arrays = {name: native[name] for name in native.dtype.names}
+        elif native.ndim == 1:
+            self._arrays = {"x": native}
+        else:
+            self._arrays = {f"x{place}": native[:, place] for place in range(native.shape[1])}
+
+    def __len__(self) -> int:
+        return len(self.native)
 
     @property
-    @abstractmethod
     def columns(self) -> tuple[str, ...]:
         """The names of the columns."""
+        return tuple(self._arrays)
 
-    @abstractmethod
     def column(self, name: str) -> np.ndarray:
         """Return one column as an array."""
+        require_columns((name,), self._arrays)
+        return self._arrays[name]
 
-    @abstractmethod
     def take(self, indices: ArrayLike) -> Native:
         """Return the rows at some positions, in the library and the form that the user gave."""
+        return self.native[np.asarray(indices)]
 
-    @abstractmethod
     def wrap(self, values: np.ndarray, *names: str) -> Native:
         """Return numbers by row as a series, or columns of them as a frame, of the user's library, with its index."""
+        return read_only(values)
 
-    @abstractmethod
     def drop(self, *names: str) -> Frame:
         """Return the frame without some columns."""
+        require_columns(names, self._arrays)
+        if self.native.dtype.names:
+            return Frame(self.native[[field for field in self.columns if field not in names]])
+        places = [self.columns.index(name) for name in names]
+        return Frame(np.delete(np.atleast_2d(self.native.T).T, places, axis=1))
 
     def coded(self, name: str) -> tuple[Integers, list[Hashable]]:
         """Return a column as codes in order of first appearance, and the distinct values."""
@@ -134,13 +148,13 @@ class Frame(ABC):
         """Return the values of a categorical column in their order; None for any other column."""
         return None
 
-    @abstractmethod
-    def _engine(self, names: Sequence[str]) -> Engine:
-        """Return an engine that computes expressions of some columns."""
+    def _target(self, names: Sequence[str]) -> NumpyTarget | EagerTarget:
+        """Return what computes expressions of some columns."""
+        return NumpyTarget(self._arrays)
 
-    @abstractmethod
     def _eager(self, library: str) -> Eager:
         """Return the rows as a frame on which expressions of a library can be computed."""
+        return as_narwhals(self._arrays, library)
 
     def evaluate(self, biases: Sequence[Bias], sample: str | None = None, called: str = "bias") -> list[np.ndarray]:
         """Return the values of biases on all rows, those of all expressions in one pass.
@@ -158,16 +172,40 @@ class Frame(ABC):
             For each bias an array of `len(self)`: bool for a condition, otherwise float64. Its sign is not checked.
             It may be a view of the rows, so do not write to it.
         """
-        factors = [factors_of(bias) for bias in biases]
-        expressions = list(
-            dict.fromkeys(part for parts in factors for part in parts if isinstance(part, ExpressionBias))
-        )
+
+        def values(factors: Sequence[Bias]) -> list[np.ndarray]:
+            expressions = [part for part in factors if isinstance(part, ExpressionBias)]
+            computed = iter(self._expressions(expressions, sample, called))
+            return [
+                next(computed) if isinstance(part, ExpressionBias) else self._factor(part, sample) for part in factors
+            ]
+
+        return by_factor(biases, values)
+
+    def _expressions(self, expressions: Sequence[ExpressionBias], sample: str | None, called: str) -> list[np.ndarray]:
+        """Return the values of expressions, by one pass: bool for conditions, otherwise float64.
+
+        Raises
+        ------
+        MissingValuesError
+            If a value is unknown because a column has missing values.
+        InvalidBiasError
+            If a condition compares NaN, such as the logarithm of a negative number.
+        """
         names = tuple(dict.fromkeys(name for bias in expressions for name in bias.columns))
         require_columns(names, self.columns)
         with np.errstate(all="ignore"):  # NaN and infinity are found when the values are checked
-            arrays = evaluate(expressions, self._engine(names), len(self), sample, called)
-        known = dict(zip(expressions, arrays, strict=True))
-        return [product([self._factor(part, known, sample) for part in parts]) for parts in factors]
+            target = self._target(names)
+            missing = target.missing(names)
+            compiled = [compile_node(bias.node, target, missing) for bias in expressions]
+            doubtful = [part for part in compiled if part.known is not None]
+            columns = iter(target.compute([part.value for part in compiled] + [part.known for part in doubtful]))
+        arrays = [_on_rows(next(columns), len(self), is_condition=part.is_condition) for part in compiled]
+        for part, known in zip(doubtful, columns, strict=True):
+            unknown = np.flatnonzero(~_on_rows(known, len(self), is_condition=True)).tolist()
+            if unknown:
+                raise unknown_value(ExpressionBias(part.node), sample, len(unknown), missing, unknown, called=called)
+        return arrays
 
     def evaluate_formula(self, formula: Formula, sample: str | None = None) -> np.ndarray:
         """Return the values of a function of the row."""
@@ -175,9 +213,7 @@ class Frame(ABC):
             return self.column(formula)
         return self.evaluate([bias_of(formula, self.columns)], sample, called="expression")[0]
 
-    def _factor(self, bias: Bias, known: Mapping[ExpressionBias, np.ndarray], sample: str | None) -> np.ndarray:
-        if isinstance(bias, ExpressionBias):
-            return known[bias]
+    def _factor(self, bias: Bias, sample: str | None) -> np.ndarray:
         if isinstance(bias, FrameExpressionBias):
             return evaluate_expression(bias, self._eager(bias.library), sample)
         if isinstance(bias, FunctionBias):
@@ -193,61 +229,39 @@ class Frame(ABC):
         raise InvalidBiasError(f"A {type(bias).__name__} cannot be evaluated on rows.", sample=sample or "")
 
     def _function(self, bias: FunctionBias, sample: str | None) -> np.ndarray:
-        of_sample = f" on rows of sample '{sample}'" if sample is not None else ""
+        what = f"The bias {bias}{of_sample(sample)}"
         try:
             returned = bias.function(self.native)
         except VardiError:
             raise
         except (TypeError, ValueError) as error:
             raise InvalidBiasError(
-                f"The bias {bias}{of_sample} failed: {lines_of(error)[0].rstrip('.')}. It is called "
+                f"{what} failed: {lines_of(error)[0].rstrip('.')}. It is called "
                 f"once with all rows (a {type(self.native).__qualname__}), not row by row. Return one number for each "
                 "row, e.g. with numpy.where instead of if, and numpy.maximum instead of max.",
                 sample=sample or "",
             ) from error
-        if _is_reordered(returned, self.native):
+        index, rows_index = index_of(returned), index_of(self.native)
+        if index is not None and rows_index is not None and belongs_elsewhere(index, rows_index):
             raise MismatchError(
-                f"The bias {bias}{of_sample} returned a series whose index is not that of the rows, so its values may "
+                f"{what} returned a series whose index is not that of the rows, so its values may "
                 "belong to other rows. Return them in the order of the rows, or an array."
             )
-        result = as_array(returned, f"The bias {bias}{of_sample}")
+        result = as_array(returned, what)
         if result.ndim == 0:
             result = np.full(len(self), result)
         if result.shape != (len(self),):
             raise MismatchError(
-                f"The bias {bias}{of_sample} returned values of shape {result.shape} for {number_of_rows(len(self))}. "
+                f"{what} returned values of shape {result.shape} for {number_of_rows(len(self))}. "
                 "It must return one number for each row, or one for all."
             )
         numbers = as_numbers(result)
         if numbers is None:
             raise InvalidBiasError(
-                f"The bias {bias}{of_sample} returned {result.dtype}, which is not a numeric type. "
-                "It must return one number for each row.",
+                f"{what} returned {result.dtype}, which is not a numeric type. It must return one number for each row.",
                 sample=sample or "",
             )
         return numbers
-
-
-def is_function(values: object) -> TypeGuard[Formula]:
-    """Return whether values are given by a text or an expression, not as an array."""
-    return isinstance(values, str) or library_of(values) is not None
-
-
-def name_of(function: Formula) -> str:
-    """Return the name of a function for messages and tables."""
-    return function if isinstance(function, str) else str(FrameExpressionBias(function))
-
-
-def bias_of(function: Formula, columns: Collection[str]) -> Bias:
-    """Return a function in a form that can be evaluated; a text that is the name of a column is that column."""
-    if isinstance(function, str) and function in columns:
-        return ExpressionBias(Column(function))
-    return as_bias(function)
-
-
-def columns_read(function: Formula, columns: Collection[str]) -> tuple[str, ...]:
-    """Return the columns that a function reads."""
-    return (function,) if isinstance(function, str) and function in columns else bias_of(function, columns).columns
 
 
 def gaps_in(values: np.ndarray) -> NDArray[np.bool_]:
@@ -262,59 +276,66 @@ def joined(pieces: Sequence[np.ndarray]) -> np.ndarray:
     return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
 
-def product(factors: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the product of columns; a single one as it is."""
-    if len(factors) == 1:
-        return factors[0]
-    return np.asarray(np.prod([factor.astype(np.float64) for factor in factors], axis=0))
+def by_factor(biases: Sequence[Bias], values: Callable[[Sequence[Bias]], Sequence[np.ndarray]]) -> list[np.ndarray]:
+    """Return the values of biases, given what evaluates their different factors together."""
+    factors = [factors_of(bias) for bias in biases]
+    distinct = list(dict.fromkeys(part for parts in factors for part in parts))
+    known = dict(zip(distinct, values(distinct), strict=True))
+    return [
+        known[parts[0]] if len(parts) == 1 else np.prod([known[part].astype(np.float64) for part in parts], axis=0)
+        for parts in factors
+    ]
 
 
-class NumpyFrame(Frame):
-    """Rows of a NumPy array."""
+def _on_rows(value: np.ndarray, length: int, *, is_condition: bool) -> np.ndarray:
+    """Return a computed column; one number that is the same for all rows, on each of them."""
+    array: np.ndarray = np.asarray(value, dtype=np.bool if is_condition else np.float64)
+    return array if array.shape == (length,) else np.full(length, array.item())
 
-    def __init__(self, native: np.ndarray) -> None:
-        self.native = native = as_array(native, "Rows")
-        if native.ndim not in (1, 2) or (native.dtype.names and native.ndim != 1):
-            raise MismatchError(
-                f"Rows were given as an array of {native.ndim} dimensions. Give one (a column) or two (rows by "
-                "columns)."
-            )
-        if native.dtype.names:
-            self._arrays = {name: native[name] for name in native.dtype.names}
-        elif native.ndim == 1:
-            self._arrays = {"x": native}
-        else:
-            self._arrays = {f"x{place}": native[:, place] for place in range(native.shape[1])}
 
-    def __len__(self) -> int:
-        return len(self.native)
+def unknown_value(
+    bias: ExpressionBias,
+    sample: object,
+    unknown: int,
+    missing: Mapping[str, int],
+    rows: Sequence[int] = (),
+    *,
+    called: str = "bias",
+) -> MissingValuesError | InvalidBiasError:
+    """Return the error for an expression without a value on some rows: values are missing, or it compares NaN.
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return tuple(self._arrays)
-
-    def column(self, name: str) -> np.ndarray:
-        require_columns((name,), self._arrays)
-        return self._arrays[name]
-
-    def take(self, indices: ArrayLike) -> np.ndarray:
-        return self.native[np.asarray(indices)]
-
-    def wrap(self, values: np.ndarray, *names: str) -> np.ndarray:
-        return read_only(values)
-
-    def drop(self, *names: str) -> Frame:
-        require_columns(names, self._arrays)
-        if self.native.dtype.names:
-            return NumpyFrame(self.native[[field for field in self.columns if field not in names]])
-        places = [self.columns.index(name) for name in names]
-        return NumpyFrame(np.delete(np.atleast_2d(self.native.T).T, places, axis=1))
-
-    def _engine(self, names: Sequence[str]) -> Engine:
-        return NumpyTarget(self._arrays)
-
-    def _eager(self, library: str) -> Eager:
-        return as_narwhals(self._arrays, library)
+    Parameters
+    ----------
+    bias : ExpressionBias
+        The expression.
+    sample : str or None
+        The sample of these rows; None if all samples are in one frame.
+    unknown : int
+        The number of rows without a value.
+    missing : mapping of str to int
+        The columns that have missing values, with their number; if it reads none of them, it compares NaN.
+    rows : sequence of int
+        Positions of these rows, if they have any.
+    called : str
+        What it is: a bias, or an expression whose mean was asked for.
+    """
+    read = {name: missing[name] for name in bias.columns if name in missing}
+    what = f"The {called} {bias}{of_sample(sample)}"
+    if not read:
+        first = f" (the first is row {rows[0]})" if len(rows) else ""
+        return InvalidBiasError(
+            f"{what} compares NaN on {number_of_rows(unknown)}{first}: a logarithm, root, "
+            "power or quotient has no value there. Exclude such rows with a condition.",
+            sample="" if sample is None else str(sample),
+            rows=rows[:LISTED],
+        )
+    columns = ", ".join(f"{name!r} ({count})" for name, count in read.items())
+    return MissingValuesError(
+        f"{what} is unknown on {number_of_rows(unknown)}, since there are missing values in "
+        f"{columns}. A missing value is neither true nor false. Fill or drop these rows, or handle them in the "
+        f"expression, e.g. {to_text(Column(next(iter(read))))} is not missing and ...",
+        columns=read,
+    )
 
 
 class NarwhalsFrame(Frame):
@@ -322,33 +343,33 @@ class NarwhalsFrame(Frame):
 
     def __init__(self, native: Native, data: Eager | Series) -> None:
         self.native = native
-        self._is_series = isinstance(data, nw.Series)
+        self.is_series = isinstance(data, nw.Series)
         if isinstance(data, nw.Series):
             data = (data if data.name else data.alias("x")).to_frame()
-        self._data = _with_text_names(data)
-        require_read_as_names(self._data.columns, data.implementation)
+        self.data = _with_text_names(data)
+        require_read_as_names(self.data.columns, data.implementation)
 
     def __len__(self) -> int:
-        return len(self._data)
+        return len(self.data)
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        return tuple(self._schema)
+        return tuple(self.schema)
 
     @cached_property
-    def _schema(self) -> nw.Schema:
-        return self._data.schema
+    def schema(self) -> nw.Schema:
+        return self.data.schema
 
     def column(self, name: str) -> np.ndarray:
         require_columns((name,), self.columns)
-        return _as_array(self._data.get_column(name))
+        return _as_array(self.data.get_column(name))
 
     def coded(self, name: str) -> tuple[Integers, list[Hashable]]:
         require_columns((name,), self.columns)
-        column = self._data.get_column(name)
+        column = self.data.get_column(name)
         if column.dtype != nw.String:
             return super().coded(name)
-        if self._data.implementation.is_pandas_like():  # texts that NumPy would make an object each of
+        if self.data.implementation.is_pandas_like():  # texts that NumPy would make an object each of
             codes, distinct = column.to_native().factorize(use_na_sentinel=False)
             return codes.astype(np.int64, copy=False), distinct.tolist()
         if column.null_count():
@@ -358,28 +379,26 @@ class NarwhalsFrame(Frame):
         return codes.astype(np.int64, copy=False), values
 
     def is_text(self, name: str) -> bool:
-        return bool(self._schema[name] == nw.String)
+        return bool(self.schema[name] == nw.String)
 
     def kind(self, name: str) -> str:
-        is_read = self._schema[name].is_numeric() or self._schema[name] == nw.Boolean
+        is_read = self.schema[name].is_numeric() or self.schema[name] == nw.Boolean
         return super().kind(name) if is_read else "O"  # an array of anything else takes long to make
 
     def gaps(self, name: str) -> NDArray[np.bool_]:
-        if self._schema[name].is_numeric():
+        if self.schema[name].is_numeric():
             return super().gaps(name)
-        return np.asarray(self._data.get_column(name).is_null().to_numpy(), bool)
+        return np.asarray(self.data.get_column(name).is_null().to_numpy(), bool)
 
     def values_at(self, name: str, rows: Integers) -> np.ndarray:
-        if self._schema[name].is_numeric():  # an array of numbers is a view
-            return super().values_at(name, rows)
-        return _as_array(self._data.get_column(name)[rows])
+        return _as_array(self.data.get_column(name)[rows])
 
     def categories(self, name: str) -> list[Hashable] | None:
-        dtype = self._schema[name]
+        dtype = self.schema[name]
         if isinstance(dtype, nw.Enum):
             return list(dtype.categories)
-        if dtype == nw.Categorical and self._data.implementation.is_pandas_like():
-            return list(self._data.get_column(name).to_native().cat.categories)
+        if dtype == nw.Categorical and self.data.implementation.is_pandas_like():
+            return list(self.data.get_column(name).to_native().cat.categories)
         return None
 
     def take(self, indices: ArrayLike) -> Native:
@@ -387,7 +406,7 @@ class NarwhalsFrame(Frame):
         return rows[np.asarray(indices)].to_native()
 
     def wrap(self, values: np.ndarray, *names: str) -> Native:
-        backend = self._data.implementation
+        backend = self.data.implementation
         if values.ndim == 1:
             native = nw.new_series(names[0], values, backend=backend).to_native()
         else:
@@ -398,28 +417,24 @@ class NarwhalsFrame(Frame):
 
     def drop(self, *names: str) -> Frame:
         require_columns(names, self.columns)
-        return as_frame(self._data.drop(*names).to_native())
+        return as_frame(self.data.drop(*names).to_native())
 
-    def _engine(self, names: Sequence[str]) -> Engine:
-        arrays: dict[str, np.ndarray] = {}
-        for name in names:
-            array = self._plain(name)
-            if array is None:
-                return EagerFrame(self._data)
-            arrays[name] = array
-        return NumpyTarget(arrays)
+    def _target(self, names: Sequence[str]) -> NumpyTarget | EagerTarget:
+        plain = {name: self._plain(name) for name in names}
+        arrays = {name: array for name, array in plain.items() if array is not None}
+        return NumpyTarget(arrays) if len(arrays) == len(names) else EagerTarget(self.data)
 
     def _eager(self, library: str) -> Eager:
-        return self._data
+        return self.data
 
     def _plain(self, name: str) -> np.ndarray | None:
         """Return a column of numbers or truth values, with which NumPy computes fastest, as an array; None for others.
 
         Nulls may change the kind of an array; then the column is left to its library.
         """
-        dtype = self._schema[name]
+        dtype = self.schema[name]
         kinds = "iu" if dtype.is_integer() else "f" if dtype.is_float() else "b" if dtype == nw.Boolean else ""
-        array = _in_64_bits(self._data.get_column(name)).to_numpy() if kinds else None
+        array = _in_64_bits(self.data.get_column(name)).to_numpy() if kinds else None
         return array if array is not None and array.dtype.kind in kinds else None
 
 
@@ -458,27 +473,16 @@ def _same_name(names: Sequence[object]) -> MismatchError:
     )
 
 
-def _is_reordered(series: object, rows: object) -> bool:
-    """Return whether a function of the rows returned a series whose index is that of other rows."""
-    index, rows_index = index_of(series), index_of(rows)
-    return index is not None and rows_index is not None and belongs_elsewhere(index, rows_index)
-
-
 def any_lazy(samples: object) -> bool:
     """Return whether any of the samples is a lazy frame of an engine."""
     if isinstance(samples, Mapping):
         samples = list(samples.values())
-    rows = samples if isinstance(samples, list | tuple) else [samples]
-    return any(_is_lazy(one) for one in rows)
-
-
-def _is_lazy(rows: object) -> bool:
-    if isinstance(rows, np.ndarray):
-        return False
-    try:
-        return isinstance(nw.from_native(rows, pass_through=True, allow_series=True), nw.LazyFrame)
-    except nw.exceptions.DuplicateError:  # as_frame raises our own error for it
-        return False
+    every = samples if isinstance(samples, list | tuple) else [samples]
+    for rows in [one for one in every if not isinstance(one, np.ndarray)]:  # narwhals need not be loaded for these
+        with suppress(nw.exceptions.DuplicateError):  # as_frame raises our own error for it
+            if isinstance(nw.from_native(rows, pass_through=True, allow_series=True), nw.LazyFrame):
+                return True
+    return False
 
 
 def misread_names(names: Iterable[str], implementation: nw.Implementation) -> list[str]:

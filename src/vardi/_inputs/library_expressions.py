@@ -18,18 +18,42 @@ import numpy as np
 from numpy.typing import NDArray
 
 import vardi._narwhals as nw
-from vardi._inputs.frames.evaluate import Eager, EagerFrame
 from vardi.biases import Bias, FrameExpressionBias
+from vardi.biases._expressions.targets import NarwhalsTarget, Operand
 from vardi.biases._values import is_missing
 from vardi.errors import InvalidBiasError, MismatchError, MissingValuesError, number_of_rows
 from vardi.errors._texts import first_of, lines_of
 
+Eager: TypeAlias = "nw.DataFrame[Any]"
+"""An eager frame of any library."""
 Series: TypeAlias = "nw.Series[Any]"
 Lazy: TypeAlias = "nw.LazyFrame[Any]"
 Rows: TypeAlias = "Eager | Lazy"
 AnyRows = TypeVar("AnyRows", "nw.DataFrame[Any]", "nw.LazyFrame[Any]")
 EagerLibrary = Literal["polars", "pandas", "pyarrow"]
 EAGER: tuple[EagerLibrary, ...] = ("polars", "pandas", "pyarrow")
+
+
+class EagerTarget(NarwhalsTarget):
+    """An eager frame of any library, which computes what was compiled for it."""
+
+    def __init__(self, data: Eager) -> None:
+        super().__init__(data.schema)
+        self._data = data
+
+    def missing(self, names: Sequence[str]) -> dict[str, int]:
+        """Return those of some columns that have missing values, with their number."""
+        if not names:
+            return {}
+        counted = self._data.select(*(self.is_missing(name).sum().alias(name) for name in names))
+        counts = {name: counted.get_column(name).to_list()[0] for name in names}  # row() returns PyArrow scalars
+        return {name: int(count) for name, count in counts.items() if count}
+
+    def compute(self, values: Sequence[Operand]) -> list[np.ndarray]:
+        """Return the values, with one select."""
+        columns = [nw.lit(value) if isinstance(value, float) else value for value in values]
+        frame = self._data.select(*(column.alias(str(place)) for place, column in enumerate(columns)))
+        return [frame.get_column(name).to_numpy() for name in frame.columns]
 
 
 def evaluate_expression(bias: FrameExpressionBias, rows: Eager, sample: str | None) -> np.ndarray:
@@ -52,10 +76,10 @@ def evaluate_expression(bias: FrameExpressionBias, rows: Eager, sample: str | No
         read = tuple(data.columns)
     if len(result) not in (1, n):
         raise MismatchError(
-            f"The expression {bias}{_of(sample)} gives {number_of_rows(len(result))} for {n}. Give one that has a "
-            "value for each row."
+            f"The expression {bias}{of_sample(sample)} gives {number_of_rows(len(result))} for {n}. Give one that has "
+            "a value for each row."
         )
-    missing = EagerFrame(data).missing(read)
+    missing = EagerTarget(data).missing(read)
     if missing and data.implementation.is_pandas():
         data = _nullable(data)
         result = computed(bias, data, sample)
@@ -87,13 +111,14 @@ def selected(bias: FrameExpressionBias, rows: Rows, sample: str | None) -> Rows:
         raise not_computed(bias, error, rows.collect_schema().names(), sample) from error
     if len(schema) != 1:
         raise MismatchError(
-            f"The expression {bias}{_of(sample)} gives {len(schema)} columns. Give one that has one value for each row."
+            f"The expression {bias}{of_sample(sample)} gives {len(schema)} columns. Give one that has one value for "
+            "each row."
         )
     dtype = next(iter(schema.values()))
     if not (dtype.is_numeric() or dtype == nw.Boolean):
         raise MismatchError(
-            f"The expression {bias}{_of(sample)} gives {dtype}, but a number or a condition is needed. Compare it with "
-            "something."
+            f"The expression {bias}{of_sample(sample)} gives {dtype}, but a number or a condition is needed. Compare "
+            "it with something."
         )
     return result
 
@@ -109,8 +134,8 @@ def not_computed(
     """Return the error for an expression that a library cannot compute."""
     reason = lines_of(error)[0].rstrip(".")
     return MismatchError(
-        f"The expression {bias} cannot be computed{_of(sample)} ({type(error).__name__}: {reason}). The columns are: "
-        f"{first_of(columns)}."
+        f"The expression {bias} cannot be computed{of_sample(sample)} ({type(error).__name__}: {reason}). The columns "
+        f"are: {first_of(columns)}."
     )
 
 
@@ -119,7 +144,7 @@ def unknown_expression(bias: Bias, count: int, missing: Mapping[str, int], sampl
     counted = ", ".join(f"{name!r} ({number})" for name, number in missing.items())
     reason = f"since there are missing values in {counted}" if counted else "since its result is null there"
     return MissingValuesError(
-        f"The expression {bias}{_of(sample)} is unknown on {number_of_rows(count)}, {reason}. A missing value is "
+        f"The expression {bias}{of_sample(sample)} is unknown on {number_of_rows(count)}, {reason}. A missing value is "
         "neither true nor false, and libraries differ on NaN. Fill or drop these rows; or turn NaN into null, and "
         "handle null in the expression, e.g. with fill_null.",
         columns=dict(missing),
@@ -150,8 +175,6 @@ def _needed(bias: FrameExpressionBias, empty: Rows, names: Sequence[str], among:
 
 def _works(bias: FrameExpressionBias, empty: Rows, names: Sequence[str]) -> bool:
     """Return whether an expression of narwhals can be computed on a frame that has only these columns."""
-    if not names:
-        return False
     try:
         empty.select(*names).select(bias.expression).collect_schema()
     except Exception:  # each library has its own error for a missing column
@@ -171,9 +194,9 @@ def require_by_row(bias: FrameExpressionBias, rows: Eager, values: NDArray[np.fl
         number = np.nan if len(alone) != 1 or is_missing(alone[0]) else float(alone[0])
         if not np.isclose(number, together[place], rtol=1e-9, atol=0.0, equal_nan=True):
             raise InvalidBiasError(
-                f"The expression {bias}{_of(sample)} is {number:g} on row {place} alone and {together[place]:g} among "
-                "the others, so it depends on which rows are present. A bias, like anything whose mean is taken, is "
-                "a function of the row alone: compute means, ranks and differences between rows first, and insert "
+                f"The expression {bias}{of_sample(sample)} is {number:g} on row {place} alone and {together[place]:g} "
+                "among the others, so it depends on which rows are present. A bias, like anything whose mean is taken, "
+                "is a function of the row alone: compute means, ranks and differences between rows first, and insert "
                 "the numbers.",
                 sample=sample or "",
                 rows=(place,),
@@ -252,5 +275,6 @@ def _eager_library() -> EagerLibrary:
     )
 
 
-def _of(sample: str | None) -> str:
-    return "" if sample is None else f" on rows of sample {sample!r}"
+def of_sample(sample: object) -> str:
+    """Return to which rows a message refers; nothing if all samples are in one frame."""
+    return "" if sample is None else f" on rows of sample {str(sample)!r}"
