@@ -29,8 +29,8 @@ from vardi.biases._expressions.nodes import (
     is_condition,
     to_text,
 )
+from vardi.biases._kinds import columns_to_test
 from vardi.biases._learned import checks_of
-from vardi.biases._window import columns_to_test
 from vardi.errors import NeedsRowsError, suggest
 from vardi.errors._texts import SHOWN, Outcome, listed, outcome
 

@@ -21,8 +21,7 @@ from vardi._inputs.pool import Name, Pool, as_named, as_pool, matrix_pool
 from vardi._rows import Windows
 from vardi._rows.stored import Reader, as_reader
 from vardi.biases import LearnedBias, ValuesBias, WindowBias, as_bias
-from vardi.biases._fitted import parts_of
-from vardi.biases._kinds import factors_of
+from vardi.biases._kinds import factors_of, parts_of
 from vardi.biases._values import as_array
 from vardi.errors import EmptySampleError, MismatchError, suggest
 from vardi.errors._texts import show

@@ -33,9 +33,8 @@ from vardi._inputs.frames.library_expressions import (
 from vardi._inputs.lazy_part import FEATURE, FUNCTION, OMEGA, PREFIX, Change, Part
 from vardi._inputs.partitions import with_own
 from vardi.biases import Bias, ExpressionBias, FrameExpressionBias, FunctionFamily, ParametricBias, WindowBias
-from vardi.biases._expressions.compile import Compiled, compile_node
+from vardi.biases._expressions.compile import Compiled, NarwhalsTarget, compile_node
 from vardi.biases._expressions.nodes import Column
-from vardi.biases._expressions.targets import NarwhalsTarget
 from vardi.biases._kinds import factors_of
 from vardi.biases._learned import LearnedBias
 from vardi.errors import InvalidBiasError, MismatchError, MissingValuesError, NeedsRowsError

@@ -1,16 +1,15 @@
-"""Columns as numbers, models by folds, and the factors of a bias."""
+"""Columns as numbers, and models by folds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vardi._types import Floats, Integers
-from vardi.biases._kinds import Bias, ParametricBias, ProductBias, factors_of
 from vardi.biases._values import as_numbers, is_missing
 from vardi.errors import InvalidBiasError, MissingValuesError
 
@@ -131,17 +130,3 @@ def _missing(column: np.ndarray) -> int:
     if column.dtype.kind == "f":
         return int(np.isnan(column).sum())
     return sum(map(is_missing, column.tolist())) if column.dtype.kind in "OM" else 0
-
-
-def parts_of(bias: Bias) -> tuple[Bias, ...]:
-    """Return the factors of a bias that have no parameters."""
-    return factors_of(bias.known if isinstance(bias, ParametricBias) else bias)
-
-
-def with_parts(bias: Bias, change: Callable[[Bias], Bias]) -> Bias:
-    """Return a bias with each factor that has no parameters changed."""
-    if isinstance(bias, ParametricBias):
-        return replace(bias, known=with_parts(bias.known, change))
-    if isinstance(bias, ProductBias):
-        return replace(bias, factors=tuple(map(change, bias.factors)))
-    return change(bias)

@@ -19,8 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from vardi._types import Floats, Integers
 from vardi.biases._expressions.nodes import column_named, column_text
-from vardi.biases._fitted import Encoding, Read, cross_fitted, parts_of
-from vardi.biases._kinds import Bias, ValuesBias
+from vardi.biases._fitted import Encoding, Read, cross_fitted
+from vardi.biases._kinds import Bias, ValuesBias, parts_of
 from vardi.errors import InvalidBiasError, NotIdentifiableError, WeakOverlapWarning, WeightBlindError
 from vardi.errors._texts import cut, listed, more, width_of
 from vardi.errors._warn import warn

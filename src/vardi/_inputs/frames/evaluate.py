@@ -9,9 +9,8 @@ import numpy as np
 
 import vardi._narwhals as nw
 from vardi.biases import ExpressionBias
-from vardi.biases._expressions.compile import Compiled, compile_node
+from vardi.biases._expressions.compile import Compiled, NarwhalsTarget, NumpyTarget, Operand, compile_node
 from vardi.biases._expressions.nodes import Column, to_text
-from vardi.biases._expressions.targets import NarwhalsTarget, NumpyTarget, Operand
 from vardi.errors import InvalidBiasError, MissingValuesError, number_of_rows
 from vardi.errors._texts import LISTED
 

@@ -28,12 +28,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import islice, pairwise
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from vardi.biases._expressions.nodes import (
-    And,
     Call,
     Column,
     Comparison,
@@ -53,8 +52,7 @@ Level = tuple[Value, ...]
 """A value for each crossed column; for a single column a tuple of one."""
 Parameters: TypeAlias = Mapping[Any, Any] | Iterable[float]
 """A number for each parameter, by name or in order; for cells from each column to its values, each with a number."""
-Kind = Literal["logistic", "exponential_tilt", "power", "steps"]
-FAMILIES: tuple[Kind, ...] = ("exponential_tilt", "logistic", "power", "steps")
+FAMILIES = ("exponential_tilt", "logistic", "power", "steps")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +69,7 @@ class ExpressionFamily:
         The cuts of steps, in increasing order.
     """
 
-    kind: Kind
+    kind: str
     terms: tuple[Node, ...]
     cuts: tuple[float, ...] = ()
 
@@ -251,7 +249,7 @@ def _as_level(value: object, group: tuple[Node, ...]) -> Level:
 def _holds(group: tuple[Node, ...], level: Level) -> Node:
     """Return the condition that a row has these values."""
     parts = [_is(term, value) for term, value in zip(group, level, strict=True)]
-    return parts[0] if len(parts) == 1 else junction(And, parts)
+    return junction("and", parts)
 
 
 def _is(term: Node, value: Value) -> Node:

@@ -23,7 +23,7 @@ INTEGERS = range(1 - 2**63, 2**63)
 """Integers that every engine can hold, along with their negatives."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Constant:
     """A number, a text or a truth value."""
 
@@ -40,14 +40,14 @@ class Constant:
             raise InvalidBiasError(f"The string {self.value!r} holds half a character (a lone surrogate).")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Column:
     """The value of a row in a column."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Chain:
     """``first sign node sign node ...``, of signs that bind equally."""
 
@@ -55,31 +55,31 @@ class Chain:
     rest: tuple[tuple[str, Node], ...]
 
 
+class Or(Chain):
+    """At least one condition holds."""
+
+
+class And(Chain):
+    """All conditions hold."""
+
+
 class Comparison(Chain):
     """``first op node op node ...``: true when each neighbouring pair is."""
-
-    __slots__ = ()
 
 
 class Sum(Chain):
     """``first + term - term ...``, from left to right."""
 
-    __slots__ = ()
-
 
 class Product(Chain):
     """``first * factor / factor ...``, from left to right."""
-
-    __slots__ = ()
 
 
 class Power(Chain):
     """``first ** exponent``: a single one, since a power of a power is written in parentheses."""
 
-    __slots__ = ()
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class IsIn:
     """The operand is one of some constants."""
 
@@ -87,47 +87,28 @@ class IsIn:
     values: tuple[Constant, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class IsMissing:
     """The column has no value in this row: null or NaN."""
 
     column: Column
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Not:
     """The condition does not hold."""
 
     operand: Node
 
 
-@dataclass(frozen=True, slots=True)
-class Junction:
-    """Conditions joined by one word."""
-
-    terms: tuple[Node, ...]
-
-
-class And(Junction):
-    """All conditions hold."""
-
-    __slots__ = ()
-
-
-class Or(Junction):
-    """At least one condition holds."""
-
-    __slots__ = ()
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Negative:
     """``-operand``, of anything but a number."""
 
     operand: Node
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Call:
     """One of `FUNCTIONS` of its arguments."""
 
@@ -159,21 +140,29 @@ def constant(value: object, what: str) -> Constant:
     raise InvalidBiasError(f"{what} must be a number or a string, not {type(value).__name__}: {value!r}.")
 
 
-def junction(kind: type[And | Or], terms: Iterable[Node]) -> Node:
+CHAINS: dict[str, type[Or | And | Sum | Product | Power]] = {
+    "or": Or,
+    "and": And,
+    **dict.fromkeys("+-", Sum),
+    **dict.fromkeys("*/", Product),
+    "**": Power,
+}
+"""The chain that each word between conditions, and each sign of arithmetic, makes."""
+
+
+def junction(word: str, terms: Iterable[Node]) -> Node:
     """Return conditions joined by ``and`` or ``or``; terms that are joined so already are flattened."""
-    return kind(tuple(part for term in terms for part in (term.terms if isinstance(term, kind) else (term,))))
-
-
-CHAINS: dict[str, type[Sum | Product | Power]] = {"+": Sum, "-": Sum, "*": Product, "/": Product, "**": Power}
-"""The chain that each sign of arithmetic makes."""
+    kind = CHAINS[word]
+    first, *others = chain.from_iterable(children(term) if isinstance(term, kind) else (term,) for term in terms)
+    return kind(first, tuple((word, other) for other in others)) if others else first
 
 
 def arithmetic(left: Node, operator: str, right: Node) -> Node:
     """Return ``left operator right`` for one of ``+ - * / **``; sums and products grow to the right."""
-    chain = CHAINS[operator]
-    if isinstance(left, chain) and chain is not Power:
-        return chain(left.first, (*left.rest, (operator, right)))
-    return chain(left, ((operator, right),))
+    kind = CHAINS[operator]
+    if isinstance(left, kind) and kind is not Power:
+        return kind(left.first, (*left.rest, (operator, right)))
+    return kind(left, ((operator, right),))
 
 
 def negative(operand: Node) -> Node:
@@ -204,8 +193,8 @@ def children(node: Node) -> tuple[Node, ...]:
             return (column,)
         case IsIn(operand, _) | Not(operand) | Negative(operand):
             return (operand,)
-        case Junction(terms) | Call(_, terms):
-            return terms
+        case Call(_, arguments):
+            return arguments
         case Chain(first, rest):
             return (first, *(operand for _, operand in rest))
 
@@ -230,7 +219,7 @@ def to_text(node: Node) -> str:
 
 # How tightly each form binds, as in Python.
 _OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT, _SIGN, _POWER, _ATOM = range(9)
-# Of each chain and junction: how tightly it binds, and how tightly at least its first part and the others must.
+# Of each chain: how tightly it binds, and how tightly at least its first part and the others must.
 _PARTS: dict[type, tuple[int, int, int]] = {
     Or: (_OR, _AND, _AND),
     And: (_AND, _NOT, _NOT),
@@ -258,15 +247,10 @@ def _write(node: Node) -> tuple[str, int]:
             return f"{_inside(operand, _SUM)} {sign} {tuple(value.value for value in values)}", _COMPARE
         case Not(operand):
             return f"not {_inside(operand, _NOT)}", _NOT
-        case Junction(terms):
-            binds, least, _ = _PARTS[type(node)]
-            word = " and " if isinstance(node, And) else " or "
-            return word.join(_inside(term, least) for term in terms), binds
         case Chain(first, rest):
             binds, least_first, least = _PARTS[type(node)]
-            return " ".join(
-                [_inside(first, least_first), *(f"{sign} {_inside(one, least)}" for sign, one in rest)]
-            ), binds
+            parts = (f"{sign} {_inside(one, least)}" for sign, one in rest)
+            return " ".join([_inside(first, least_first), *parts]), binds
         case Negative(operand):
             return f"-{_inside(operand, _SIGN)}", _SIGN
         case Call(function, arguments):
