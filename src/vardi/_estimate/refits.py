@@ -28,7 +28,8 @@ from vardi._rows.hashed import GroupSums
 from vardi._rows.stored import Blocks
 from vardi._solve.parameters import held_of
 from vardi._solve.refit import Refit, refit_draws
-from vardi._types import Floats, once
+from vardi._types import Floats
+from vardi.biases._values import once
 
 TOLERANCE = 1e-6  # of a refit: far below the spread of any draw
 LONG = 0.5  # root mean square change of log weights along a step above which one step is not enough for a refit

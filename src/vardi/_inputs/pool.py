@@ -15,11 +15,11 @@ from vardi._inputs.dependence import Dependence
 from vardi._inputs.frames import Frame, JoinedColumns, as_frame, concat, mixed_columns, shared_names
 from vardi._inputs.frames.frame import Native, joined, product
 from vardi._machine.memory import require_memory
-from vardi._types import Floats, Integers, are_once
+from vardi._types import Floats, Integers
 from vardi.biases import Bias, ExpressionBias, LearnedBias, ValuesBias, as_bias
 from vardi.biases._expressions.nodes import is_condition
 from vardi.biases._kinds import factors_of
-from vardi.biases._values import as_array, coded, is_missing, read_only
+from vardi.biases._values import are_once, as_array, coded, is_missing, read_only
 from vardi.errors import EmptySampleError, InvalidBiasError, MismatchError, suggest
 from vardi.errors import _refusals as refusals
 from vardi.errors._texts import LISTED, show

@@ -18,7 +18,8 @@ from vardi._rows.contract import Normalised, Result, Sums
 from vardi._rows.gram import DenseGram, Gram, SparseGram, UnformedGram
 from vardi._rows.grouping import mean_over_counts, sizes_of, stratified
 from vardi._rows.start import tree_start
-from vardi._types import Floats, Integers, Numbers, once
+from vardi._types import Floats, Integers, Numbers
+from vardi.biases._values import once
 
 MODERATE = 230.0  # |u| and |log omega| up to which no product of e^u and omega can leave the floating-point range
 MAX_START_NUMBERS = 200_000  # numbers that a start from pairs reads at most

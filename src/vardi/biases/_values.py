@@ -9,6 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
+from vardi._types import Floats
 from vardi.errors import MismatchError
 
 
@@ -108,6 +109,16 @@ def read_only(values: np.ndarray) -> np.ndarray:
     view = values.view()
     view.flags.writeable = False
     return view
+
+
+def once(n: int) -> Floats:
+    """Return the counts of n rows that stand for one each: an array that takes no memory."""
+    return np.broadcast_to(1.0, (n,))
+
+
+def are_once(counts: Floats) -> bool:
+    """Return whether rows stand for one each, for counts of ``once`` without a look at them."""
+    return not counts.strides[0] or bool((counts == 1.0).all())
 
 
 def index_of(values: object) -> Index | None:
