@@ -17,7 +17,7 @@ from scipy import sparse
 
 from vardi._fit.sample import DebiasedSample
 from vardi._inputs.frames import as_frame
-from vardi._types import Floats, Integers
+from vardi._types import Floats, Integers, Numbers
 from vardi.biases import where
 from vardi.errors import MismatchError
 from vardi.mbar._states import StateWeights, dense
@@ -28,7 +28,7 @@ OF_SPEED = ("algorithm", "atol", "rtol", "breadth_first", "leaf_size")
 
 Parameters: TypeAlias = Mapping[str, Any]  # of pymbar's functions, by name: of a type for each
 Rows: TypeAlias = Floats | tuple[str, ...]  # the coordinate: (n, D) numbers, or D expressions
-Functions: TypeAlias = Floats | sparse.csr_array | list[str]  # (n, m) numbers, dense or sparse, or m expressions
+Functions: TypeAlias = Numbers | sparse.csr_array  # (n, m) numbers, dense or sparse, or a row of m expressions
 
 
 def as_points(x: ArrayLike, dims: int, what: str) -> Floats:
@@ -113,7 +113,7 @@ class Histogram:
         """Return the indicators of the given bins."""
         if isinstance(rows, tuple):
             at = zip(*np.unravel_index(places, self.shape), strict=True)
-            return [self._within(rows, index, [i + 1 for i in index]) for index in at]
+            return as_row([self._within(rows, index, [i + 1 for i in index]) for index in at])
         column = np.full(prod(self.shape) + 1, -1)
         column[places] = np.arange(len(places))
         chosen = column[self.places(rows)]
@@ -128,7 +128,7 @@ class Histogram:
     def whole(self, rows: Rows) -> Functions:
         """Return the indicator of the grid, in which probabilities sum to 1."""
         if isinstance(rows, tuple):
-            return [self._within(rows, [0] * self.dims, [-1] * self.dims)]
+            return as_row([self._within(rows, [0] * self.dims, [-1] * self.dims)])
         return sparse.csr_array((self.places(rows) >= 0).astype(np.float64)[:, None])
 
     log_constant = 0.0
@@ -184,7 +184,7 @@ class Kernel:
     def functions(self, rows: Rows, points: np.ndarray) -> Functions:
         """Return the kernels around the given points."""
         if isinstance(rows, tuple):
-            return [self._text(rows, point) for point in points.tolist()]
+            return as_row([self._text(rows, point) for point in points.tolist()])
         frame = as_frame(self._within_a_period(rows))
         kernels = [where(self._text(frame.columns, point)) for point in self._within_a_period(points).tolist()]
         return np.column_stack(frame.evaluate(kernels)).astype(np.float64, copy=False)
@@ -211,7 +211,7 @@ class Kernel:
 
     def whole(self, rows: Rows) -> Functions:
         """Return the function whose mean is the mass of all kernels together, up to a constant: 1."""
-        return ["1.0"] if isinstance(rows, tuple) else np.ones((len(rows), 1))
+        return as_row(["1.0"]) if isinstance(rows, tuple) else np.ones((len(rows), 1))
 
     @property
     def log_constant(self) -> float:
@@ -298,13 +298,18 @@ class InPopulation:
         return drawn.values[np.isfinite(drawn.log_omegas).any(axis=1)]
 
 
+def as_row(texts: Sequence[str]) -> Numbers:
+    """Return expressions as a row, whose columns are taken and joined like those of numbers."""
+    return np.array([texts], dtype=object)
+
+
 def _as_given(functions: Functions) -> Floats | list[str]:
     """Return functions as a fit takes them: expressions, or numbers in an array that holds the zeros, too."""
-    return functions if isinstance(functions, list) else dense(functions)
+    return functions[0].tolist() if functions.dtype == object else dense(functions)
 
 
-def _numbers(functions: Functions) -> Floats | sparse.csr_array:
-    if isinstance(functions, list):
+def _numbers(functions: Functions) -> Functions:
+    if functions.dtype == object:
         raise MismatchError(
             "x_n is an expression of columns, but the rows of a simulation are given by their potentials alone. Give "
             "the coordinate of each row as numbers."

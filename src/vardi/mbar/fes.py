@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from vardi._fit.sample import DebiasedSample
-from vardi._types import Floats, Integers
+from vardi._types import Floats
 from vardi.errors import MismatchError
 from vardi.mbar._arguments import as_bootstraps, as_seed, by_row, require_potentials
 from vardi.mbar._states import covariance_over, errors_of_differences
@@ -264,8 +264,7 @@ class FES:
 
     def _means(self, functions: Functions) -> Floats:
         """Return means, as many at once as a query can answer."""
-        parts = [self._target.means(_columns(functions, part)) for part in _parts(_width(functions))]
-        return np.concatenate(parts)
+        return np.concatenate([self._target.means(functions[:, part]) for part in _parts(functions.shape[1])])
 
     def _reference(self, kind: str, point: Point | None, sites: np.ndarray, means: Floats) -> Functions:
         """Return the function that free energies are relative to."""
@@ -276,7 +275,7 @@ class FES:
         if kind == "from-specified":
             at = as_points(np.asarray(point if surface.dims == 1 else [point]), surface.dims, "fes_reference")
             reference = surface.functions(self._rows, surface.sites(at)[1])
-            outside = _width(reference) == 0
+            outside = reference.shape[1] == 0
             if outside or self._target.means(reference)[0] == 0.0:
                 raise MismatchError(
                     f"The reference point {point} lies {'outside the bins' if outside else 'where there are no rows'}. "
@@ -294,11 +293,12 @@ class FES:
         there = np.flatnonzero(means > 0)
         if reference is None:
             pairs = np.full((len(means), len(means)), np.nan)
-            pairs[np.ix_(there, there)] = self._errors_of_differences(_columns(functions, there), method)
+            pairs[np.ix_(there, there)] = self._errors_of_differences(functions[:, there], method)
             return pairs
         errors = np.full(len(means), np.nan)
+        stack = sparse.hstack if sparse.issparse(functions) else np.hstack
         for part in _parts(len(there)) if method == "analytical" else [slice(None)]:
-            functions_of_pairs = _joined(reference, _columns(functions, there[part]))
+            functions_of_pairs = stack([reference, functions[:, there[part]]])
             errors[there[part]] = self._errors_of_differences(functions_of_pairs, method)[0, 1:]
         return errors
 
@@ -315,21 +315,5 @@ class FES:
         return self.mbar
 
 
-def _width(functions: Functions) -> int:
-    return len(functions) if isinstance(functions, list) else int(functions.shape[1])
-
-
 def _parts(width: int, at_once: int = 64) -> list[slice]:
     return [slice(start, start + at_once) for start in range(0, width, at_once)]
-
-
-def _columns(functions: Functions, columns: Integers | slice) -> Functions:
-    if not isinstance(functions, list):
-        return functions[:, columns]
-    return functions[columns] if isinstance(columns, slice) else [functions[j] for j in columns]
-
-
-def _joined(left: Functions, right: Functions) -> Functions:
-    if isinstance(left, list) and isinstance(right, list):
-        return left + right
-    return sparse.csr_array(sparse.hstack([left, right])) if sparse.issparse(left) else np.hstack([left, right])
