@@ -51,8 +51,7 @@ from vardi._inputs.frames.frame import bias_of, is_function
 from vardi._inputs.given import Function
 from vardi._inputs.pool import Pool
 from vardi._types import Floats, Integers
-from vardi.biases._fitted import Encoding
-from vardi.biases._learned import LEAVES, MANY_COLUMNS, ONE_THREAD, checks_of, learned_of
+from vardi.biases._learned import LEAVES, MANY_COLUMNS, ONE_THREAD, Encoding, checks_of, learned_of
 from vardi.biases._values import is_missing
 from vardi.errors import MismatchError, MissingValuesError, suggest
 from vardi.errors._texts import show

@@ -33,8 +33,7 @@ from vardi._rows.queries import Queries
 from vardi._types import Floats, Integers
 from vardi.biases import ExpressionBias, ParametricBias
 from vardi.biases._expressions.compile import NarwhalsTarget, literal, require_columns
-from vardi.biases._expressions.families import Cells, Level, Value
-from vardi.biases._expressions.nodes import Column, Node, columns, is_condition
+from vardi.biases._expressions.nodes import Cells, Column, Level, Node, Value, columns, is_condition
 from vardi.biases._values import is_missing
 from vardi.errors._refusals import needs_rows, untold_parameters
 

@@ -9,8 +9,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from vardi.biases._expressions.families import Cells, ExpressionFamily, total
-from vardi.biases._expressions.nodes import Comparison, IsIn, Node, Scalar, arithmetic, column_named, constant
+from vardi.biases._expressions.nodes import (
+    Cells,
+    Comparison,
+    ExpressionFamily,
+    IsIn,
+    Node,
+    Scalar,
+    arithmetic,
+    column_named,
+    constant,
+    total,
+)
 from vardi.biases._kinds import (
     EVERYWHERE,
     Bias,

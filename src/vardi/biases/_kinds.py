@@ -14,13 +14,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vardi._types import Floats
-from vardi.biases._expressions.families import Cells, ExpressionFamily, Parameters
 from vardi.biases._expressions.nodes import (
     Call,
+    Cells,
     Column,
     Constant,
+    ExpressionFamily,
     Node,
     Not,
+    Parameters,
     Product,
     arithmetic,
     columns,

@@ -10,14 +10,16 @@ from functools import reduce
 from itertools import pairwise
 from typing import TypeGuard
 
-from vardi.biases._expressions.families import FAMILIES, Cells, ExpressionFamily
 from vardi.biases._expressions.nodes import (
     CHAINS,
+    FAMILIES,
     FUNCTIONS,
     Call,
+    Cells,
     Column,
     Comparison,
     Constant,
+    ExpressionFamily,
     IsIn,
     IsMissing,
     Node,
