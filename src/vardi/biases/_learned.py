@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vardi._types import Floats, Integers
+from vardi.biases._expressions.compile import NumpyTarget
 from vardi.biases._expressions.nodes import column_named, column_text
 from vardi.biases._kinds import Bias, ValuesBias, parts_of
-from vardi.biases._values import as_numbers, is_missing
+from vardi.biases._values import as_numbers
 from vardi.errors import (
     InvalidBiasError,
     MissingValuesError,
@@ -95,12 +96,12 @@ class Encoding:
         parts: list[Floats] = []
         for name, levels in self.values.items():
             column = read(name)
-            missing = _missing(column)
+            missing = NumpyTarget({name: column}).missing([name])
             if missing:
                 raise MissingValuesError(
-                    f"{self.said} {name!r}, which is missing in {missing} rows. Fill it in, remove these rows, or "
-                    "leave this column out.",
-                    columns={name: missing},
+                    f"{self.said} {name!r}, which is missing in {missing[name]} rows. Fill it in, remove these rows, "
+                    "or leave this column out.",
+                    columns=missing,
                 )
             if levels is None:
                 numbers = as_numbers(column)
@@ -126,12 +127,6 @@ def _stepwise(x: Floats, edges: Floats) -> Floats:
     """Return the middle of the step that each number is in; for the outer steps, their edge."""
     middles = np.concatenate([edges[:1], (edges[1:] + edges[:-1]) / 2.0, edges[-1:]])
     return np.asarray(middles[np.searchsorted(edges, x, side="right")])
-
-
-def _missing(column: np.ndarray) -> int:
-    if column.dtype.kind == "f":
-        return int(np.isnan(column).sum())
-    return sum(map(is_missing, column.tolist())) if column.dtype.kind in "OM" else 0
 
 
 def cross_fitted(
@@ -255,10 +250,7 @@ class LearnedBias(Bias):
         from threadpoolctl import threadpool_limits
 
         model = self._default(columns) if self.classifier is None else clone(self.classifier)
-        balanced = (
-            np.where(in_sample, weights / weights[in_sample].sum(), weights / weights[~in_sample].sum())
-            * in_sample.sum()
-        )
+        balanced = _halves(in_sample, weights) * in_sample.sum()
         key = "sample_weight" if not hasattr(model, "steps") else f"{model.steps[-1][0]}__sample_weight"
         with threadpool_limits(1 if len(X) <= ONE_THREAD else None):
             return model.fit(X, in_sample.astype(np.int64), **{key: balanced})
@@ -399,6 +391,11 @@ class LearnedCheck:
         return "\n".join([*lines, *more(ordered, len(furthest))])
 
 
+def _halves(in_sample: NDArray[np.bool_], weights: Floats) -> Floats:
+    """Return weights in proportion to those given, with which both sides weigh 1."""
+    return np.where(in_sample, weights / weights[in_sample].sum(), weights / weights[~in_sample].sum())
+
+
 def _checked(
     encoding: Encoding,
     X: Floats,
@@ -411,7 +408,7 @@ def _checked(
     """Compare probabilities, each by models that have not seen its row, with the rows' samples."""
     from sklearn.metrics import roc_auc_score
 
-    halves = np.where(in_sample, weights / weights[in_sample].sum(), weights / weights[~in_sample].sum())
+    halves = _halves(in_sample, weights)
     out = (p < CLIP[0]) | (p > CLIP[1])
     edges = np.unique(np.quantile(p, np.linspace(0.0, 1.0, bins + 1)[1:-1]))
     place = np.searchsorted(edges, p, side="right")
@@ -419,7 +416,7 @@ def _checked(
         np.bincount(place, one, minlength=len(edges) + 1) for one in (None, halves, halves * p, halves * in_sample)
     )
     there = rows > 0
-    share = np.where(mass > 0, observed / np.where(mass > 0, mass, 1.0), 0.0)
+    share = observed / np.where(there, mass, 1.0)
     squares = np.bincount(place, (halves * (in_sample - share[place])) ** 2, minlength=len(edges) + 1)
     return LearnedCheck(
         tuple(encoding.values),

@@ -8,7 +8,6 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from itertools import pairwise
-from typing import TypeGuard
 
 from vardi.biases._expressions.nodes import (
     CHAINS,
@@ -86,21 +85,6 @@ def parse_bias(text: str) -> Bias:
     return _Reading(text).bias()
 
 
-def _require_length(text: str) -> None:
-    if len(text) > MAX_LENGTH:
-        message = f"The expression has {len(text):,} characters, but at most {MAX_LENGTH:,} are allowed. Split it up."
-        raise ExpressionError(message, text=_printable(text[:60]) + "...", offset=60)
-    if not text.strip():
-        raise ExpressionError("The expression is empty. For a sample without bias write 1.", text="", offset=0)
-    if text.lstrip().startswith("<") and text.rstrip().endswith(">"):
-        raise ExpressionError(
-            "This is how a function, an array or a Polars or narwhals expression is displayed, and it cannot be read "
-            "back. Write the bias as text, such as price <= 22.",
-            text=_printable(text),
-            offset=text.index("<"),
-        )
-
-
 # The parts of a text. Each is checked before Python's parser sees anything.
 _PART = re.compile(
     r"""(?P<space>\s+)
@@ -131,8 +115,18 @@ class _Reading:
     """One reading of one text: its parts, then its syntax tree, then its nodes."""
 
     def __init__(self, text: str) -> None:
-        _require_length(text)
         self.text = text
+        if len(text) > MAX_LENGTH:
+            message = f"The expression has {len(text):,} characters, but at most {MAX_LENGTH:,} are allowed. "
+            raise ExpressionError(f"{message}Split it up.", text=_printable(text[:60]) + "...", offset=60)
+        if not text.strip():
+            raise ExpressionError("The expression is empty. For a sample without bias write 1.", text="", offset=0)
+        if text.lstrip().startswith("<") and text.rstrip().endswith(">"):
+            raise self._refusal(
+                "This is how a function, an array or a Polars or narwhals expression is displayed, and it cannot be "
+                "read back. Write the bias as text, such as price <= 22.",
+                text.index("<"),
+            )
         # names in backticks and texts, from start to end: Python's parser sees only underscores of the same length
         self.spans: dict[tuple[int, int], str] = {}
 
@@ -140,7 +134,8 @@ class _Reading:
         tree = self.tree()
         first, rest = _spine(tree, {ast.Mult: "*"})
         factors = [first, *(factor for _, factor in reversed(rest))]
-        families = [factor for factor in factors if self._is_family(factor)]
+        calls = [factor for factor in factors if isinstance(factor, ast.Call)]
+        families = [call for call in calls if self._written(call.func) in (*WITH_PARAMETERS, *OF_ROWS)]
         if not families:
             return ExpressionBias(self.whole(tree))
         if len(families) > 1:
@@ -375,15 +370,11 @@ class _Reading:
             raise self._refusal(f"{name} takes {wanted}, but {len(arguments)} were given.", tree.func)
         return Call(name, tuple(self._number(argument, depth) for argument in arguments))
 
-    def _is_family(self, tree: ast.expr) -> TypeGuard[ast.Call]:
-        return isinstance(tree, ast.Call) and self._written(tree.func) in (*WITH_PARAMETERS, *OF_ROWS)
-
     def _family(self, tree: ast.Call) -> Bias:
         name = self._written(tree.func)
         if name in OF_ROWS:
-            return _of_rows(
-                name, [None if self._written(term) == "None" else self._number(term, 1) for term in tree.args]
-            )
+            terms = [None if self._written(term) == "None" else self._number(term, 1) for term in tree.args]
+            return _of_rows(name, terms)
         try:
             crossed = name == "cells"
             family = Cells(tuple(map(self._group, tree.args))) if crossed else self._curve(tree, name)

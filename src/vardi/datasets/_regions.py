@@ -68,7 +68,7 @@ def strata(sizes: Sequence[int] = (350, 120, 130), seed: int = 0) -> Design:
     mean = (1 - np.cos(3)) / 3
     slope = 12 * ((np.sin(3) - 3 * np.cos(3)) / 9 - mean / 2)
     truth = {"mean": float(mean), "mean of x0": 0.5, "slope": float(slope)}
-    return _draw_design(np.random.default_rng(seed), population, regions, sizes, truth)
+    return _draw_design(seed, population, regions, sizes, truth)
 
 
 _NORM = "sqrt(x0**2 + x1**2 + x2**2)"
@@ -169,7 +169,7 @@ def gaussian_scenario(letter: str, seed: int = 0, n: int = 1000) -> Design:
     def population(rng: np.random.Generator, size: int) -> Floats:
         return rng.standard_normal((size, 3))
 
-    return _draw_design(np.random.default_rng(seed), population, regions, np.diff(cuts).tolist(), truth, test=300)
+    return _draw_design(seed, population, regions, np.diff(cuts).tolist(), truth, test=300)
 
 
 def two_gaussians(seed: int = 0, sizes: Sequence[int] = (30, 300, 30)) -> Design:
@@ -217,18 +217,18 @@ def two_gaussians(seed: int = 0, sizes: Sequence[int] = (30, 300, 30)) -> Design
         return np.asarray(centres[cluster] + rng.standard_normal((size, 2)))
 
     truth = {"centres": centres, "mean of x0": 0.0, "mean of x1": 0.0}
-    return _draw_design(np.random.default_rng(seed), population, regions, sizes, truth, test=sum(sizes))
+    return _draw_design(seed, population, regions, sizes, truth, test=sum(sizes))
 
 
 def _draw_design(
-    rng: np.random.Generator,
+    seed: int,
     population: Population,
     regions: Mapping[str, Region],
     sizes: Sequence[int],
     truth: Mapping[str, object],
     test: int = 0,
 ) -> Design:
-    rows = sizes_by_name(regions, sizes)
+    rng, rows = np.random.default_rng(seed), sizes_by_name(regions, sizes)
     test_rows = population(rng, test) if test else None
     return Design(
         samples={name: _draw_within(rng, population, region, rows[name]) for name, region in regions.items()},

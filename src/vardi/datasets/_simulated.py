@@ -288,12 +288,9 @@ def harmonic_oscillators(
     spring = np.linspace(1.0, 2.0, states)
     source = np.repeat(np.arange(states, dtype=np.int64), rows_per_state)
     x = rng.normal(centre[source], 1 / np.sqrt(spring[source]))
-    log_omega = x[:, None] - centre
-    np.square(log_omega, out=log_omega)
-    log_omega *= -spring / 2
     return MatrixDesign(
         rows=x,
-        omega=log_omega,
+        omega=np.square(x[:, None] - centre) * (-spring / 2),
         source=source,
         truth={"log Omega differences": (np.log(spring[0]) - np.log(spring)) / 2},
         log=True,

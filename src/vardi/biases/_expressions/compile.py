@@ -56,6 +56,15 @@ class Kind(Enum):
 
 
 NUMERIC = {Kind.CONDITION, Kind.INTEGER, Kind.FLOAT}
+_MOMENTS = (Kind.DATE, Kind.DATETIME)
+_CONSTANTS = {bool: Kind.CONDITION, int: Kind.INTEGER, float: Kind.FLOAT, str: Kind.TEXT}
+_OF_ARRAYS = {
+    "b": Kind.CONDITION,
+    **dict.fromkeys("iu", Kind.INTEGER),
+    "f": Kind.FLOAT,
+    "U": Kind.TEXT,
+    "M": Kind.DATETIME,
+}
 
 
 Values: TypeAlias = "nw.Expr | np.ndarray"
@@ -208,7 +217,7 @@ class NumpyTarget:
             if all(isinstance(value, str) for value in present):
                 return Kind.TEXT
             return Kind.FLOAT if all(isinstance(value, int | float) for value in present) else Kind.OTHER
-        return _NUMPY_KINDS.get(array.dtype.kind, Kind.OTHER)
+        return _OF_ARRAYS.get(array.dtype.kind, Kind.OTHER)
 
     def column(self, name: str) -> np.ndarray:
         array, kind = self.arrays[name], self.kind(name)
@@ -224,9 +233,9 @@ class NumpyTarget:
         array = self.arrays[name]
         if array.dtype.kind == "O":
             return np.array([is_missing(value) for value in array.tolist()], dtype=bool)
-        if array.dtype.kind in "fcmM":
-            return np.isnat(array) if array.dtype.kind in "mM" else np.isnan(array)
-        return np.zeros(len(array), dtype=bool)
+        if array.dtype.kind in "mM":
+            return np.isnat(array)
+        return np.isnan(array) if array.dtype.kind == "f" else np.zeros(len(array), dtype=bool)
 
     def truth(self, value: bool) -> np.ndarray:
         return np.array(value)
@@ -258,8 +267,7 @@ class NumpyTarget:
 
     def missing(self, names: Sequence[str]) -> dict[str, int]:
         """Return those of some columns that have missing values, with their number."""
-        nullable = [name for name in names if self.arrays[name].dtype.kind in "fOmM"]
-        counts = {name: int(np.count_nonzero(self.is_missing(name))) for name in nullable}
+        counts = {name: int(np.count_nonzero(self.is_missing(name))) for name in names}
         return {name: count for name, count in counts.items() if count}
 
     def compute(self, values: Sequence[Operand]) -> list[np.ndarray]:
@@ -271,16 +279,6 @@ Target: TypeAlias = NarwhalsTarget | NumpyTarget
 """How one library writes the steps for which Python has no operator."""
 
 
-_NUMPY_KINDS = {
-    "b": Kind.CONDITION,
-    "i": Kind.INTEGER,
-    "u": Kind.INTEGER,
-    "f": Kind.FLOAT,
-    "U": Kind.TEXT,
-    "M": Kind.DATETIME,
-}
-
-
 def read_moment(text: str, time_zone: str | None) -> datetime.datetime:
     """Return a time in ISO form, in the time zone of a column; a text without an offset is in that zone."""
     moment = datetime.datetime.fromisoformat(text)
@@ -288,14 +286,10 @@ def read_moment(text: str, time_zone: str | None) -> datetime.datetime:
         if moment.tzinfo is not None:
             raise ValueError("The column has no time zone, but the text has one")
         return moment
-    zone = _zone(time_zone)
+    is_offset = time_zone[0] in "+-"  # as in PyArrow: +02:00
+    sample = f"2000-01-01T00:00{time_zone}"
+    zone = datetime.datetime.fromisoformat(sample).tzinfo if is_offset else zoneinfo.ZoneInfo(time_zone)
     return moment.replace(tzinfo=zone) if moment.tzinfo is None else moment.astimezone(zone)
-
-
-def _zone(name: str) -> datetime.tzinfo | None:
-    if name[0] in "+-":  # PyArrow also has offsets such as +02:00
-        return datetime.datetime.fromisoformat(f"2000-01-01T00:00{name}").tzinfo
-    return zoneinfo.ZoneInfo(name)
 
 
 @dataclass(frozen=True)
@@ -359,9 +353,6 @@ def _power(base: Operand, exponent: Operand) -> Operand:
     return base * base if isinstance(exponent, float) and exponent == 2.0 else base**exponent
 
 
-_CONSTANTS = {bool: Kind.CONDITION, int: Kind.INTEGER, float: Kind.FLOAT, str: Kind.TEXT}
-_MOMENTS = (Kind.DATE, Kind.DATETIME)
-
 _OPERATORS: dict[str, Callable[[Operand, Operand], Operand]] = {
     "<": operator.lt,
     "<=": operator.le,
@@ -383,10 +374,12 @@ def _both(*masks: Values | None) -> Values | None:
     return reduce(operator.and_, present) if present else None
 
 
+@dataclass(frozen=True)
 class _Builder:
-    def __init__(self, target: Target, missing: Collection[str]) -> None:
-        self.target = target
-        self.missing = missing
+    """The terms of an expression for a target, some of whose columns have missing values."""
+
+    target: Target
+    missing: Collection[str]
 
     def term(self, node: Node) -> Compiled:
         match node:
@@ -483,11 +476,9 @@ class _Builder:
     def _comparable(self, left: Compiled, right: Compiled) -> tuple[Operand, Operand]:
         """Return two values that every engine compares in the same way."""
         kinds = {left.kind, right.kind}
-        if kinds <= NUMERIC:
-            if Kind.CONDITION in kinds:
-                return self.float(left), self.float(right)
-            return left.value, right.value
-        if len(kinds) == 1 and Kind.OTHER not in kinds:
+        if kinds <= NUMERIC and Kind.CONDITION in kinds:
+            return self.float(left), self.float(right)
+        if kinds <= NUMERIC or (len(kinds) == 1 and Kind.OTHER not in kinds):
             return left.value, right.value
         if left.kind in _MOMENTS and isinstance(right.value, str):
             return left.value, self._moment(left, right.value)
