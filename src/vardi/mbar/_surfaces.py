@@ -20,6 +20,7 @@ from vardi._inputs.frames import as_frame
 from vardi._types import Floats, Integers, Numbers
 from vardi.biases import where
 from vardi.errors import MismatchError
+from vardi.mbar._arguments import require_one_of
 from vardi.mbar._states import StateWeights, dense
 
 KERNELS = ("gaussian", "tophat", "epanechnikov")
@@ -61,8 +62,7 @@ class Histogram:
     @classmethod
     def of(cls, parameters: Parameters | None) -> Histogram:
         """Read ``histogram_parameters``."""
-        options = {} if parameters is None else dict(parameters)
-        _require_known(options, ("bin_edges", "period"), "histogram_parameters")
+        options = _options(parameters, ("bin_edges", "period"), "histogram_parameters")
         if "bin_edges" not in options:
             raise MismatchError(
                 "histogram_parameters has no bin_edges, but a histogram needs them. Give the edges in each dimension, "
@@ -155,13 +155,11 @@ class Kernel:
     @classmethod
     def of(cls, parameters: Parameters | None, dims: int) -> Kernel:
         """Read ``kde_parameters``."""
-        options = {} if parameters is None else dict(parameters)
-        _require_known(options, ("bandwidth", "kernel", "period", *OF_SPEED), "kde_parameters")
+        options = _options(parameters, ("bandwidth", "kernel", "period", *OF_SPEED), "kde_parameters")
         width, kind = options.get("bandwidth", 1.0), options.get("kernel", "gaussian")
         if isinstance(width, str) or not isfinite(width) or width <= 0:
             raise MismatchError(f"The bandwidth is {width!r}. Give a number above 0, in units of the coordinate.")
-        if kind not in KERNELS:
-            raise MismatchError(f"The kernel is {kind!r}. Give one of {', '.join(map(repr, KERNELS))}.")
+        require_one_of(kind, KERNELS, "The kernel")
         periods = _periods(options.get("period"), dims)
         narrow = min((period for period in periods if period is not None), default=np.inf)
         if 6.0 * width > narrow:  # images beyond the two nearest would weigh 2e-8 or more
@@ -232,10 +230,11 @@ def _periods(period: float | Sequence[float | None] | None, dims: int) -> tuple[
     return tuple(None if one is None else float(one) for one in periods)
 
 
-def _require_known(options: Parameters, known: tuple[str, ...], what: str) -> None:
-    for name in options:
+def _options(parameters: Parameters | None, known: tuple[str, ...], what: str) -> Parameters:
+    for name in parameters or ():
         if name not in known:
             raise MismatchError(f"{what} has {name!r}, which is not one of its parameters. Give {', '.join(known)}.")
+    return parameters or {}
 
 
 class InState:

@@ -13,7 +13,7 @@ from scipy import sparse
 from vardi._fit.sample import DebiasedSample
 from vardi._types import Floats
 from vardi.errors import MismatchError
-from vardi.mbar._arguments import as_bootstraps, as_seed, by_row, require_potentials
+from vardi.mbar._arguments import as_bootstraps, as_seed, by_row, require_one_of, require_potentials
 from vardi.mbar._states import covariance_over, errors_of_differences
 from vardi.mbar._surfaces import Functions, Histogram, InPopulation, InState, Kernel, Parameters, Rows, as_points
 from vardi.mbar.multistate import MBAR
@@ -244,10 +244,7 @@ class FES:
         return results
 
     def _require(self, reference_point: str, fes_reference: Point | None, uncertainty_method: str | None) -> None:
-        if reference_point not in REFERENCES:
-            raise MismatchError(
-                f"reference_point is {reference_point!r}. Give one of {', '.join(map(repr, REFERENCES))}."
-            )
+        require_one_of(reference_point, REFERENCES, "reference_point")
         if reference_point == "from-specified" and fes_reference is None:
             raise MismatchError(
                 "reference_point is 'from-specified', but no point was given. Give it as fes_reference."
