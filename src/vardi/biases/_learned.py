@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -38,7 +38,6 @@ ONE_THREAD = 20_000  # rows up to which the threads of gradient boosting cost mo
 LEAVES = 4  # few, as a bias is smooth, and samples have hundreds to thousands of rows
 
 
-Model = TypeVar("Model")
 Read = Callable[[str], np.ndarray]
 """A column of some rows, by its name."""
 
@@ -129,34 +128,6 @@ def _stepwise(x: Floats, edges: Floats) -> Floats:
     return np.asarray(middles[np.searchsorted(edges, x, side="right")])
 
 
-def cross_fitted(
-    fit: Callable[[NDArray[np.bool_]], Model],
-    by: Callable[[Sequence[Model], Floats], Floats],
-    X: Floats,
-    folds: Integers,
-) -> tuple[tuple[Model, ...], Floats]:
-    """Return a model for each fold, and the value of each row by models that have not seen it.
-
-    Parameters
-    ----------
-    fit : callable
-        Returns the model of some rows.
-    by : callable
-        Returns the values of rows by the mean of some models.
-    X : ndarray of shape (n, p)
-        All rows.
-    folds : ndarray of int
-        The fold of each row; -1 for rows that no model is fitted to.
-    """
-    models = tuple(fit((folds >= 0) & (folds != fold)) for fold in range(int(folds.max()) + 1))
-    values = np.empty(len(X))
-    for fold, seen_by in [(-1, models), *enumerate((model,) for model in models)]:
-        rows = folds == fold
-        if rows.any():
-            values[rows] = by(seen_by, X[rows])
-    return models, values
-
-
 @dataclass(frozen=True, repr=False)
 class LearnedBias(Bias):
     """A bias that is learned; `learned` makes it.
@@ -220,12 +191,12 @@ class LearnedBias(Bias):
         encoding = Encoding.of(names, read, used, "The bias is learned from", for_trees=trees)
         X = encoding(read)
         self._require_rows(in_sample[used], folds[used], sample)
-        models, p = cross_fitted(
-            lambda rows: self._model(X[rows], in_sample[rows], weights[rows], len(names)),
-            lambda models, X: _probabilities(models, X, sample),
-            X,
-            np.where(used, folds, -1),
-        )
+        others = [used & (folds != fold) for fold in range(self.folds)]
+        models = tuple(self._model(X[rows], in_sample[rows], weights[rows], len(names)) for rows in others)
+        p = np.empty(len(X))
+        for rows, unaware in [(~used, models), *((used & (folds == k), (model,)) for k, model in enumerate(models))]:
+            if rows.any():
+                p[rows] = _probabilities(unaware, X[rows], sample)
         check = _checked(encoding, X[used], models[0], p[used], in_sample[used], weights[used])
         if check.area > 0.999:  # the two sides have almost no rows in common
             raise _separated(sample, reference, names)
@@ -439,11 +410,9 @@ def _balance(
     """Return how far the means of a sample are from the population's, in standard deviations of the population."""
     centre = np.average(X[~in_sample], axis=0, weights=weights[~in_sample])
     spread = np.sqrt(np.average((X[~in_sample] - centre) ** 2, axis=0, weights=weights[~in_sample]))
-    spread = np.where(spread > 0, spread, 1.0)
-    before, after = (
-        (np.average(X[in_sample], axis=0, weights=w[in_sample]) - centre) / spread for w in (weights, weighted)
-    )
-    return {name: (float(one), float(other)) for name, one, other in zip(names, before, after, strict=True)}
+    means = [np.average(X[in_sample], axis=0, weights=w[in_sample]) for w in (weights, weighted)]
+    away = (np.transpose(means) - centre[:, None]) / np.where(spread > 0, spread, 1.0)[:, None]
+    return {name: (before, after) for name, (before, after) in zip(names, away.tolist(), strict=True)}
 
 
 def learned_of(names: Iterable[Hashable], biases: Iterable[Bias]) -> dict[Hashable, LearnedValues]:
