@@ -370,7 +370,7 @@ def cells(*columns: str | Sequence[str]) -> ParametricBias:
     groups = [(group,) if isinstance(group, str) else group for group in columns]
     if not all(isinstance(group, tuple | list) for group in groups):
         raise InvalidBiasError(f"cells reads columns, named by strings, not {columns}.")
-    return ParametricBias(Cells(tuple(_terms("cells", group) for group in groups)), EVERYWHERE)
+    return ParametricBias(Cells(tuple(_terms("cells", group) for group in groups)))
 
 
 def parametric(
@@ -413,7 +413,7 @@ def parametric(
     if len(named) != count or len(set(named)) != count:
         raise MismatchError(f"{len(named)} names ({', '.join(named)}) for {count} parameters. Give each its own.")
     rows = tuple(tuple(row) for row in points.tolist())
-    return ParametricBias(FunctionFamily(function, rows, named, gradient), EVERYWHERE)
+    return ParametricBias(FunctionFamily(function, rows, named, gradient))
 
 
 def window(x: str, low: str | float | None, high: str | float | None, *, status: str | None = None) -> WindowBias:
@@ -464,7 +464,7 @@ def window(x: str, low: str | float | None, high: str | float | None, *, status:
 
 
 def _of_family(kind: str, texts: Iterable[str], cuts: tuple[float, ...] = ()) -> ParametricBias:
-    return ParametricBias(ExpressionFamily(kind, _terms(kind, texts), cuts), EVERYWHERE)
+    return ParametricBias(ExpressionFamily(kind, _terms(kind, texts), cuts))
 
 
 def _terms(kind: str, texts: Iterable[str]) -> tuple[Node, ...]:

@@ -297,7 +297,7 @@ class ParametricBias(Bias):
     """
 
     family: ExpressionFamily | Cells | FunctionFamily
-    known: Bias
+    known: Bias = EVERYWHERE
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -337,13 +337,11 @@ class ParametricBias(Bias):
         return _product(self.known, ExpressionBias(self.family.node(values)))
 
     def _given(self, theta: Parameters) -> list[float]:
-        if not isinstance(theta, Mapping):
-            values = list(theta)
-            if len(values) == len(self.names):
-                return values
-        elif set(theta) == set(self.names):
-            return [theta[name] for name in self.names]
         got = list(theta)
+        if isinstance(theta, Mapping) and set(got) == set(self.names):
+            return [theta[name] for name in self.names]
+        if not isinstance(theta, Mapping) and len(got) == len(self.names):
+            return got
         raise MismatchError(
             f"The parameters of {self} are {', '.join(map(repr, self.names))}, but {got} was given. Give a number for "
             "each."

@@ -31,7 +31,7 @@ from vardi.biases._expressions.nodes import (
     negative,
     to_text,
 )
-from vardi.biases._kinds import EVERYWHERE, Bias, ExpressionBias, ParametricBias, WindowBias
+from vardi.biases._kinds import Bias, ExpressionBias, ParametricBias, WindowBias
 from vardi.biases._learned import LearnedBias
 from vardi.errors import ExpressionError, InvalidBiasError, suggest
 from vardi.errors._texts import shortened
@@ -378,7 +378,7 @@ class _Reading:
         try:
             crossed = name == "cells"
             family = Cells(tuple(map(self._group, tree.args))) if crossed else self._curve(tree, name)
-            return ParametricBias(family, EVERYWHERE)
+            return ParametricBias(family)
         except InvalidBiasError as error:
             raise self._refusal(str(error), tree.func) from None
 

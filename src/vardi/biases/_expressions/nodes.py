@@ -317,11 +317,7 @@ class ExpressionFamily:
         if self.kind in ("power", "steps") and len(self.terms) > 1:
             raise InvalidBiasError(f"{self.kind} reads one column, but {len(self.terms)} were given.")
         require_terms(self, self.kind, self.terms, "Name it once.")
-        if self.kind == "steps":
-            self._require_cuts()
-
-    def _require_cuts(self) -> None:
-        if not self.cuts:
+        if self.kind == "steps" and not self.cuts:
             raise InvalidBiasError("steps has no cuts. Give at least one number, such as [30, 60].")
         if not all(math.isfinite(cut) for cut in self.cuts) or any(low >= high for low, high in pairwise(self.cuts)):
             raise InvalidBiasError(
@@ -402,11 +398,7 @@ class Cells:
     @property
     def names(self) -> tuple[str, ...]:
         """The names of its parameters, such as ``region=N``; none until rows are seen."""
-        return tuple(
-            level_text(group, level)
-            for group, levels in zip(self.groups, self.levels, strict=False)
-            for level in levels[1:]
-        )
+        return tuple(level_text(group, level) for group, level in self._effects)
 
     def __str__(self) -> str:
         return f"cells({', '.join(group_text(group) for group in self.groups)})"
@@ -417,8 +409,13 @@ class Cells:
 
     def features(self) -> tuple[Node, ...]:
         """Return a condition for each parameter, on which it adds to the log of the bias; none until rows are seen."""
+        return tuple(_holds(group, level) for group, level in self._effects)
+
+    @property
+    def _effects(self) -> list[tuple[tuple[Node, ...], Level]]:
+        """The group and the level that each parameter belongs to."""
         pairs = zip(self.groups, self.levels, strict=False)
-        return tuple(_holds(group, level) for group, levels in pairs for level in levels[1:])
+        return [(group, level) for group, levels in pairs for level in levels[1:]]
 
     def node(self, theta: Sequence[float]) -> Node:
         """Return the expression of the bias with its parameters fixed: zero for a value that was not seen."""
@@ -488,8 +485,7 @@ def _as_level(value: object, group: tuple[Node, ...]) -> Level:
 
 def _holds(group: tuple[Node, ...], level: Level) -> Node:
     """Return the condition that a row has these values."""
-    parts = [_is(term, value) for term, value in zip(group, level, strict=True)]
-    return junction("and", parts)
+    return junction("and", [_is(term, value) for term, value in zip(group, level, strict=True)])
 
 
 def _is(term: Node, value: Value) -> Node:
