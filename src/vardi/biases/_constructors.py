@@ -75,7 +75,7 @@ def as_bias(obj: BiasLike) -> Bias:
         return obj
     if isinstance(obj, str):
         return where(obj)
-    if isinstance(obj, bool | int | float | np.bool | np.number):
+    if isinstance(obj, int | float | np.bool | np.number):
         return number(obj)
     if library_of(obj) is not None:
         return FrameExpressionBias(obj)

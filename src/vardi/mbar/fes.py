@@ -150,29 +150,26 @@ class FES:
 
     def _coordinate(self, x_n: ArrayLike, dims: int | None) -> Rows:
         """Return the coordinate of the rows: numbers of shape (n, D), or expressions."""
-        if isinstance(x_n, str) or (isinstance(x_n, list | tuple) and all(isinstance(one, str) for one in x_n)):
-            names = (x_n,) if isinstance(x_n, str) else tuple(x_n)
-            self._require_shape((len(self.fit), len(names)), dims)
-            return names
-        x = np.asarray(x_n, np.float64)
-        x = x.reshape(-1, 1) if x.ndim == 1 else x
-        self._require_shape(x.shape, dims)
-        if not np.isfinite(x).all():
+        texts = [x_n] if isinstance(x_n, str) else x_n
+        if isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts):
+            x: Rows = tuple(map(str, texts))
+            shape: tuple[int, ...] = (len(self.fit), len(x))
+        else:
+            x = np.asarray(x_n, np.float64)
+            x = x.reshape(-1, 1) if x.ndim == 1 else x
+            shape = x.shape
+        if len(shape) != 2 or shape[0] != len(self.fit) or dims not in (None, shape[1]):
+            bins = "" if dims is None else f" and bins in {dims} dimension{'' if dims == 1 else 's'}"
+            raise MismatchError(
+                f"x_n has shape {shape}, but there are {len(self.fit)} rows{bins}. Give the coordinate of each row, in "
+                "each dimension."
+            )
+        if not isinstance(x, tuple) and not np.isfinite(x).all():
             row = int(np.flatnonzero(~np.isfinite(x).all(axis=1))[0])
             raise MismatchError(
                 f"x_n is {x[row]} in row {row}, but every row needs a place on the surface. Give finite numbers."
             )
         return x
-
-    def _require_shape(self, shape: tuple[int, ...], dims: int | None) -> None:
-        """Refuse a coordinate whose shape does not match the rows and the dimensions of the bins."""
-        if len(shape) == 2 and shape[0] == len(self.fit) and dims in (None, shape[1]):
-            return
-        bins = "" if dims is None else f" and bins in {dims} dimension{'' if dims == 1 else 's'}"
-        raise MismatchError(
-            f"x_n has shape {shape}, but there are {len(self.fit)} rows{bins}. Give the coordinate of each row, in "
-            "each dimension."
-        )
 
     def _state(self, u_n: ArrayLike | None) -> InState | InPopulation:
         """Return the distribution whose surface is asked for."""
