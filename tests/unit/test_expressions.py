@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vardi.biases._expressions.compile import NarwhalsTarget, NumpyTarget, compile_node
-from vardi.biases._expressions.nodes import (
+from vardi.biases._compile import NarwhalsTarget, NumpyTarget, compile_node
+from vardi.biases._nodes import (
     FUNCTIONS,
     INTEGERS,
     Call,

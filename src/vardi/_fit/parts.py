@@ -22,7 +22,7 @@ from vardi._rows.gram import Gram
 from vardi._rows.measure import as_functions
 from vardi._rows.shares import Shares, shares_of
 from vardi._rows.weights import WeightSums, WeightTable, values_in_bins, weights_by_sample, weights_in_bins
-from vardi.biases._expressions import nodes
+from vardi.biases import _nodes as nodes
 from vardi.errors._refusals import needs_rows
 from vardi.errors._texts import SHOWN
 

@@ -17,8 +17,8 @@ from vardi._inputs.frames.frame import Native, joined, product
 from vardi._machine.memory import require_memory
 from vardi._types import Floats, Integers
 from vardi.biases import Bias, ExpressionBias, LearnedBias, ValuesBias, as_bias
-from vardi.biases._expressions.nodes import is_condition
 from vardi.biases._kinds import factors_of
+from vardi.biases._nodes import is_condition
 from vardi.biases._values import are_once, as_array, coded, is_missing, read_only
 from vardi.errors import EmptySampleError, InvalidBiasError, MismatchError, suggest
 from vardi.errors import _refusals as refusals

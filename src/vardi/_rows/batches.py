@@ -28,8 +28,8 @@ from vardi._rows.dense import Dense
 from vardi._rows.lazy_functions import EngineFunction
 from vardi._rows.stored import in_threads
 from vardi._types import Floats, Integers
-from vardi.biases._expressions.compile import NumpyTarget, compile_node
-from vardi.biases._expressions.nodes import columns
+from vardi.biases._compile import NumpyTarget, compile_node
+from vardi.biases._nodes import columns
 from vardi.biases._values import once
 
 if TYPE_CHECKING:

@@ -9,18 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from vardi.biases._expressions.nodes import (
-    Cells,
-    Comparison,
-    ExpressionFamily,
-    IsIn,
-    Node,
-    Scalar,
-    arithmetic,
-    column_named,
-    constant,
-    total,
-)
 from vardi.biases._kinds import (
     EVERYWHERE,
     Bias,
@@ -34,6 +22,18 @@ from vardi.biases._kinds import (
     WindowBias,
     library_of,
     number,
+)
+from vardi.biases._nodes import (
+    Cells,
+    Comparison,
+    ExpressionFamily,
+    IsIn,
+    Node,
+    Scalar,
+    arithmetic,
+    column_named,
+    constant,
+    total,
 )
 from vardi.biases._parse import parse, parse_bias
 from vardi.biases._values import as_array, as_numbers

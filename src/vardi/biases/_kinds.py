@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vardi._types import Floats
-from vardi.biases._expressions.nodes import (
+from vardi.biases._nodes import (
     Call,
     Cells,
     Column,

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vardi._types import Floats, Integers
-from vardi.biases._expressions.compile import NumpyTarget
-from vardi.biases._expressions.nodes import column_named, column_text
+from vardi.biases._compile import NumpyTarget
 from vardi.biases._kinds import Bias, ValuesBias, parts_of
+from vardi.biases._nodes import column_named, column_text
 from vardi.biases._values import as_numbers
 from vardi.errors import (
     InvalidBiasError,

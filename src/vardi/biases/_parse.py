@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from itertools import pairwise
 
-from vardi.biases._expressions.nodes import (
+from vardi.biases._kinds import Bias, ExpressionBias, ParametricBias, WindowBias
+from vardi.biases._learned import LearnedBias
+from vardi.biases._nodes import (
     CHAINS,
     FAMILIES,
     FUNCTIONS,
@@ -31,8 +33,6 @@ from vardi.biases._expressions.nodes import (
     negative,
     to_text,
 )
-from vardi.biases._kinds import Bias, ExpressionBias, ParametricBias, WindowBias
-from vardi.biases._learned import LearnedBias
 from vardi.errors import ExpressionError, InvalidBiasError, suggest
 from vardi.errors._texts import shortened
 

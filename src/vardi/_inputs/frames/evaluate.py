@@ -9,8 +9,8 @@ import numpy as np
 
 import vardi._narwhals as nw
 from vardi.biases import ExpressionBias
-from vardi.biases._expressions.compile import Compiled, NarwhalsTarget, NumpyTarget, Operand, compile_node
-from vardi.biases._expressions.nodes import Column, to_text
+from vardi.biases._compile import Compiled, NarwhalsTarget, NumpyTarget, Operand, compile_node
+from vardi.biases._nodes import Column, to_text
 from vardi.errors import InvalidBiasError, MissingValuesError, number_of_rows
 from vardi.errors._texts import LISTED
 

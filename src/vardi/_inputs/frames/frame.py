@@ -16,10 +16,10 @@ from vardi._inputs.frames.evaluate import Eager, EagerFrame, Engine, evaluate
 from vardi._inputs.frames.library_expressions import Series, as_narwhals, evaluate_expression
 from vardi._types import Integers
 from vardi.biases import Bias, ExpressionBias, FrameExpressionBias, FunctionBias, ValuesBias, as_bias
-from vardi.biases._expressions.compile import NumpyTarget, require_columns
-from vardi.biases._expressions.nodes import Column
+from vardi.biases._compile import NumpyTarget, require_columns
 from vardi.biases._kinds import factors_of, library_of
 from vardi.biases._learned import LearnedValues
+from vardi.biases._nodes import Column
 from vardi.biases._values import as_array, as_numbers, belongs_elsewhere, coded, index_of, is_missing, read_only
 from vardi.errors import InvalidBiasError, MismatchError, VardiError, number_of_rows
 from vardi.errors._texts import lines_of

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 import vardi._narwhals as nw
-from vardi.biases._expressions.nodes import (
+from vardi.biases._nodes import (
     And,
     Call,
     Chain,

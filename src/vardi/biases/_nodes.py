@@ -1,6 +1,7 @@
-r"""Expressions as frozen values: their nodes, their text, and families of them with parameters.
+r"""The language of biases: text such as ``price <= 22 and region in ('N', 'W')``, as values that can be compared.
 
-Build nodes with the lower-case functions, which keep one form of each. The families are:
+Nodes are built with the lower-case functions, which keep one form of each; `to_text` writes them, and `parse` of
+`vardi.biases._parse` reads them. Families of expressions have parameters:
 
 ========================  ===========================================================  ==========================
 text                      bias                                                         parameters
