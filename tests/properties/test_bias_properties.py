@@ -19,9 +19,8 @@ from sklearn.dummy import DummyClassifier
 
 import vardi
 from vardi.biases import ExpressionBias, FunctionBias, ParametricBias, ProductBias, ValuesBias, as_bias
-from vardi.biases._expressions.compile import compile_node
-from vardi.biases._expressions.nodes import INTEGERS
-from vardi.biases._expressions.targets import NarwhalsTarget, NumpyTarget
+from vardi.biases._compile import NarwhalsTarget, NumpyTarget, compile_node
+from vardi.biases._nodes import INTEGERS
 
 FRAME = pd.DataFrame({"x": [0.5, 1.0, 2.0, 3.5, 7.0], "y": [1.0, 1.0, 0.0, 2.0, 5.0], "g": list("abcab")})
 X, Y, G = FRAME["x"].to_numpy(), FRAME["y"].to_numpy(), FRAME["g"].to_numpy()

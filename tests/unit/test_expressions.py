@@ -14,27 +14,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vardi.biases._expressions import Constant, columns, is_condition, parse, to_text
-from vardi.biases._expressions.compile import compile_node
-from vardi.biases._expressions.nodes import (
+from vardi.biases._compile import NarwhalsTarget, NumpyTarget, compile_node
+from vardi.biases._nodes import (
     FUNCTIONS,
     INTEGERS,
-    And,
     Call,
     Column,
     Comparison,
+    Constant,
     IsIn,
     IsMissing,
     Not,
-    Or,
     Sum,
     arithmetic,
+    columns,
+    is_condition,
     is_text,
     junction,
     negative,
+    to_text,
 )
-from vardi.biases._expressions.parse import MAX_DEPTH, MAX_LENGTH, MAX_TERMS
-from vardi.biases._expressions.targets import NarwhalsTarget, NumpyTarget
+from vardi.biases._parse import MAX_DEPTH, MAX_LENGTH, MAX_TERMS, parse
 from vardi.errors import ExpressionError, InvalidBiasError, MismatchError
 
 # --- reading and writing ---------------------------------------------------------------------------------------------
@@ -134,8 +134,8 @@ def _grow(nodes):
     return (
         _comparisons(nodes)
         | conditions.map(Not)
-        | several.map(partial(junction, And))
-        | several.map(partial(junction, Or))
+        | several.map(partial(junction, "and"))
+        | several.map(partial(junction, "or"))
         | st.builds(arithmetic, nodes, st.sampled_from(["+", "-", "*", "/", "**"]), nodes)
         | nodes.map(negative)
         | st.builds(Call, unary, st.tuples(nodes))

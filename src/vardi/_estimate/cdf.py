@@ -26,8 +26,8 @@ from vardi._rows.contract import Block
 from vardi._rows.measure import Functions, Measure, as_functions
 from vardi._rows.point import Seen
 from vardi._rows.shares import Shares, SharesUpTo, shares_of
-from vardi._types import Floats, are_once
-from vardi.biases._values import as_array, as_numbers
+from vardi._types import Floats
+from vardi.biases._values import are_once, as_array, as_numbers
 from vardi.errors import MismatchError
 
 

@@ -26,7 +26,8 @@ from vardi._rows.contract import JointSums, Kept, Result
 from vardi._rows.hashed import GroupSums
 from vardi._rows.stored import Blocks
 from vardi._solve.refit import Refit, refit_draws
-from vardi._types import Floats, once
+from vardi._types import Floats
+from vardi.biases._values import once
 
 if TYPE_CHECKING:
     from vardi._fit.solved import Solved

@@ -40,7 +40,8 @@ from vardi._rows.multipliers import Multipliers, ReplicateKind, hashed_numbers, 
 from vardi._rows.point import Point
 from vardi._rows.queries import Queries
 from vardi._rows.units import batch_lengths, in_series
-from vardi._types import Floats, Integers, are_once
+from vardi._types import Floats, Integers
+from vardi.biases._values import are_once
 from vardi.errors import MismatchError, WeakOverlapWarning
 from vardi.errors._refusals import needs_rows
 from vardi.errors._warn import warn

@@ -15,8 +15,8 @@ from vardi._rows.contract import Kept
 from vardi._rows.grouping import is_sorted, sums_by_code
 from vardi._rows.multipliers import SMALL
 from vardi._rows.units import batch_lengths, in_series
-from vardi._types import Floats, Integers, once
-from vardi.biases._values import as_array, coded, is_missing
+from vardi._types import Floats, Integers
+from vardi.biases._values import as_array, coded, is_missing, once
 from vardi.errors import MismatchError
 from vardi.errors._refusals import missing_groups, needs_rows, no_groups, no_labels, spanning_group
 

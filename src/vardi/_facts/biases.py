@@ -16,7 +16,9 @@ from vardi._inputs.pool import Name, Pool
 from vardi._solve.identify import Verdict
 from vardi._types import Floats
 from vardi.biases import Bias, ExpressionBias, WindowBias
-from vardi.biases._expressions.nodes import (
+from vardi.biases._kinds import columns_to_test
+from vardi.biases._learned import checks_of
+from vardi.biases._nodes import (
     And,
     Column,
     Comparison,
@@ -28,8 +30,6 @@ from vardi.biases._expressions.nodes import (
     is_condition,
     to_text,
 )
-from vardi.biases._learned import checks_of
-from vardi.biases._window import columns_to_test
 from vardi.errors import NeedsRowsError, suggest
 from vardi.errors._texts import SHOWN, Outcome, listed, outcome
 

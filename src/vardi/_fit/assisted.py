@@ -49,8 +49,7 @@ from vardi._inputs.domains import By
 from vardi._inputs.frames import as_frame
 from vardi._inputs.given import Function, bias_of, is_function
 from vardi._types import Floats, Integers
-from vardi.biases._fitted import Encoding, cross_fitted
-from vardi.biases._learned import LEAVES, MANY_COLUMNS, ONE_THREAD, learned_of
+from vardi.biases._learned import LEAVES, MANY_COLUMNS, ONE_THREAD, Encoding, cross_fitted, learned_of
 from vardi.biases._values import is_missing
 from vardi.errors import MismatchError, MissingValuesError, suggest
 from vardi.errors._texts import show

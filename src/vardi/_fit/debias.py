@@ -32,8 +32,7 @@ from vardi._solve.newton import JointFit, Solution, shifted, solve_plain
 from vardi._solve.parameters import unknown_everywhere
 from vardi._types import Floats
 from vardi.biases import LearnedBias, ValuesBias, WindowBias, as_bias
-from vardi.biases._fitted import parts_of
-from vardi.biases._kinds import factors_of
+from vardi.biases._kinds import factors_of, parts_of
 from vardi.biases._values import as_array
 from vardi.errors import (
     ContradictedKnownWarning,

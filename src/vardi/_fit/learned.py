@@ -28,7 +28,7 @@ from vardi._rows.measure import Measure
 from vardi._rows.point import Model, Point, PointAmong
 from vardi._types import Floats
 from vardi.biases import Bias, LearnedBias, ParametricBias, ProductBias, everywhere
-from vardi.biases._fitted import parts_of, with_parts
+from vardi.biases._kinds import parts_of, with_parts
 from vardi.biases._learned import checks_of
 from vardi.errors import InvalidBiasError, InvalidKnownError, MismatchError, NotIdentifiableError, VardiWarning
 from vardi.errors._texts import show

@@ -22,7 +22,7 @@ from vardi._rows.gram import Gram
 from vardi._rows.measure import as_functions
 from vardi._rows.shares import Shares, shares_of
 from vardi._rows.weights import WeightSums, WeightTable, values_in_bins, weights_by_sample, weights_in_bins
-from vardi.biases._expressions import nodes
+from vardi.biases import _nodes as nodes
 from vardi.errors._refusals import needs_rows
 from vardi.errors._texts import SHOWN
 
@@ -276,11 +276,11 @@ def _conditions(name: str, rows: Mapping[str | None, float]) -> list[Variable]:
     own: dict[str, nodes.Node] = {
         MISSING if text is None else text: nodes.IsMissing(column)
         if text is None
-        else nodes.And((known, nodes.IsIn(column, (nodes.Constant(text),))))
+        else nodes.junction("and", [known, nodes.IsIn(column, (nodes.Constant(text),))])
         for text in shown
     }
     if len(texts) > len(shown):
-        others: nodes.Node = nodes.Not(nodes.And((known, nodes.IsIn(column, named))))
-        others = nodes.And((known, others)) if None in shown else others
+        others: nodes.Node = nodes.Not(nodes.junction("and", [known, nodes.IsIn(column, named)]))
+        others = nodes.junction("and", [known, others]) if None in shown else others
         own[f"{len(texts) - len(shown)} others"] = others
     return [Variable(f"{name}: {kind}", nodes.to_text(node), category_of=name) for kind, node in own.items()]

@@ -22,8 +22,8 @@ from vardi._machine import require_writable, whole_file
 from vardi._solve.identify import Verdict
 from vardi._types import Floats
 from vardi.biases import Bias
+from vardi.biases._kinds import columns_to_test
 from vardi.biases._learned import LearnedCheck, checks_of
-from vardi.biases._window import columns_to_test
 from vardi.errors import MismatchError, number_of_rows, suggest
 from vardi.errors._texts import listed, show
 

@@ -39,8 +39,8 @@ from vardi._solve.refit import Refit, refit_plain
 from vardi._solve.risk_sets import Row, in_risk_sets, one_sample
 from vardi._types import Floats
 from vardi.biases import ExpressionBias, WindowBias
-from vardi.biases._expressions.nodes import Node, to_text
-from vardi.biases._expressions.nodes import columns as columns_of
+from vardi.biases._nodes import Node, to_text
+from vardi.biases._nodes import columns as columns_of
 from vardi.errors import ImpossibleRowError, InvalidBiasError, MismatchError, MissingValuesError, number_of_rows
 from vardi.errors._texts import LISTED, show
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 import vardi._narwhals as nw
 from vardi._inputs.frames import Frame, NarwhalsFrame, any_lazy, as_frame, joined
-from vardi._types import Floats, Integers, once
-from vardi.biases._values import as_array, belongs_elsewhere, coded, index_of, is_missing
+from vardi._types import Floats, Integers
+from vardi.biases._values import as_array, belongs_elsewhere, coded, index_of, is_missing, once
 from vardi.errors import MismatchError, number_of_rows, suggest
 from vardi.errors import _refusals as refusals
 from vardi.errors._texts import LISTED, show

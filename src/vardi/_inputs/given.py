@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard
 
 from vardi.biases import Bias, ExpressionBias, FrameExpressionBias, as_bias
-from vardi.biases._expressions.nodes import Column
 from vardi.biases._kinds import library_of
+from vardi.biases._nodes import Column
 
 if TYPE_CHECKING:
     import narwhals as nw

@@ -23,8 +23,7 @@ from vardi._inputs.given import bias_of
 from vardi._inputs.pool import Name, Pool
 from vardi._types import Floats
 from vardi.biases import Bias, ExpressionBias, ParametricBias, as_bias
-from vardi.biases._expressions import is_condition
-from vardi.biases._expressions.nodes import Column, IsIn, constant
+from vardi.biases._nodes import Column, IsIn, constant, is_condition
 from vardi.biases._values import as_numbers, is_missing
 from vardi.errors import ExpressionError, InvalidKnownError, MismatchError, MissingValuesError, number_of_rows, suggest
 from vardi.errors._refusals import no_labels

@@ -19,7 +19,7 @@ from vardi._inputs.known import Known
 from vardi._inputs.pool import Pool
 from vardi._types import Floats
 from vardi.biases import Bias, ExpressionBias
-from vardi.biases._expressions import is_condition
+from vardi.biases._nodes import is_condition
 from vardi.errors import InvalidKnownError, MissingValuesError
 from vardi.errors._texts import show
 

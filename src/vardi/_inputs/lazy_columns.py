@@ -33,11 +33,10 @@ from vardi._inputs.library_expressions import (
 )
 from vardi._inputs.partitions import with_own
 from vardi.biases import Bias, ExpressionBias, FrameExpressionBias, FunctionFamily, ParametricBias, WindowBias
-from vardi.biases._expressions.compile import Compiled, compile_node
-from vardi.biases._expressions.nodes import Column
-from vardi.biases._expressions.targets import NarwhalsTarget
+from vardi.biases._compile import Compiled, NarwhalsTarget, compile_node
 from vardi.biases._kinds import factors_of
 from vardi.biases._learned import LearnedBias
+from vardi.biases._nodes import Column
 from vardi.errors import InvalidBiasError, MismatchError, MissingValuesError, NeedsRowsError
 from vardi.errors._refusals import needs_rows
 

@@ -22,7 +22,7 @@ from vardi._inputs.engines import LENGTH, Aggregate
 from vardi._inputs.lazy_columns import as_column
 from vardi._inputs.lazy_part import PREFIX, Change, Part, sums_by_sample
 from vardi._inputs.partitions import with_place
-from vardi.biases._expressions.targets import NarwhalsTarget
+from vardi.biases._compile import NarwhalsTarget
 from vardi.errors import MismatchError, TooLargeError
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from vardi._inputs.engines import (
 )
 from vardi._inputs.partitions import aggregated
 from vardi._types import Floats, Integers
-from vardi.biases._expressions.nodes import Node
+from vardi.biases._nodes import Node
 from vardi.errors import MismatchError
 
 #: Adds columns to a frame, for the terms of a query to read.

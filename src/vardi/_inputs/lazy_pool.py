@@ -20,8 +20,9 @@ from vardi._inputs.lazy_survey import Survey, survey
 from vardi._inputs.partitions import as_lazy
 from vardi._inputs.pool import Name, Pool, as_biases, as_named, require_biases_for, require_shared_columns
 from vardi._machine import available_memory
-from vardi._types import Floats, once
+from vardi._types import Floats
 from vardi.biases import Bias
+from vardi.biases._values import once
 from vardi.errors import InvalidBiasError, MismatchError
 from vardi.errors._refusals import MOST, empty_pool, empty_samples, impossible_rows, invalid_bias, too_many
 from vardi.errors._texts import show

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 import vardi._narwhals as nw
 from vardi.biases import Bias, FrameExpressionBias
-from vardi.biases._expressions.targets import NarwhalsTarget, Operand
+from vardi.biases._compile import NarwhalsTarget, Operand
 from vardi.biases._values import is_missing
 from vardi.errors import InvalidBiasError, MismatchError, MissingValuesError, number_of_rows
 from vardi.errors._texts import first_of, lines_of

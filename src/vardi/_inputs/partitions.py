@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from vardi._inputs.engines import LENGTH, Aggregate, AggregateQuery, DataFrame, LazyFrame
 from vardi._types import Floats
-from vardi.biases._expressions.targets import literal
+from vardi.biases._compile import literal
 
 #: A frame of Dask, one of pandas, and a partition that Dask has yet to compute.
 DaskFrame: TypeAlias = Any

@@ -23,11 +23,11 @@ from vardi._inputs.by_row import (
 from vardi._inputs.dependence import Dependence
 from vardi._inputs.frames import Frame, Native, as_frame, by_factor, joined
 from vardi._machine import require_memory
-from vardi._types import Floats, Integers, Numbers, are_once
+from vardi._types import Floats, Integers, Numbers
 from vardi.biases import Bias, ExpressionBias, LearnedBias, ValuesBias, as_bias
-from vardi.biases._expressions import is_condition
 from vardi.biases._kinds import factors_of
-from vardi.biases._values import as_array, coded, is_missing, read_only
+from vardi.biases._nodes import is_condition
+from vardi.biases._values import are_once, as_array, coded, is_missing, read_only
 from vardi.errors import EmptySampleError, InvalidBiasError, MismatchError, suggest
 from vardi.errors import _refusals as refusals
 from vardi.errors._texts import LISTED, first_of, show

@@ -25,7 +25,8 @@ from vardi._rows.contract import (
 )
 from vardi._rows.grouping import extremes_by_code, sums_by_code, sums_by_sample
 from vardi._rows.units import Units, entries_of
-from vardi._types import Floats, Integers, Numbers, are_once
+from vardi._types import Floats, Integers, Numbers
+from vardi.biases._values import are_once
 
 if TYPE_CHECKING:
     from vardi._rows.base import Rows

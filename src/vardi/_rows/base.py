@@ -19,7 +19,8 @@ from vardi._rows.arrays import ArrayBlock, Arrays
 from vardi._rows.contract import Normalised, Result, Sums
 from vardi._rows.gram import DenseGram, Gram, SparseGram, UnformedGram
 from vardi._rows.grouping import scaled_to_mean_one, sizes_of, stratified, tree_start
-from vardi._types import Floats, Integers, Numbers, once
+from vardi._types import Floats, Integers, Numbers
+from vardi.biases._values import once
 
 MODERATE = 230.0  # |u| and |log omega| up to which no product of e^u and omega can leave the floating-point range
 MAX_START_NUMBERS = 200_000  # numbers that a start from pairs reads at most

@@ -27,10 +27,10 @@ from vardi._rows.contract import Block, Question, Result, addable
 from vardi._rows.dense import Dense
 from vardi._rows.lazy_functions import EngineFunction
 from vardi._rows.stored import in_threads
-from vardi._types import Floats, Integers, once
-from vardi.biases._expressions.compile import compile_node
-from vardi.biases._expressions.nodes import columns
-from vardi.biases._expressions.targets import NumpyTarget
+from vardi._types import Floats, Integers
+from vardi.biases._compile import NumpyTarget, compile_node
+from vardi.biases._nodes import columns
+from vardi.biases._values import once
 
 if TYPE_CHECKING:
     from vardi._rows.stored import Block as Read

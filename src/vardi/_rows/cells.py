@@ -13,9 +13,8 @@ from vardi._inputs.frames import Frame
 from vardi._machine import require_memory
 from vardi._types import Floats, Integers
 from vardi.biases import ExpressionBias, ParametricBias
-from vardi.biases._expressions.families import Cells, Level, Value, group_text, level_text
-from vardi.biases._expressions.nodes import Column, Node, to_text
-from vardi.biases._expressions.targets import Kind, NumpyTarget, Target
+from vardi.biases._compile import Kind, NumpyTarget, Target
+from vardi.biases._nodes import Cells, Column, Level, Node, Value, group_text, level_text, to_text
 from vardi.biases._values import coded
 from vardi.errors import (
     ImpossibleRowError,

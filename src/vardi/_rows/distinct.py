@@ -11,7 +11,8 @@ from scipy import sparse
 
 from vardi._machine import blocks, map_blocks
 from vardi._rows.base import Biases
-from vardi._types import Floats, Integers, are_once
+from vardi._types import Floats, Integers
+from vardi.biases._values import are_once
 
 PROBE = 2048  # rows looked at before all are
 LONGER = 16  # times as many are looked at if biases may be indicators

@@ -10,7 +10,7 @@ import narwhals as nw
 import numpy as np
 
 from vardi._types import Floats
-from vardi.biases._expressions.targets import literal
+from vardi.biases._compile import literal
 
 #: A number for each row, or one for all of them.
 Term: TypeAlias = nw.Expr | float

@@ -21,7 +21,7 @@ from vardi._rows.cells import dummies, require_seen
 from vardi._rows.contract import Block, Kept
 from vardi._types import Floats, Integers
 from vardi.biases import ExpressionBias, FunctionFamily, ParametricBias
-from vardi.biases._expressions.families import Cells, ExpressionFamily
+from vardi.biases._nodes import Cells, ExpressionFamily
 from vardi.errors import InvalidBiasError, UnidentifiedParametersError, number_of_rows
 
 STEP = 3e-3  # largest change of log omega in a finite difference

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from vardi._machine import sum_blocks
-from vardi._types import Floats, Integers, are_once
+from vardi._types import Floats, Integers
+from vardi.biases._values import are_once
 
 FIRST = 100  # values that are looked at before all others
 MANY, MOST_WHOLE = 10_000, 2**16  # rows, and whole numbers from the least to the largest, that are counted

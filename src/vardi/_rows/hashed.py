@@ -28,7 +28,7 @@ from vardi._rows.multipliers import PRIME, constants, feistel
 from vardi._rows.point import Point
 from vardi._rows.queries import GroupAnswers, Queries, numbered
 from vardi._types import Floats, Integers
-from vardi.biases._expressions.targets import literal
+from vardi.biases._compile import literal
 from vardi.errors import MismatchError, TooLargeError
 from vardi.errors._refusals import missing_groups, needs_rows, no_groups, spanning_group
 

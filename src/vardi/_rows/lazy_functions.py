@@ -12,8 +12,7 @@ from vardi._inputs.engines import LENGTH, Aggregate, schema_of
 from vardi._inputs.lazy_columns import expressions, missing_values, on_frame
 from vardi._inputs.lazy_part import PREFIX, Part
 from vardi.biases import Bias
-from vardi.biases._expressions.compile import require_columns
-from vardi.biases._expressions.targets import NarwhalsTarget
+from vardi.biases._compile import NarwhalsTarget, require_columns
 from vardi.errors import MissingValuesError
 from vardi.errors._refusals import column_of_some, not_finite
 

@@ -26,8 +26,8 @@ from vardi._rows.queries import Queries
 from vardi._rows.union import united
 from vardi._types import Floats
 from vardi.biases import ParametricBias
-from vardi.biases._expressions.families import Cells, ExpressionFamily
-from vardi.biases._expressions.targets import literal
+from vardi.biases._compile import literal
+from vardi.biases._nodes import Cells, ExpressionFamily
 
 if TYPE_CHECKING:
     from vardi._inputs.lazy_part import DistinctRows

@@ -23,10 +23,8 @@ from vardi._rows.lazy_functions import EngineFunction, condition, users_columns
 from vardi._rows.queries import Queries
 from vardi._types import Floats, Integers
 from vardi.biases import ExpressionBias, ParametricBias
-from vardi.biases._expressions.compile import require_columns
-from vardi.biases._expressions.families import Cells, Level, Value
-from vardi.biases._expressions.nodes import Column, Node, columns, is_condition
-from vardi.biases._expressions.targets import NarwhalsTarget, literal
+from vardi.biases._compile import NarwhalsTarget, literal, require_columns
+from vardi.biases._nodes import Cells, Column, Level, Node, Value, columns, is_condition
 from vardi.biases._values import is_missing
 from vardi.errors._refusals import needs_rows, untold_parameters
 

@@ -29,7 +29,7 @@ from vardi._rows.shares import evenly
 from vardi._rows.union import can_unite, united
 from vardi._rows.units import Units, rows_a_value
 from vardi._types import Floats, Integers
-from vardi.biases._expressions.targets import literal
+from vardi.biases._compile import literal
 
 MANY = 16  # samples from which a local engine is asked for columns rather than for sums: see vardi._rows.batches
 KEY = f"{PREFIX}key"

@@ -10,7 +10,7 @@ from vardi._inputs.engines import LazyFrame, answering, schema_of
 from vardi._inputs.lazy_part import PREFIX, Part
 from vardi._inputs.partitions import stacked
 from vardi._rows.lazy_functions import EngineFunction
-from vardi.biases._expressions.nodes import columns
+from vardi.biases._nodes import columns
 from vardi.errors import EngineError
 
 MANY = 8  # frames from which they are asked together; fewer are asked one by one, so that errors name the sample

@@ -19,6 +19,7 @@ from vardi.biases._constructors import (
     proportional_to,
     steps,
     where,
+    window,
 )
 from vardi.biases._kinds import (
     Bias,
@@ -29,9 +30,9 @@ from vardi.biases._kinds import (
     ParametricBias,
     ProductBias,
     ValuesBias,
+    WindowBias,
 )
 from vardi.biases._learned import LearnedBias, learned
-from vardi.biases._window import WindowBias, window
 
 __all__ = [
     "Bias",

@@ -9,9 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from vardi.biases._expressions.families import Cells, ExpressionFamily, Kind, total
-from vardi.biases._expressions.nodes import Column, Comparison, IsIn, Node, Scalar, arithmetic, column_named, constant
-from vardi.biases._expressions.parse import OfRows, parse, parse_bias
 from vardi.biases._kinds import (
     EVERYWHERE,
     Bias,
@@ -22,12 +19,24 @@ from vardi.biases._kinds import (
     FunctionOfRows,
     ParametricBias,
     ValuesBias,
+    WindowBias,
     library_of,
     number,
 )
-from vardi.biases._learned import LearnedBias
+from vardi.biases._nodes import (
+    Cells,
+    Comparison,
+    ExpressionFamily,
+    IsIn,
+    Node,
+    Scalar,
+    arithmetic,
+    column_named,
+    constant,
+    total,
+)
+from vardi.biases._parse import parse, parse_bias
 from vardi.biases._values import as_array, as_numbers
-from vardi.biases._window import WindowBias, as_end
 from vardi.errors import InvalidBiasError, MismatchError, suggest
 
 if TYPE_CHECKING:
@@ -66,7 +75,7 @@ def as_bias(obj: BiasLike) -> Bias:
         return obj
     if isinstance(obj, str):
         return where(obj)
-    if isinstance(obj, bool | int | float | np.bool | np.number):
+    if isinstance(obj, int | float | np.bool | np.number):
         return number(obj)
     if library_of(obj) is not None:
         return FrameExpressionBias(obj)
@@ -117,28 +126,7 @@ def where(text: str) -> Bias:
     """
     if not isinstance(text, str):
         raise InvalidBiasError(f"where takes an expression as text, not {type(text).__name__}: {text!r}.")
-    node, family = parse_bias(text)
-    known = EVERYWHERE if node is None else ExpressionBias(node)
-    if isinstance(family, OfRows):
-        bias = _of_rows(family)
-        return bias if node is None else known * bias
-    return known if family is None else ParametricBias(family, known)
-
-
-def _of_rows(written: OfRows) -> Bias:
-    """Return a bias that is determined by the rows; raise if its arguments are invalid."""
-    kind, arguments = written.kind, written.arguments
-    if kind == "window" and len(arguments) in (3, 4) and arguments[0] is not None:
-        return WindowBias(arguments[0], as_end(arguments[1]), as_end(arguments[2]), *arguments[3:])
-    columns = tuple(argument.name for argument in arguments if isinstance(argument, Column))
-    if kind == "learned" and len(columns) == len(arguments):
-        return LearnedBias(columns)
-    wanted = {
-        "window": "the column of the value and the two ends of its window, None for one that is open, such as "
-        "window(age, entry, None)",
-        "learned": "the columns that the selection may depend on, such as learned(age, region)",
-    }
-    raise InvalidBiasError(f"{kind} takes {wanted[kind]}.")
+    return parse_bias(text)
 
 
 def proportional_to(column: str) -> Bias:
@@ -382,7 +370,7 @@ def cells(*columns: str | Sequence[str]) -> ParametricBias:
     groups = [(group,) if isinstance(group, str) else group for group in columns]
     if not all(isinstance(group, tuple | list) for group in groups):
         raise InvalidBiasError(f"cells reads columns, named by strings, not {columns}.")
-    return ParametricBias(Cells(tuple(_terms("cells", group) for group in groups)), EVERYWHERE)
+    return ParametricBias(Cells(tuple(_terms("cells", group) for group in groups)))
 
 
 def parametric(
@@ -425,11 +413,58 @@ def parametric(
     if len(named) != count or len(set(named)) != count:
         raise MismatchError(f"{len(named)} names ({', '.join(named)}) for {count} parameters. Give each its own.")
     rows = tuple(tuple(row) for row in points.tolist())
-    return ParametricBias(FunctionFamily(function, rows, named, gradient), EVERYWHERE)
+    return ParametricBias(FunctionFamily(function, rows, named, gradient))
 
 
-def _of_family(kind: Kind, texts: Iterable[str], cuts: tuple[float, ...] = ()) -> ParametricBias:
-    return ParametricBias(ExpressionFamily(kind, _terms(kind, texts), cuts), EVERYWHERE)
+def window(x: str, low: str | float | None, high: str | float | None, *, status: str | None = None) -> WindowBias:
+    r"""Return the bias of truncated data: a row was seen only if its value lay in its own window.
+
+    .. math:: \omega_i(z) = \mathbb{1}\{u_i \le x(z) \le v_i\}
+
+    Units outside their window left no trace. Otherwise windows are assumed to be independent of the values
+    (*quasi-independence*), which ``fit.check_biases()`` tests. The weights are those of the nonparametric likelihood of
+    Turnbull (1976) and Efron and Petrosian (1999); for left truncation alone these are the product-limit estimate of
+    Lynden-Bell (1971).
+
+    It can only be the bias of a single sample, and the fit has that one sample: ``fit.names`` is ``('seen',)``, and
+    ``fit.omegas['seen']`` is the chance :math:`\alpha` that a unit of the population, with a window drawn from the
+    population of windows, is seen. With :math:`\Omega_i = F[u_i, v_i]` the chance of being seen through window i,
+    windows are seen in proportion to it, so that the population has window i in proportion to :math:`1 / \Omega_i`, and
+
+    .. math:: \hat\alpha = \sum_i \frac{1 / \Omega_i}{\sum_j 1 / \Omega_j}\,\Omega_i = n \Big/ \sum_i 1 / \Omega_i.
+
+    Parameters
+    ----------
+    x : str
+        The column, or an expression of columns, that holds the value.
+    low, high : str, number or None
+        Where the window begins and ends, both inclusive: columns, expressions or numbers. None if it is open: with
+        ``high=None`` rows are truncated on the left (delayed entry), with ``low=None`` on the right.
+    status : str, optional
+        A column or condition that is 1 (or true) where the value was seen, and 0 where only a bound of it is known:
+        such rows are censored, which weights cannot correct, and are refused.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> import vardi
+    >>> rng = np.random.default_rng(0)
+    >>> age, entry = rng.gamma(8.0, 10.0, 2000), rng.uniform(20.0, 100.0, 2000)
+    >>> seen = pd.DataFrame({"age": age, "entry": entry})[age >= entry]  # who died before entry was never seen
+    >>> fit = vardi.debias({"seen": seen}, {"seen": vardi.window("age", "entry", None)})
+    >>> print(f"rows {seen.age.mean():.1f}, truth {age.mean():.1f}, fit {fit.expectation('age')}")
+    rows 89.9, truth 80.1, fit 80.52 ± 0.98 (95%: 78.60 to 82.45)
+    >>> fit.names, str(vardi.window("age", "entry", None))
+    (('seen',), 'window(age, entry, None)')
+    """
+    return WindowBias(
+        _node(x, "The value"), _end(low), _end(high), None if status is None else _node(status, "The status")
+    )
+
+
+def _of_family(kind: str, texts: Iterable[str], cuts: tuple[float, ...] = ()) -> ParametricBias:
+    return ParametricBias(ExpressionFamily(kind, _terms(kind, texts), cuts))
 
 
 def _terms(kind: str, texts: Iterable[str]) -> tuple[Node, ...]:
@@ -451,3 +486,19 @@ def _values(obj: object) -> np.ndarray:
     if numbers is None:
         raise InvalidBiasError(f"The values of a bias must be numbers, but these are {values.dtype}.")
     return numbers
+
+
+def _node(text: object, what: str) -> Node:
+    if not isinstance(text, str):
+        raise InvalidBiasError(f"{what} of a window is named by a string, not by {text!r}.")
+    return parse(text)
+
+
+def _end(end: object) -> Node | None:
+    if end is None:
+        return None
+    if isinstance(end, int | float | np.number) and not isinstance(end, bool):
+        if np.isinf(float(end)):
+            return None
+        return constant(end, "An end of a window")
+    return _node(end, "An end")

@@ -5,24 +5,24 @@ from __future__ import annotations
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from vardi._types import Floats
-from vardi.biases._expressions.families import Cells, ExpressionFamily, Parameters
-from vardi.biases._expressions.nodes import (
-    And,
+from vardi.biases._nodes import (
     Call,
+    Cells,
     Column,
     Constant,
+    ExpressionFamily,
     Node,
     Not,
-    Or,
+    Parameters,
     Product,
     arithmetic,
     columns,
@@ -49,8 +49,6 @@ class Bias(ABC):
         The columns that the bias reads; empty if unknown.
     """
 
-    _is_factor: ClassVar[bool] = True  # whether it may be a factor of another bias
-
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that the bias reads; empty if unknown."""
@@ -73,10 +71,10 @@ class Bias(ABC):
         return _product(number(other), self)
 
     def __and__(self, other: object) -> Bias:
-        return _junction(And, "&", self, other)
+        return _junction("and", "&", self, other)
 
     def __or__(self, other: object) -> Bias:
-        return _junction(Or, "|", self, other)
+        return _junction("or", "|", self, other)
 
     def __invert__(self) -> Bias:
         return ExpressionBias(Not(_condition(self, "~")))
@@ -191,6 +189,59 @@ class ProductBias(Bias):
         )
 
 
+@dataclass(frozen=True, repr=False)
+class WindowBias(Bias):
+    """A bias that differs by row: each was seen because its value lay in its window; `window` makes it.
+
+    Attributes
+    ----------
+    x : Node
+        The value.
+    low, high : Node or None
+        The ends of its window, both inclusive; None for a window that is open there.
+    status : Node or None
+        Whether the value was seen.
+    """
+
+    x: Node
+    low: Node | None
+    high: Node | None
+    status: Node | None = None
+
+    def __post_init__(self) -> None:
+        if not columns(self.x):
+            raise InvalidBiasError(f"{self} reads no column, but the value of a row must be in one. Name it.")
+        if not self.ends:
+            raise InvalidBiasError(
+                f"{self} has no end, so every row would have been seen. Name the columns in which windows begin or "
+                "end; a sample without truncation has the bias 1."
+            )
+        if not columns(*self.ends):
+            raise InvalidBiasError(
+                f"{self} reads no column for its ends, so all rows have the same window, and nothing is known of what "
+                "lies outside it. Declare a condition, such as vardi.between."
+            )
+
+    @property
+    def ends(self) -> tuple[Node, ...]:
+        """The ends of the window, except open ones."""
+        return tuple(end for end in (self.low, self.high) if end is not None)
+
+    @property
+    def value(self) -> str:
+        """The name of the value's column, or its expression."""
+        return self.x.name if isinstance(self.x, Column) else to_text(self.x)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that the bias reads."""
+        return columns(self.x, *self.ends, *(() if self.status is None else (self.status,)))
+
+    def __str__(self) -> str:
+        nodes = (self.x, self.low, self.high, *(() if self.status is None else (self.status,)))
+        return f"window({', '.join('None' if node is None else to_text(node) for node in nodes)})"
+
+
 @dataclass(frozen=True)
 class FunctionFamily:
     """A bias that is a function of the rows and of parameters; `parametric` makes it.
@@ -246,7 +297,7 @@ class ParametricBias(Bias):
     """
 
     family: ExpressionFamily | Cells | FunctionFamily
-    known: Bias
+    known: Bias = EVERYWHERE
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -286,13 +337,11 @@ class ParametricBias(Bias):
         return _product(self.known, ExpressionBias(self.family.node(values)))
 
     def _given(self, theta: Parameters) -> list[float]:
-        if not isinstance(theta, Mapping):
-            values = list(theta)
-            if len(values) == len(self.names):
-                return values
-        elif set(theta) == set(self.names):
-            return [theta[name] for name in self.names]
         got = list(theta)
+        if isinstance(theta, Mapping) and set(got) == set(self.names):
+            return [theta[name] for name in self.names]
+        if not isinstance(theta, Mapping) and len(got) == len(self.names):
+            return got
         raise MismatchError(
             f"The parameters of {self} are {', '.join(map(repr, self.names))}, but {got} was given. Give a number for "
             "each."
@@ -314,7 +363,7 @@ def _product(left: Bias, right: Bias) -> Bias:
     if right == EVERYWHERE:
         return left
     for bias in (left, right):
-        if not bias._is_factor:
+        if isinstance(bias, WindowBias):
             raise InvalidBiasError(
                 f"{bias} cannot be a factor of another bias: it belongs to one row, and a further factor would apply "
                 "to the rows in all windows. For both, give vardi.debias_matrix a matrix with a column for each row."
@@ -343,13 +392,34 @@ def factors_of(bias: Bias) -> tuple[Bias, ...]:
     return bias.factors if isinstance(bias, ProductBias) else (bias,)
 
 
-def _junction(kind: type[And | Or], sign: str, left: Bias, right: object) -> Bias:
+def parts_of(bias: Bias) -> tuple[Bias, ...]:
+    """Return the factors of a bias that have no parameters."""
+    return factors_of(bias.known if isinstance(bias, ParametricBias) else bias)
+
+
+def with_parts(bias: Bias, change: Callable[[Bias], Bias]) -> Bias:
+    """Return a bias with each factor that has no parameters changed."""
+    if isinstance(bias, ParametricBias):
+        return replace(bias, known=with_parts(bias.known, change))
+    if isinstance(bias, ProductBias):
+        return replace(bias, factors=tuple(map(change, bias.factors)))
+    return change(bias)
+
+
+def _junction(word: str, sign: str, left: Bias, right: object) -> Bias:
     if not isinstance(right, Bias):
         return NotImplemented
-    return ExpressionBias(junction(kind, [_condition(left, sign), _condition(right, sign)]))
+    return ExpressionBias(junction(word, [_condition(left, sign), _condition(right, sign)]))
 
 
 def _condition(bias: Bias, sign: str) -> Node:
     if not isinstance(bias, ExpressionBias) or is_condition(bias.node) is False:
         raise InvalidBiasError(f"{sign} joins conditions, but the bias {bias} is not one. Use * to multiply factors.")
     return bias.node
+
+
+def columns_to_test(biases: Sequence[Bias], numeric: Sequence[str]) -> list[str]:
+    """Return the columns that samples are compared by: the value of windows, or numeric columns that biases read."""
+    values = [bias.value for bias in biases if isinstance(bias, WindowBias)]
+    read = {name for bias in biases for name in bias.columns}
+    return values or [name for name in numeric if name in read]

@@ -10,18 +10,25 @@ the bias up to a factor, which drops out. Without these weights the odds would b
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vardi._types import Floats, Integers
-from vardi.biases._expressions.nodes import column_named, column_text
-from vardi.biases._fitted import Encoding, Read, cross_fitted, parts_of
-from vardi.biases._kinds import Bias, ValuesBias
-from vardi.errors import InvalidBiasError, NotIdentifiableError, WeakOverlapWarning, WeightBlindError
+from vardi.biases._compile import NumpyTarget
+from vardi.biases._kinds import Bias, ValuesBias, parts_of
+from vardi.biases._nodes import column_named, column_text
+from vardi.biases._values import as_numbers
+from vardi.errors import (
+    InvalidBiasError,
+    MissingValuesError,
+    NotIdentifiableError,
+    WeakOverlapWarning,
+    WeightBlindError,
+)
 from vardi.errors._texts import cut, listed, more, width_of
 from vardi.errors._warn import warn
 
@@ -31,10 +38,123 @@ ONE_THREAD = 20_000  # rows up to which the threads of gradient boosting cost mo
 LEAVES = 4  # few, as a bias is smooth, and samples have hundreds to thousands of rows
 
 
+Model = TypeVar("Model")
+Read = Callable[[str], np.ndarray]
+"""A column of some rows, by its name."""
+
+
 class Classifier(Protocol):
     """A fitted classifier, as in scikit-learn."""
 
     def predict_proba(self, X: Floats) -> ArrayLike: ...
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """Columns as numbers: numeric ones as they are, others as an indicator for each value that occurs in some rows.
+
+    Attributes
+    ----------
+    values : dict
+        The values of each column; None for a numeric one.
+    said : str
+        What is done with a column, for messages.
+    edges : dict
+        For trees: where numeric columns with more than 255 values are cut into 255 steps. Boosting in scikit-learn
+        would cut them itself but, with weighted rows, at the price of a sort for each cut.
+    """
+
+    values: dict[str, tuple[str, ...] | None]
+    said: str
+    edges: dict[str, Floats] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, names: Sequence[str], read: Read, rows: NDArray[np.bool_], said: str, *, for_trees: bool = False
+    ) -> Encoding:
+        """Return the encoding of columns with the values that occur in some rows."""
+        values: dict[str, tuple[str, ...] | None] = {}
+        edges: dict[str, Floats] = {}
+        for name in names:
+            column = read(name)
+            numbers = as_numbers(column)
+            values[name] = None if numbers is not None else tuple(sorted({str(value) for value in column[rows]}))
+            if for_trees and numbers is not None and len(cuts := _edges(numbers[rows])):
+                edges[name] = cuts
+        return cls(values, said, edges)
+
+    @property
+    def named(self) -> list[str]:
+        """The name of each column of the matrix."""
+        names: list[str] = []
+        for name, levels in self.values.items():
+            names += [name] if levels is None else [f"{name} {level}" for level in levels]
+        return names
+
+    def __call__(self, read: Read) -> Floats:
+        """Return columns of some rows as a matrix; raise if values are missing."""
+        parts: list[Floats] = []
+        for name, levels in self.values.items():
+            column = read(name)
+            missing = NumpyTarget({name: column}).missing([name])
+            if missing:
+                raise MissingValuesError(
+                    f"{self.said} {name!r}, which is missing in {missing[name]} rows. Fill it in, remove these rows, "
+                    "or leave this column out.",
+                    columns=missing,
+                )
+            if levels is None:
+                numbers = as_numbers(column)
+                if numbers is None:
+                    raise InvalidBiasError(f"The column {name!r} holds {column.dtype}, not numbers.")
+                numbers = numbers.astype(np.float64)
+                parts.append(_stepwise(numbers, self.edges[name]) if name in self.edges else numbers)
+            else:
+                texts = np.array([str(value) for value in column.tolist()], dtype=object)
+                parts += [(texts == level).astype(np.float64) for level in levels]
+        return np.column_stack(parts)
+
+
+def _edges(x: np.ndarray, steps: int = 255) -> Floats:
+    """Return where numbers are cut into steps with equally many distinct values; empty if they have fewer."""
+    x = np.unique(x[np.isfinite(x)].astype(np.float64))
+    if len(x) <= steps:
+        return np.empty(0)
+    return np.asarray(np.quantile(x, np.linspace(0.0, 1.0, steps + 1)[1:-1]))
+
+
+def _stepwise(x: Floats, edges: Floats) -> Floats:
+    """Return the middle of the step that each number is in; for the outer steps, their edge."""
+    middles = np.concatenate([edges[:1], (edges[1:] + edges[:-1]) / 2.0, edges[-1:]])
+    return np.asarray(middles[np.searchsorted(edges, x, side="right")])
+
+
+def cross_fitted(
+    fit: Callable[[NDArray[np.bool_]], Model],
+    by: Callable[[Sequence[Model], np.ndarray], Floats],
+    X: np.ndarray,
+    folds: Integers,
+) -> tuple[tuple[Model, ...], Floats]:
+    """Return a model for each fold, and the value of each row by models that have not seen it.
+
+    Parameters
+    ----------
+    fit : callable
+        Returns the model of some rows.
+    by : callable
+        Returns the values of rows by the mean of some models.
+    X : ndarray of shape (n, p) or (n,)
+        All rows, or their positions.
+    folds : ndarray of int
+        The fold of each row; -1 for rows that no model is fitted to.
+    """
+    models = tuple(fit((folds >= 0) & (folds != fold)) for fold in range(int(folds.max()) + 1))
+    values = np.empty(len(X))
+    for fold, seen_by in [(-1, models), *enumerate((model,) for model in models)]:
+        rows = folds == fold
+        if rows.any():
+            values[rows] = by(seen_by, X[rows])
+    return models, values
 
 
 @dataclass(frozen=True, repr=False)
@@ -130,10 +250,7 @@ class LearnedBias(Bias):
         from threadpoolctl import threadpool_limits
 
         model = self._default(columns) if self.classifier is None else clone(self.classifier)
-        balanced = (
-            np.where(in_sample, weights / weights[in_sample].sum(), weights / weights[~in_sample].sum())
-            * in_sample.sum()
-        )
+        balanced = _halves(in_sample, weights) * in_sample.sum()
         key = "sample_weight" if not hasattr(model, "steps") else f"{model.steps[-1][0]}__sample_weight"
         with threadpool_limits(1 if len(X) <= ONE_THREAD else None):
             return model.fit(X, in_sample.astype(np.int64), **{key: balanced})
@@ -274,6 +391,11 @@ class LearnedCheck:
         return "\n".join([*lines, *more(ordered, len(furthest))])
 
 
+def _halves(in_sample: NDArray[np.bool_], weights: Floats) -> Floats:
+    """Return weights in proportion to those given, with which both sides weigh 1."""
+    return np.where(in_sample, weights / weights[in_sample].sum(), weights / weights[~in_sample].sum())
+
+
 def _checked(
     encoding: Encoding,
     X: Floats,
@@ -286,7 +408,7 @@ def _checked(
     """Compare probabilities, each by models that have not seen its row, with the rows' samples."""
     from sklearn.metrics import roc_auc_score
 
-    halves = np.where(in_sample, weights / weights[in_sample].sum(), weights / weights[~in_sample].sum())
+    halves = _halves(in_sample, weights)
     out = (p < CLIP[0]) | (p > CLIP[1])
     edges = np.unique(np.quantile(p, np.linspace(0.0, 1.0, bins + 1)[1:-1]))
     place = np.searchsorted(edges, p, side="right")
@@ -294,7 +416,7 @@ def _checked(
         np.bincount(place, one, minlength=len(edges) + 1) for one in (None, halves, halves * p, halves * in_sample)
     )
     there = rows > 0
-    share = np.where(mass > 0, observed / np.where(mass > 0, mass, 1.0), 0.0)
+    share = observed / np.where(there, mass, 1.0)
     squares = np.bincount(place, (halves * (in_sample - share[place])) ** 2, minlength=len(edges) + 1)
     return LearnedCheck(
         tuple(encoding.values),
@@ -317,11 +439,9 @@ def _balance(
     """Return how far the means of a sample are from the population's, in standard deviations of the population."""
     centre = np.average(X[~in_sample], axis=0, weights=weights[~in_sample])
     spread = np.sqrt(np.average((X[~in_sample] - centre) ** 2, axis=0, weights=weights[~in_sample]))
-    spread = np.where(spread > 0, spread, 1.0)
-    before, after = (
-        (np.average(X[in_sample], axis=0, weights=w[in_sample]) - centre) / spread for w in (weights, weighted)
-    )
-    return {name: (float(one), float(other)) for name, one, other in zip(names, before, after, strict=True)}
+    means = [np.average(X[in_sample], axis=0, weights=w[in_sample]) for w in (weights, weighted)]
+    away = (np.transpose(means) - centre[:, None]) / np.where(spread > 0, spread, 1.0)[:, None]
+    return {name: (before, after) for name, (before, after) in zip(names, away.tolist(), strict=True)}
 
 
 def learned_of(names: Iterable[Hashable], biases: Iterable[Bias]) -> dict[Hashable, LearnedValues]:

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import numbers
 import sys
-from collections.abc import Hashable, Sequence
-from typing import Protocol
+from collections.abc import Hashable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vardi._types import Floats
 from vardi.errors import MismatchError
 
-
-class Index(Protocol):
-    """The labels of the rows of a pandas-like frame or series."""
-
-    @property
-    def is_unique(self) -> bool: ...
-    def __len__(self) -> int: ...
-    def append(self, other: Sequence[Index]) -> Index: ...
-    def equals(self, other: object) -> bool: ...
-    def isin(self, values: object) -> np.ndarray: ...
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def as_array(values: object, what: str, wanted: str = "one value for each row") -> np.ndarray:
@@ -110,13 +103,23 @@ def read_only(values: np.ndarray) -> np.ndarray:
     return view
 
 
-def index_of(values: object) -> Index | None:
+def once(n: int) -> Floats:
+    """Return the counts of n rows that stand for one each: an array that takes no memory."""
+    return np.broadcast_to(1.0, (n,))
+
+
+def are_once(counts: Floats) -> bool:
+    """Return whether rows stand for one each, for counts of ``once`` without a look at them."""
+    return not counts.strides[0] or bool((counts == 1.0).all())
+
+
+def index_of(values: object) -> pd.Index | None:
     """Return the index of a pandas-like frame or series; None for anything else."""
     index = getattr(values, "index", None)
     return index if hasattr(index, "equals") else None
 
 
-def belongs_elsewhere(index: Index, rows_index: Index) -> bool:
+def belongs_elsewhere(index: pd.Index, rows_index: pd.Index) -> bool:
     """Return whether the labels of values show that they belong to other rows than those in the same place.
 
     The labels 0, 1, 2, ... are the default of a new series and mean nothing, unless the rows have such labels

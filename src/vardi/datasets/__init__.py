@@ -6,14 +6,16 @@ simulates: it draws exactly from its biased distributions and gives the true val
 
 from vardi.datasets._design import Design, MatrixDesign
 from vardi.datasets._real import adult, boston, house_prices
-from vardi.datasets._regions import gaussian_scenario, strata, two_gaussians
 from vardi.datasets._simulated import (
     exponential_tilts,
+    gaussian_scenario,
     harmonic_oscillators,
     length_bias,
     multivariate_length_bias,
+    strata,
     tilts,
     truncation,
+    two_gaussians,
 )
 
 __all__ = [

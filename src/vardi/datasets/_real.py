@@ -146,11 +146,7 @@ def house_prices(seed: int = 0, backend: Backend = "pandas") -> Design:
     return Design(
         samples={name: as_table(houses[rows], backend) for name, rows in drawn.items()},
         biases={"agency": "MEDV <= 22", "national": "1"},
-        truth={
-            "mean": float(price.mean()),
-            "Omega of agency": float((price <= 22).mean()),
-            "Omega of national": 1.0,
-        },
+        truth={"mean": float(price.mean()), "Omega of agency": float((price <= 22).mean()), "Omega of national": 1.0},
         test=as_table(houses[test], backend),
     )
 
@@ -165,14 +161,14 @@ def read_table(name: str, types: str) -> Table:
     return np.loadtxt(io.StringIO(rows), dtype=columns, delimiter=",", comments=None)
 
 
-def require_backend(backend: str) -> None:
-    """Raise unless this backend is known and installed."""
+def as_table(table: Table, backend: Backend) -> Any:
+    """Make a frame with nulls for missing text; ``"numpy"`` leaves the structured array as it is."""
     if backend not in BACKENDS:
         raise MismatchError(
             f"There is no backend {backend!r}. There are {', '.join(BACKENDS)}.{suggest(backend, BACKENDS)}"
         )
     if backend == "numpy":
-        return
+        return table
     try:
         importlib.import_module(backend)
     except ImportError as error:
@@ -181,13 +177,6 @@ def require_backend(backend: str) -> None:
             f"Run `pip install {backend}`, or pass backend='numpy', which needs no frame library.",
             name=backend,
         ) from error
-
-
-def as_table(table: Table, backend: Backend) -> Any:
-    """Make a frame with nulls for missing text; ``"numpy"`` leaves the structured array as it is."""
-    require_backend(backend)
-    if backend == "numpy":
-        return table
     columns = {name: _nullable(table[name]) for name in table.dtype.names or ()}
     return nw.from_dict(columns, backend=backend).to_native()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -91,6 +93,12 @@ def require_potentials(u_kn: Floats) -> None:
         )
 
 
+def require_one_of(value: str, choices: Sequence[str], what: str) -> None:
+    """Refuse an option that does not exist."""
+    if value not in choices:
+        raise MismatchError(f"{what} is {value!r}. Give one of {', '.join(map(repr, choices))}.")
+
+
 def as_bootstraps(n_bootstraps: int | None) -> int:
     """Return a number of refits."""
     n = 0 if n_bootstraps is None else n_bootstraps
@@ -112,8 +120,7 @@ def as_seed(seed: int | None) -> int:
 def uncertainty(method: str | None, n_bootstraps: int) -> str:
     """Return the method by which errors are computed."""
     method = "svd-ew" if method is None else method
-    if method not in METHODS:
-        raise MismatchError(f"uncertainty_method is {method!r}. Give one of {', '.join(map(repr, METHODS))}.")
+    require_one_of(method, METHODS, "uncertainty_method")
     if method == "bootstrap" and not n_bootstraps:
         raise MismatchError(
             "uncertainty_method is 'bootstrap', but no refits were asked for. Write MBAR(u_kn, N_k, n_bootstraps=200)."

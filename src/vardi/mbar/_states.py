@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias, TypedDict
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,13 +27,6 @@ from vardi._fit.debias import debias_matrix
 from vardi._fit.sample import DebiasedSample
 from vardi._rows.measure import weighed
 from vardi._types import Floats, Integers
-
-
-class FrameDependence(TypedDict):
-    """How rows depend on one another, as :func:`vardi.debias_matrix` takes it."""
-
-    series: ArrayLike | bool | None
-    clusters: ArrayLike | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +43,7 @@ class StateWeights:
         Rows of each state.
     source : ndarray of int of shape (n,)
         The state that each row was drawn in.
-    depends : dict
+    series, clusters
         How rows depend on one another, as :func:`vardi.debias_matrix` takes it.
     """
 
@@ -58,11 +51,12 @@ class StateWeights:
     u_kn: Floats
     N_k: Integers
     source: Integers
-    depends: FrameDependence
+    series: ArrayLike | bool | None
+    clusters: ArrayLike | None
 
     @property
     def _is_dependent(self) -> bool:
-        return any(value is not None for value in self.depends.values())
+        return self.series is not None or self.clusters is not None
 
     @cached_property
     def f_k(self) -> Floats:
@@ -145,7 +139,7 @@ class StateWeights:
         The population of these refits is the distribution of all rows together, in which weights are near 1 whatever
         the potentials; the weight of a row under state k is proportional to that weight times W.
         """
-        mixture = debias_matrix(self.log_W, self.source, log=True, **self.depends)
+        mixture = debias_matrix(self.log_W, self.source, log=True, series=self.series, clusters=self.clusters)
         drawn = mixture.bootstrap(statistic, n=n, seed=seed)
         return drawn.values[np.isfinite(drawn.log_omegas).any(axis=1)]
 

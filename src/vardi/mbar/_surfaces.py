@@ -17,9 +17,10 @@ from scipy import sparse
 
 from vardi._fit.sample import DebiasedSample
 from vardi._inputs.frames import as_frame
-from vardi._types import Floats, Integers
+from vardi._types import Floats, Integers, Numbers
 from vardi.biases import where
 from vardi.errors import MismatchError
+from vardi.mbar._arguments import require_one_of
 from vardi.mbar._states import StateWeights, dense
 
 KERNELS = ("gaussian", "tophat", "epanechnikov")
@@ -28,7 +29,7 @@ OF_SPEED = ("algorithm", "atol", "rtol", "breadth_first", "leaf_size")
 
 Parameters: TypeAlias = Mapping[str, Any]  # of pymbar's functions, by name: of a type for each
 Rows: TypeAlias = Floats | tuple[str, ...]  # the coordinate: (n, D) numbers, or D expressions
-Functions: TypeAlias = Floats | sparse.csr_array | list[str]  # (n, m) numbers, dense or sparse, or m expressions
+Functions: TypeAlias = Numbers | sparse.csr_array  # (n, m) numbers, dense or sparse, or a row of m expressions
 
 
 def as_points(x: ArrayLike, dims: int, what: str) -> Floats:
@@ -61,8 +62,7 @@ class Histogram:
     @classmethod
     def of(cls, parameters: Parameters | None) -> Histogram:
         """Read ``histogram_parameters``."""
-        options = {} if parameters is None else dict(parameters)
-        _require_known(options, ("bin_edges", "period"), "histogram_parameters")
+        options = _options(parameters, ("bin_edges", "period"), "histogram_parameters")
         if "bin_edges" not in options:
             raise MismatchError(
                 "histogram_parameters has no bin_edges, but a histogram needs them. Give the edges in each dimension, "
@@ -113,7 +113,7 @@ class Histogram:
         """Return the indicators of the given bins."""
         if isinstance(rows, tuple):
             at = zip(*np.unravel_index(places, self.shape), strict=True)
-            return [self._within(rows, index, [i + 1 for i in index]) for index in at]
+            return as_row([self._within(rows, index, [i + 1 for i in index]) for index in at])
         column = np.full(prod(self.shape) + 1, -1)
         column[places] = np.arange(len(places))
         chosen = column[self.places(rows)]
@@ -128,7 +128,7 @@ class Histogram:
     def whole(self, rows: Rows) -> Functions:
         """Return the indicator of the grid, in which probabilities sum to 1."""
         if isinstance(rows, tuple):
-            return [self._within(rows, [0] * self.dims, [-1] * self.dims)]
+            return as_row([self._within(rows, [0] * self.dims, [-1] * self.dims)])
         return sparse.csr_array((self.places(rows) >= 0).astype(np.float64)[:, None])
 
     log_constant = 0.0
@@ -155,13 +155,11 @@ class Kernel:
     @classmethod
     def of(cls, parameters: Parameters | None, dims: int) -> Kernel:
         """Read ``kde_parameters``."""
-        options = {} if parameters is None else dict(parameters)
-        _require_known(options, ("bandwidth", "kernel", "period", *OF_SPEED), "kde_parameters")
+        options = _options(parameters, ("bandwidth", "kernel", "period", *OF_SPEED), "kde_parameters")
         width, kind = options.get("bandwidth", 1.0), options.get("kernel", "gaussian")
         if isinstance(width, str) or not isfinite(width) or width <= 0:
             raise MismatchError(f"The bandwidth is {width!r}. Give a number above 0, in units of the coordinate.")
-        if kind not in KERNELS:
-            raise MismatchError(f"The kernel is {kind!r}. Give one of {', '.join(map(repr, KERNELS))}.")
+        require_one_of(kind, KERNELS, "The kernel")
         periods = _periods(options.get("period"), dims)
         narrow = min((period for period in periods if period is not None), default=np.inf)
         if 6.0 * width > narrow:  # images beyond the two nearest would weigh 2e-8 or more
@@ -184,7 +182,7 @@ class Kernel:
     def functions(self, rows: Rows, points: np.ndarray) -> Functions:
         """Return the kernels around the given points."""
         if isinstance(rows, tuple):
-            return [self._text(rows, point) for point in points.tolist()]
+            return as_row([self._text(rows, point) for point in points.tolist()])
         frame = as_frame(self._within_a_period(rows))
         kernels = [where(self._text(frame.columns, point)) for point in self._within_a_period(points).tolist()]
         return np.column_stack(frame.evaluate(kernels)).astype(np.float64, copy=False)
@@ -211,7 +209,7 @@ class Kernel:
 
     def whole(self, rows: Rows) -> Functions:
         """Return the function whose mean is the mass of all kernels together, up to a constant: 1."""
-        return ["1.0"] if isinstance(rows, tuple) else np.ones((len(rows), 1))
+        return as_row(["1.0"]) if isinstance(rows, tuple) else np.ones((len(rows), 1))
 
     @property
     def log_constant(self) -> float:
@@ -232,10 +230,11 @@ def _periods(period: float | Sequence[float | None] | None, dims: int) -> tuple[
     return tuple(None if one is None else float(one) for one in periods)
 
 
-def _require_known(options: Parameters, known: tuple[str, ...], what: str) -> None:
-    for name in options:
+def _options(parameters: Parameters | None, known: tuple[str, ...], what: str) -> Parameters:
+    for name in parameters or ():
         if name not in known:
             raise MismatchError(f"{what} has {name!r}, which is not one of its parameters. Give {', '.join(known)}.")
+    return parameters or {}
 
 
 class InState:
@@ -298,13 +297,18 @@ class InPopulation:
         return drawn.values[np.isfinite(drawn.log_omegas).any(axis=1)]
 
 
+def as_row(texts: Sequence[str]) -> Numbers:
+    """Return expressions as a row, whose columns are taken and joined like those of numbers."""
+    return np.array([texts], dtype=object)
+
+
 def _as_given(functions: Functions) -> Floats | list[str]:
     """Return functions as a fit takes them: expressions, or numbers in an array that holds the zeros, too."""
-    return functions if isinstance(functions, list) else dense(functions)
+    return functions[0].tolist() if functions.dtype == object else dense(functions)
 
 
-def _numbers(functions: Functions) -> Floats | sparse.csr_array:
-    if isinstance(functions, list):
+def _numbers(functions: Functions) -> Functions:
+    if functions.dtype == object:
         raise MismatchError(
             "x_n is an expression of columns, but the rows of a simulation are given by their potentials alone. Give "
             "the coordinate of each row as numbers."

@@ -192,8 +192,8 @@ def equilibration(values: ArrayLike, source: ArrayLike | None = None) -> Equilib
         (start, g), g_of_all = _settled(x[frames]), _inefficiency(x[frames])
         kept[frames[start:]] = True
         found.append((len(frames), start, g, (len(frames) - start) / g, len(frames) / g_of_all))
-    names, columns = tuple(states.tolist()), [np.array(column) for column in zip(*found, strict=True)]
-    return Equilibration(names, columns[0], columns[1], columns[2], columns[3], columns[4], kept)
+    lengths, starts, numbers, worth, all_worth = map(np.array, zip(*found, strict=True))
+    return Equilibration(tuple(states.tolist()), lengths, starts, numbers, worth, all_worth, kept)
 
 
 def _settled(x: Floats, tries: int = 100) -> tuple[int, float]:

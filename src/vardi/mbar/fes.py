@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from vardi._fit.sample import DebiasedSample
-from vardi._types import Floats, Integers
+from vardi._types import Floats
 from vardi.errors import MismatchError
-from vardi.mbar._arguments import as_bootstraps, as_seed, by_row, require_potentials
+from vardi.mbar._arguments import as_bootstraps, as_seed, by_row, require_one_of, require_potentials
 from vardi.mbar._states import covariance_over, errors_of_differences
 from vardi.mbar._surfaces import Functions, Histogram, InPopulation, InState, Kernel, Parameters, Rows, as_points
 from vardi.mbar.multistate import MBAR
@@ -150,29 +150,26 @@ class FES:
 
     def _coordinate(self, x_n: ArrayLike, dims: int | None) -> Rows:
         """Return the coordinate of the rows: numbers of shape (n, D), or expressions."""
-        if isinstance(x_n, str) or (isinstance(x_n, list | tuple) and all(isinstance(one, str) for one in x_n)):
-            names = (x_n,) if isinstance(x_n, str) else tuple(x_n)
-            self._require_shape((len(self.fit), len(names)), dims)
-            return names
-        x = np.asarray(x_n, np.float64)
-        x = x.reshape(-1, 1) if x.ndim == 1 else x
-        self._require_shape(x.shape, dims)
-        if not np.isfinite(x).all():
+        texts = [x_n] if isinstance(x_n, str) else x_n
+        if isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts):
+            x: Rows = tuple(map(str, texts))
+            shape: tuple[int, ...] = (len(self.fit), len(x))
+        else:
+            x = np.asarray(x_n, np.float64)
+            x = x.reshape(-1, 1) if x.ndim == 1 else x
+            shape = x.shape
+        if len(shape) != 2 or shape[0] != len(self.fit) or dims not in (None, shape[1]):
+            bins = "" if dims is None else f" and bins in {dims} dimension{'' if dims == 1 else 's'}"
+            raise MismatchError(
+                f"x_n has shape {shape}, but there are {len(self.fit)} rows{bins}. Give the coordinate of each row, in "
+                "each dimension."
+            )
+        if not isinstance(x, tuple) and not np.isfinite(x).all():
             row = int(np.flatnonzero(~np.isfinite(x).all(axis=1))[0])
             raise MismatchError(
                 f"x_n is {x[row]} in row {row}, but every row needs a place on the surface. Give finite numbers."
             )
         return x
-
-    def _require_shape(self, shape: tuple[int, ...], dims: int | None) -> None:
-        """Refuse a coordinate whose shape does not match the rows and the dimensions of the bins."""
-        if len(shape) == 2 and shape[0] == len(self.fit) and dims in (None, shape[1]):
-            return
-        bins = "" if dims is None else f" and bins in {dims} dimension{'' if dims == 1 else 's'}"
-        raise MismatchError(
-            f"x_n has shape {shape}, but there are {len(self.fit)} rows{bins}. Give the coordinate of each row, in "
-            "each dimension."
-        )
 
     def _state(self, u_n: ArrayLike | None) -> InState | InPopulation:
         """Return the distribution whose surface is asked for."""
@@ -244,10 +241,7 @@ class FES:
         return results
 
     def _require(self, reference_point: str, fes_reference: Point | None, uncertainty_method: str | None) -> None:
-        if reference_point not in REFERENCES:
-            raise MismatchError(
-                f"reference_point is {reference_point!r}. Give one of {', '.join(map(repr, REFERENCES))}."
-            )
+        require_one_of(reference_point, REFERENCES, "reference_point")
         if reference_point == "from-specified" and fes_reference is None:
             raise MismatchError(
                 "reference_point is 'from-specified', but no point was given. Give it as fes_reference."
@@ -264,8 +258,7 @@ class FES:
 
     def _means(self, functions: Functions) -> Floats:
         """Return means, as many at once as a query can answer."""
-        parts = [self._target.means(_columns(functions, part)) for part in _parts(_width(functions))]
-        return np.concatenate(parts)
+        return np.concatenate([self._target.means(functions[:, part]) for part in _parts(functions.shape[1])])
 
     def _reference(self, kind: str, point: Point | None, sites: np.ndarray, means: Floats) -> Functions:
         """Return the function that free energies are relative to."""
@@ -276,7 +269,7 @@ class FES:
         if kind == "from-specified":
             at = as_points(np.asarray(point if surface.dims == 1 else [point]), surface.dims, "fes_reference")
             reference = surface.functions(self._rows, surface.sites(at)[1])
-            outside = _width(reference) == 0
+            outside = reference.shape[1] == 0
             if outside or self._target.means(reference)[0] == 0.0:
                 raise MismatchError(
                     f"The reference point {point} lies {'outside the bins' if outside else 'where there are no rows'}. "
@@ -294,11 +287,12 @@ class FES:
         there = np.flatnonzero(means > 0)
         if reference is None:
             pairs = np.full((len(means), len(means)), np.nan)
-            pairs[np.ix_(there, there)] = self._errors_of_differences(_columns(functions, there), method)
+            pairs[np.ix_(there, there)] = self._errors_of_differences(functions[:, there], method)
             return pairs
         errors = np.full(len(means), np.nan)
+        stack = sparse.hstack if sparse.issparse(functions) else np.hstack
         for part in _parts(len(there)) if method == "analytical" else [slice(None)]:
-            functions_of_pairs = _joined(reference, _columns(functions, there[part]))
+            functions_of_pairs = stack([reference, functions[:, there[part]]])
             errors[there[part]] = self._errors_of_differences(functions_of_pairs, method)[0, 1:]
         return errors
 
@@ -315,21 +309,5 @@ class FES:
         return self.mbar
 
 
-def _width(functions: Functions) -> int:
-    return len(functions) if isinstance(functions, list) else int(functions.shape[1])
-
-
 def _parts(width: int, at_once: int = 64) -> list[slice]:
     return [slice(start, start + at_once) for start in range(0, width, at_once)]
-
-
-def _columns(functions: Functions, columns: Integers | slice) -> Functions:
-    if not isinstance(functions, list):
-        return functions[:, columns]
-    return functions[columns] if isinstance(columns, slice) else [functions[j] for j in columns]
-
-
-def _joined(left: Functions, right: Functions) -> Functions:
-    if isinstance(left, list) and isinstance(right, list):
-        return left + right
-    return sparse.csr_array(sparse.hstack([left, right])) if sparse.issparse(left) else np.hstack([left, right])

@@ -24,7 +24,6 @@ from vardi.mbar._arguments import (
     uncertainty,
 )
 from vardi.mbar._states import (
-    FrameDependence,
     Results,
     StateAnswers,
     StateWeights,
@@ -135,9 +134,9 @@ class MBAR:
         self.K_nonzero = len(self.states_with_samples)
         self.n_bootstraps = as_bootstraps(n_bootstraps)
         self._seed = as_seed(rseed)
-        depends: FrameDependence = {"series": None if series is False else series, "clusters": clusters}
-        self.fit = debias_matrix(np.negative(self.u_kn.T, order="C"), self.x_kindices, log=True, **depends)
-        self._states = StateWeights(self.fit, self.u_kn, self.N_k, self.x_kindices, depends)
+        series, log_omega = None if series is False else series, np.negative(self.u_kn.T, order="C")
+        self.fit = debias_matrix(log_omega, self.x_kindices, log=True, series=series, clusters=clusters)
+        self._states = StateWeights(self.fit, self.u_kn, self.N_k, self.x_kindices, series, clusters)
 
     def __repr__(self) -> str:
         return f"MBAR({self.N} rows of {self.K_nonzero} states, {self.K} states in all)"
@@ -334,14 +333,9 @@ class MBAR:
         A = np.array([by_row(one, self.N_k, "A_in") for one in np.asarray(A_in)])
         pairs = np.array([np.zeros(len(A), int), np.arange(len(A))])
         answers = self._inner(A, by_row(u_n, self.N_k, "u_n"), pairs, uncertainty_method)
-        results: Results = {"mu": answers.mu}
-        if compute_uncertainty:
-            results["sigma"] = answers.errors()
-        if compute_covariance:
-            results["covariances"] = answers.covariance()
-        if return_theta:
-            results["Theta"] = answers.theta(scaled=True)
-        return results
+        results = {"mu": answers.mu} | ({"sigma": answers.errors()} if compute_uncertainty else {})
+        results |= {"covariances": answers.covariance()} if compute_covariance else {}
+        return results | ({"Theta": answers.theta(scaled=True)} if return_theta else {})
 
     def compute_expectations_inner(
         self,

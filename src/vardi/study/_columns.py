@@ -24,10 +24,8 @@ from vardi.biases import (
     as_bias,
     where,
 )
-from vardi.biases._expressions.compile import compile_node
-from vardi.biases._expressions.families import Cells
-from vardi.biases._expressions.nodes import Column, Node, is_condition
-from vardi.biases._expressions.targets import NarwhalsTarget
+from vardi.biases._compile import NarwhalsTarget, compile_node
+from vardi.biases._nodes import Cells, Column, Node, is_condition
 from vardi.errors import ExpressionError, InvalidBiasError, MismatchError, StudyError, suggest
 from vardi.errors._texts import first_of
 from vardi.study._data import Data, Engine

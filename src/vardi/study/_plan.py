@@ -12,7 +12,7 @@ from vardi._fit.capabilities import PARTS, STEPS, Holder
 from vardi._inputs.lazy_columns import DeclaredColumns
 from vardi._inputs.lazy_survey import conditions_of
 from vardi.biases import Bias, ParametricBias, as_bias, isin, proportional_to
-from vardi.biases._expressions.targets import NarwhalsTarget
+from vardi.biases._compile import NarwhalsTarget
 from vardi.study._data import Data
 from vardi.study._engines import package, reading, schema
 from vardi.study._study import Study

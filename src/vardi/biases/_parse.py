@@ -1,30 +1,30 @@
-"""Text to nodes. Python's own parser reads the grammar; only what is on a white list passes; nothing is evaluated."""
+"""Text to nodes and biases, by Python's own parser: only what is on a white list passes, and nothing is evaluated."""
 
 from __future__ import annotations
 
 import ast
 import codecs
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from itertools import pairwise
-from typing import TypeGuard
 
-from vardi.biases._expressions.families import FAMILIES, Cells, ExpressionFamily, Kind
-from vardi.biases._expressions.nodes import (
+from vardi.biases._kinds import Bias, ExpressionBias, ParametricBias, WindowBias
+from vardi.biases._learned import LearnedBias
+from vardi.biases._nodes import (
     CHAINS,
+    FAMILIES,
     FUNCTIONS,
-    And,
     Call,
+    Cells,
     Column,
     Comparison,
     Constant,
+    ExpressionFamily,
     IsIn,
     IsMissing,
     Node,
     Not,
-    Or,
     Power,
     arithmetic,
     is_condition,
@@ -37,11 +37,17 @@ from vardi.errors import ExpressionError, InvalidBiasError, suggest
 from vardi.errors._texts import shortened
 
 WITH_PARAMETERS = (*FAMILIES, "cells")
-OF_ROWS = ("learned", "window")  # biases that the rows themselves determine
+OF_ROWS = {  # biases that the rows themselves determine, and what they take
+    "learned": "the columns that the selection may depend on, such as learned(age, region)",
+    "window": "the column of the value and the two ends of its window, None for one that is open, such as "
+    "window(age, entry, None)",
+}
 WORDS = frozenset(("and", "or", "not", "in", "is", "missing"))  # words of the language itself
 MAX_LENGTH = 100_000
 MAX_DEPTH = 50
 MAX_TERMS = 2_500  # of a sum or a product; Python's own parsers stop at 2,900 or later, each version elsewhere
+TOO_DEEP = f"The expression is nested more than {MAX_DEPTH} deep. Split it up."
+TOO_LONG = "The expression is too long or too deeply nested. Split it up."
 ALLOWED = (
     "An expression may contain numbers, strings, True, False, column names, comparisons, and, or, not, in (...), "
     f"is missing, + - * / ** and the functions {', '.join(sorted(FUNCTIONS))}."
@@ -51,14 +57,6 @@ _ARITHMETIC: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mu
 _COMPARISONS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 
 
-@dataclass(frozen=True, slots=True)
-class OfRows:
-    """A bias that the rows determine, as it is written: one of `OF_ROWS`, and its arguments."""
-
-    kind: str
-    arguments: tuple[Node | None, ...]
-
-
 def parse(text: str) -> Node:
     """Read an expression; raise `ExpressionError` with the position of what is refused.
 
@@ -66,39 +64,25 @@ def parse(text: str) -> Node:
 
     Examples
     --------
-    >>> from vardi.biases._expressions import parse, to_text
+    >>> from vardi.biases._parse import parse, to_text
     >>> to_text(parse("20<=age<60 and `education-num` not in [1,2]"))
     '20 <= age < 60 and `education-num` not in (1, 2)'
     """
-    return _Reading(text).read()
+    reading = _Reading(text)
+    return reading.whole(reading.tree())
 
 
-def parse_bias(text: str) -> tuple[Node | None, ExpressionFamily | Cells | OfRows | None]:
-    """Read an expression that may have a family of biases among its factors: what is known, and the family.
+def parse_bias(text: str) -> Bias:
+    """Read an expression that may have a bias with parameters, or one that rows determine, among its factors.
 
     Examples
     --------
-    >>> from vardi.biases._expressions.parse import parse_bias
-    >>> known, family = parse_bias("(age > 20) * logistic(age, log(income))")
-    >>> to_text(known), str(family), family.names
+    >>> from vardi.biases._parse import parse_bias
+    >>> bias = parse_bias("(age > 20) * logistic(age, log(income))")
+    >>> str(bias.known), str(bias.family), bias.names
     ('age > 20', 'logistic(age, log(income))', ('intercept', 'age', 'log(income)'))
     """
-    return _Reading(text).read_bias()
-
-
-def _require_length(text: str) -> None:
-    if len(text) > MAX_LENGTH:
-        message = f"The expression has {len(text):,} characters, but at most {MAX_LENGTH:,} are allowed. Split it up."
-        raise ExpressionError(message, text=_printable(text[:60]) + "...", offset=60)
-    if not text.strip():
-        raise ExpressionError("The expression is empty. For a sample without bias write 1.", text="", offset=0)
-    if text.lstrip().startswith("<") and text.rstrip().endswith(">"):
-        raise ExpressionError(
-            "This is how a function, an array or a Polars or narwhals expression is displayed, and it cannot be read "
-            "back. Write the bias as text, such as price <= 22.",
-            text=_printable(text),
-            offset=text.index("<"),
-        )
+    return _Reading(text).bias()
 
 
 # The parts of a text. Each is checked before Python's parser sees anything.
@@ -131,30 +115,38 @@ class _Reading:
     """One reading of one text: its parts, then its syntax tree, then its nodes."""
 
     def __init__(self, text: str) -> None:
-        _require_length(text)
         self.text = text
+        if len(text) > MAX_LENGTH:
+            message = f"The expression has {len(text):,} characters, but at most {MAX_LENGTH:,} are allowed. "
+            raise ExpressionError(f"{message}Split it up.", text=_printable(text[:60]) + "...", offset=60)
+        if not text.strip():
+            raise ExpressionError("The expression is empty. For a sample without bias write 1.", text="", offset=0)
+        if text.lstrip().startswith("<") and text.rstrip().endswith(">"):
+            raise self._refusal(
+                "This is how a function, an array or a Polars or narwhals expression is displayed, and it cannot be "
+                "read back. Write the bias as text, such as price <= 22.",
+                text.index("<"),
+            )
         # names in backticks and texts, from start to end: Python's parser sees only underscores of the same length
         self.spans: dict[tuple[int, int], str] = {}
 
-    def read(self) -> Node:
-        return self._whole(self._tree())
-
-    def read_bias(self) -> tuple[Node | None, ExpressionFamily | Cells | OfRows | None]:
-        tree = self._tree()
+    def bias(self) -> Bias:
+        tree = self.tree()
         first, rest = _spine(tree, {ast.Mult: "*"})
         factors = [first, *(factor for _, factor in reversed(rest))]
-        families = [factor for factor in factors if self._is_family(factor)]
+        calls = [factor for factor in factors if isinstance(factor, ast.Call)]
+        families = [call for call in calls if self._written(call.func) in (*WITH_PARAMETERS, *OF_ROWS)]
         if not families:
-            return self._whole(tree), None
+            return ExpressionBias(self.whole(tree))
         if len(families) > 1:
             both = all(self._written(family.func) in WITH_PARAMETERS for family in families)
             what = "with parameters" if both else f"such as {self._written(families[0])}"
             raise self._refusal(f"A bias can have only one factor {what}, and this is a second.", families[1])
         known = [self._number(factor, 0) for factor in factors if factor is not families[0]]
-        node = reduce(lambda left, right: arithmetic(left, "*", right), known) if known else None
-        return node, self._family(families[0])
+        bias = self._family(families[0])
+        return ExpressionBias(reduce(lambda left, right: arithmetic(left, "*", right), known)) * bias if known else bias
 
-    def _tree(self) -> ast.expr:
+    def tree(self) -> ast.expr:
         source = self._source()
         self.lead = len(source) - len(source.lstrip())
         source = source.strip()
@@ -171,9 +163,9 @@ class _Reading:
             reason = f"This cannot be read as an expression: {error.msg}.{hint}"
             raise self._refusal(reason, min(self.lead + max((error.offset or 1) - 1, 0), len(self.text))) from None
         except (RecursionError, MemoryError, ValueError):
-            raise self._too_long(0) from None
+            raise self._refusal(TOO_LONG, 0) from None
 
-    def _whole(self, tree: ast.expr) -> Node:
+    def whole(self, tree: ast.expr) -> Node:
         node = self._node(tree, 0)
         if is_text(node):
             raise self._refusal(
@@ -190,7 +182,7 @@ class _Reading:
             if kind != "space":
                 prefixes = prefixes + 1 if part in ("-", "+", "not") else 0
             if prefixes > MAX_DEPTH + 1:
-                raise self._too_deep(start)
+                raise self._refusal(TOO_DEEP, start)
             if kind == "space":
                 part = " " * len(part)
             elif kind == "name":
@@ -223,7 +215,7 @@ class _Reading:
 
     def _node(self, tree: ast.expr, depth: int) -> Node:
         if depth > MAX_DEPTH:
-            raise self._too_deep(tree)
+            raise self._refusal(TOO_DEEP, tree)
         match tree:
             case ast.Constant():
                 return self._constant(tree)
@@ -231,7 +223,7 @@ class _Reading:
                 return self._column(tree)
             case ast.BoolOp(op, operands):
                 terms = [self._condition(operand, depth) for operand in operands]
-                return junction(And if isinstance(op, ast.And) else Or, terms)
+                return junction("and" if isinstance(op, ast.And) else "or", terms)
             case ast.UnaryOp(ast.Not(), operand):
                 return Not(self._condition(operand, depth))
             case ast.UnaryOp(ast.USub(), operand):
@@ -303,7 +295,7 @@ class _Reading:
     def _arithmetic(self, tree: ast.BinOp, depth: int) -> Node:
         left, spine = _spine(tree, _ARITHMETIC)
         if len(spine) >= MAX_TERMS:
-            raise self._too_long(tree)
+            raise self._refusal(TOO_LONG, tree)
         chains = [CHAINS[sign] for sign, _ in spine]
         depth += sum(low != high or high is Power for low, high in pairwise(chains))
         node = self._number(left, depth)
@@ -378,21 +370,19 @@ class _Reading:
             raise self._refusal(f"{name} takes {wanted}, but {len(arguments)} were given.", tree.func)
         return Call(name, tuple(self._number(argument, depth) for argument in arguments))
 
-    def _is_family(self, tree: ast.expr) -> TypeGuard[ast.Call]:
-        return isinstance(tree, ast.Call) and self._written(tree.func) in (*WITH_PARAMETERS, *OF_ROWS)
-
-    def _family(self, tree: ast.Call) -> ExpressionFamily | Cells | OfRows:
+    def _family(self, tree: ast.Call) -> Bias:
         name = self._written(tree.func)
         if name in OF_ROWS:
             terms = [None if self._written(term) == "None" else self._number(term, 1) for term in tree.args]
-            return OfRows(name, tuple(terms))
+            return _of_rows(name, terms)
         try:
-            return Cells(tuple(self._group(term) for term in tree.args)) if name == "cells" else self._curve(tree, name)
+            crossed = name == "cells"
+            family = Cells(tuple(map(self._group, tree.args))) if crossed else self._curve(tree, name)
+            return ParametricBias(family)
         except InvalidBiasError as error:
             raise self._refusal(str(error), tree.func) from None
 
-    def _curve(self, tree: ast.Call, name: str) -> ExpressionFamily:
-        kind: Kind = next(kind for kind in FAMILIES if kind == name)
+    def _curve(self, tree: ast.Call, kind: str) -> ExpressionFamily:
         terms, cuts = list(tree.args), tuple[float, ...]()
         if kind == "steps":
             if len(terms) != 2:
@@ -419,15 +409,22 @@ class _Reading:
     def _written(self, tree: ast.expr) -> str:
         return self.text[slice(*self._ends(tree))]
 
-    def _too_deep(self, place: ast.expr | int) -> ExpressionError:
-        return self._refusal(f"The expression is nested more than {MAX_DEPTH} deep. Split it up.", place)
-
-    def _too_long(self, place: ast.expr | int) -> ExpressionError:
-        return self._refusal("The expression is too long or too deeply nested. Split it up.", place)
-
     def _refusal(self, message: str, place: ast.expr | int) -> ExpressionError:
         offset = place if isinstance(place, int) else self._ends(place)[0]
         return ExpressionError(message, text=_printable(self.text), offset=offset)
+
+
+def _of_rows(kind: str, arguments: Sequence[Node | None]) -> Bias:
+    """Return a bias that is determined by the rows; raise if its arguments are invalid."""
+    if kind == "window" and len(arguments) in (3, 4) and arguments[0] is not None:
+        for end in arguments[1:3]:
+            if isinstance(end, Constant) and isinstance(end.value, bool | str):
+                raise InvalidBiasError(f"An end of a window is a column or a number, not {end.value!r}.")
+        return WindowBias(arguments[0], *arguments[1:])
+    columns = tuple(argument.name for argument in arguments if isinstance(argument, Column))
+    if kind == "learned" and len(columns) == len(arguments):
+        return LearnedBias(columns)
+    raise InvalidBiasError(f"{kind} takes {OF_ROWS[kind]}.")
 
 
 def _spine(tree: ast.expr, signs: Mapping[type[ast.operator], str]) -> tuple[ast.expr, list[tuple[str, ast.expr]]]:
