@@ -48,7 +48,6 @@ def to_html(report: Report) -> str:
     True
     """
     style, script = _asset("report.css"), _asset("report.js")
-    graph, heat_map = _graph.drawn(report.overlap)
     factors = (1.1, 1.5)  # by which the biases are assumed to be wrong
     histogram, weight_of_one = _charts.histogram(report.weights)
     return str(
@@ -57,8 +56,8 @@ def to_html(report: Report) -> str:
             style=style,
             script=script,
             policy=_policy(style, script),
-            graph=graph,
-            heat_map=heat_map,
+            graph=_graph.graph(report.overlap) if len(report.overlap.names) <= 20 else None,
+            cells=_graph.cell_names(report.overlap),
             sample_scale=_charts.share_scale(end for one in report.samples for end in (one.share, one.weight_share)),
             shares=_charts.shares_of_samples(report.neighbours) if report.groups else None,
             shift_scale=_charts.shift_scale(report.means),
