@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import narwhals as nw
 import numpy as np
@@ -23,7 +23,6 @@ from vardi.learn.xy_pool import is_sparse, take
 
 if TYPE_CHECKING:
     import pandas
-    from narwhals.typing import IntoDataFrame
 
 Missing: TypeAlias = Literal["refuse", "drop"]
 Features: TypeAlias = Rows | str | Sequence[str]
@@ -225,7 +224,7 @@ def _features(fit: WeightedSample, X: Features, missing: Missing) -> tuple[Rows,
     """Return the features as the model sees them, and as columns of numbers."""
     if isinstance(X, list | tuple) and X and all(isinstance(name, str) for name in X):
         return _of_pool(fit, X, missing)
-    rows = X if is_sparse(X) or _is_frame(X) else np.asarray(X)
+    rows = X if is_sparse(X) or hasattr(X, "columns") else np.asarray(X)
     frame = as_frame(rows.toarray() if is_sparse(rows) else rows)
     shape: tuple[int, ...] = frame.native.shape
     if len(shape) != 2 or shape[0] != len(fit) or not shape[1]:
@@ -240,7 +239,7 @@ def _of_pool(fit: WeightedSample, names: Sequence[str], missing: Missing) -> tup
     """Return columns of the pool, in the user's library if it has named columns."""
     columns = [(name, _column(fit, name, missing)) for name in names]
     whole = fit.solved.pool.whole()
-    if whole is not None and _is_frame(whole.native) and all(name in whole.columns for name in names):
+    if whole is not None and hasattr(whole.native, "columns") and all(name in whole.columns for name in names):
         return nw.from_native(whole.native).select(*names).to_native(), columns
     return np.column_stack([values for _, values in columns]), columns
 
@@ -277,10 +276,6 @@ def _gaps(values: np.ndarray) -> NDArray[np.bool_]:
     if values.dtype.kind in "fiub":
         return ~np.isfinite(values)
     return np.fromiter((is_missing(value) for value in values.tolist()), bool, len(values))
-
-
-def _is_frame(X: object) -> TypeGuard[IntoDataFrame]:
-    return not isinstance(X, np.ndarray | list | tuple) and hasattr(X, "columns")
 
 
 def _numbers(column: np.ndarray, name: str) -> Floats:

@@ -185,10 +185,9 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
             places = draw(weights / weights.sum(), None, as_generator(self.random_state), method="systematic")
             routed = _check_method_params(rows, routed, indices=places)  # values for each row are drawn with them
             self.estimator_ = clone(self.estimator).fit(take(rows, places), take(targets, places), **routed)
-        elif places is None:
-            self.estimator_ = fit_weighted(self.estimator, X, y, weights, routed)
         else:
-            some = take(rows, places), take(targets, places), weights[places]
+            all_rows = X, y, weights
+            some = all_rows if places is None else (take(rows, places), take(targets, places), weights[places])
             self.estimator_ = fit_weighted(self.estimator, *some, routed)
         self.debiased_, self.weights_ = debiased, weights
         return self
