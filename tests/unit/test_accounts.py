@@ -11,7 +11,7 @@ import pytest
 
 import vardi
 from vardi import _notebook
-from vardi._facts.fingerprint import fingerprint
+from vardi.report._recipe import fingerprint
 
 
 def test_samples_beyond_what_a_notebook_holds_are_counted(monkeypatch):

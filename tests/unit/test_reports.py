@@ -17,13 +17,13 @@ from pools import along_windows, by_name
 import vardi
 from vardi._facts.columns import Variable
 from vardi._facts.distributions import Bins, Distribution, distributions, weights_of
-from vardi._facts.fingerprint import fingerprint
 from vardi._facts.links import links_of
 from vardi._machine import threads
 from vardi._rows import shares
-from vardi.report import _graph as graphs
 from vardi.report import Report, compute, to_html
+from vardi.report import _graph as graphs
 from vardi.report._charts import histogram, shift_ends, shift_scale, steps, ticks
+from vardi.report._recipe import fingerprint
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -177,9 +176,13 @@ def _terms(
         if order is not None:
             there = set(frame[name])
             frame[name] = pandas.Categorical(frame[name], [value for value in order if value in there])
-    with _answering(formula, [name for part in fit.solved.pool.frames for name in part.columns]):
-        terms = formulaic.Formula(right)
-        matrix = terms.get_model_matrix(frame, context={"np": np}, output="pandas", na_action="ignore")
+    try:
+        with np.errstate(all="ignore"):  # values that are not finite are found by the checks below
+            terms = formulaic.Formula(right)
+            matrix = terms.get_model_matrix(frame, context={"np": np}, output="pandas", na_action="ignore")
+    except formulaic.errors.FormulaicError as error:
+        known = [name for part in fit.solved.pool.frames for name in part.columns]
+        raise MismatchError(_unreadable(formula, str(error), known)) from error
     features = pandas.DataFrame(matrix).drop(columns=INTERCEPT, errors="ignore").astype(np.float64)
     infinite = {str(name): int(count) for name, count in (~np.isfinite(features)).sum().items() if count}
     if infinite:
@@ -191,26 +194,19 @@ def _terms(
     return features, INTERCEPT in matrix.columns
 
 
-@contextmanager
-def _answering(formula: str, known: Sequence[str]) -> Iterator[None]:
-    """Turn formulaic's exceptions into vardi's errors."""
-    from formulaic.errors import FormulaicError
-
-    try:
-        with np.errstate(all="ignore"):  # values that are not finite are found by the checks below
-            yield
-    except FormulaicError as error:
-        first = re.sub(r"\x1b?\[[\d;]*m|[⧛⧚]", "", str(error)).strip().splitlines()[0]
-        name = UNKNOWN.search(str(error))
-        if name is None:
-            raise MismatchError(
-                f"The formula {formula!r} cannot be read: {first.rstrip('.')}. Write it in the language of formulaic, "
-                "such as 'y ~ x + C(region)'."
-            ) from error
-        raise MismatchError(
-            f"The formula {formula!r} has {name[1]!r}, which is not a column of every sample. The columns are "
-            f"{show(dict.fromkeys(known))}.{suggest(name[1], known)}"
-        ) from error
+def _unreadable(formula: str, reason: str, known: Sequence[str]) -> str:
+    """Return why formulaic cannot read a formula of some columns, for the reason that it gives."""
+    name = UNKNOWN.search(reason)
+    if name is None:
+        first = re.sub(r"\x1b?\[[\d;]*m|[⧛⧚]", "", reason).strip().splitlines()[0]
+        return (
+            f"The formula {formula!r} cannot be read: {first.rstrip('.')}. Write it in the language of formulaic, "
+            "such as 'y ~ x + C(region)'."
+        )
+    return (
+        f"The formula {formula!r} has {name[1]!r}, which is not a column of every sample. The columns are "
+        f"{show(dict.fromkeys(known))}.{suggest(name[1], known)}"
+    )
 
 
 def _names_in(text: str) -> list[str]:

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any
 from vardi._facts.account import Given, SampleFacts, account
 from vardi._facts.columns import ColumnFacts, Variable, Variables, named_variables
 from vardi._facts.distributions import Distribution, Weights, distributions, weights_of
-from vardi._facts.fingerprint import Fingerprint
 from vardi._facts.links import overlap_of
 from vardi._facts.numbers import number, pvalue, share
 from vardi.errors import WeakOverlapWarning
 from vardi.errors._texts import SHOWN, count, listed
-from vardi.report._recipe import Recipe, StudyFile, recipe_of
+from vardi.report._recipe import Fingerprint, Recipe, StudyFile, fingerprint, recipe_of
 from vardi.report._verdict import Findings
 
 if TYPE_CHECKING:
@@ -192,9 +191,9 @@ def compute(
         )
         tasks: list[Callable[[], Any]] = [
             lambda: account(fit, columns, note=note, named=named, slopes=True),
-            lambda: (fit.parts.fingerprint(_hashed(fit.parts.given(), columns)), weights_of(fit)),
+            lambda: (fingerprint(fit.parts.pool, _hashed(fit.parts.given(), columns)), weights_of(fit)),
         ]
-        facts, (fingerprint, weights) = fit.parts.each(lambda task: task(), tasks)
+        facts, (data, weights) = fit.parts.each(lambda task: task(), tasks)
         drawn, drawn_note = distributions(fit, columns, facts.variables)
         overlap = overlap_of(fit, facts.verdict, facts.trust)
     used, file = len(facts.sampled), None if study is None else StudyFile.read(Path(study))
@@ -204,7 +203,7 @@ def compute(
         title=f"One debiased sample{f' out of {used}' if used > 1 else ''}" if title is None else title,
         date=date,
         study=file,
-        fingerprint=fingerprint,
+        fingerprint=data,
         distributions=drawn,
         distributions_note=drawn_note,
         weights=weights,
