@@ -12,7 +12,7 @@ from pools import hostile_fit
 
 import vardi
 from vardi import _notebook
-from vardi._facts.fingerprint import fingerprint
+from vardi.report._recipe import fingerprint
 
 
 def test_samples_beyond_what_a_notebook_holds_are_counted(monkeypatch):

@@ -13,7 +13,7 @@ import numpy as np
 from vardi._estimate.check_results import KnownCheck
 from vardi._estimate.estimates import Estimate
 from vardi._estimate.reliability import Trust
-from vardi._facts.biases import UNASKED, Check, Level, Remark, bias_notes, check_of
+from vardi._facts.biases import UNASKED, Check, Remark, bias_notes, check_of
 from vardi._facts.columns import ColumnFacts, Variable
 from vardi._inputs.given import Function
 from vardi._inputs.pool import Name
@@ -174,33 +174,21 @@ class Account(Given):
     def conclusion(self) -> Remark:
         """The most serious conclusion about the fit; "good" only if the declared biases were tested."""
         used, left_out = len(self.sampled), sum(sample.left_out for sample in self.samples)
-        speaks = (
-            "One sample, weighted by the inverse of its bias, represents the population."
-            if used == 1
-            else f"The {used} samples can be compared, and together they represent the population."
-        )
+        speaks = f"The {used} samples can be compared, and together they represent the population."
+        if used == 1:
+            speaks = "One sample, weighted by the inverse of its bias, represents the population."
         explain = "Do not use the weights until that is explained."
-        conclusions: list[tuple[bool, Level, str]] = [
-            (
-                not self.trust.errors_hold,
-                "bad",
-                "Some estimates rest on too few rows for standard errors, and are rough.",
-            ),
-            (self.check.level == "bad", "bad", f"The samples contradict their declared biases. {explain}"),
-            (
-                self.known_check is not None and self.known_check.contradicted,
-                "bad",
-                f"The samples contradict what is known. {explain}",
-            ),
-            (
-                bool(self.trust.messages) or self.check.level == "doubt",
-                "doubt",
-                "The debiased sample can be used with care: read the warnings first.",
-            ),
-            (left_out > 0, "doubt", f"{speaks} {'One was' if left_out == 1 else f'{left_out} were'} left out."),
-            (True, "good" if self.check.is_made else "fact", speaks),
-        ]
-        return next(Remark(level, text) for holds, level, text in conclusions if holds)
+        if not self.trust.errors_hold:
+            return Remark("bad", "Some estimates rest on too few rows for standard errors, and are rough.")
+        if self.check.level == "bad":
+            return Remark("bad", f"The samples contradict their declared biases. {explain}")
+        if self.known_check is not None and self.known_check.contradicted:
+            return Remark("bad", f"The samples contradict what is known. {explain}")
+        if self.trust.messages or self.check.level == "doubt":
+            return Remark("doubt", "The debiased sample can be used with care: read the warnings first.")
+        if left_out:
+            return Remark("doubt", f"{speaks} {'One was' if left_out == 1 else f'{left_out} were'} left out.")
+        return Remark("good" if self.check.is_made else "fact", speaks)
 
     @property
     def sampled(self) -> tuple[SampleFacts, ...]:

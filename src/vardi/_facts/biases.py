@@ -123,9 +123,7 @@ def _texts_asked_for(node: Node) -> Iterator[tuple[str, Sequence[str]]]:
     """Yield each column that a bias compares with texts, with these texts."""
     match node:
         case IsIn(Column(name), values):
-            texts = [value.value for value in values if isinstance(value.value, str)]
-            if texts:
-                yield name, texts
+            yield name, [value.value for value in values if isinstance(value.value, str)]
         case Comparison(Column(name), (("==", Constant(str(value))),)):
             yield name, [value]
         case _:
@@ -275,16 +273,13 @@ def check_of(fit: DebiasedSample, variables: Mapping[str, Function] | None) -> C
     )
     if check.reason:
         return Check("fact", f"The declared biases cannot be tested: {check.reason}", rows=rows, found=check)
-    is_score = check.method != QUASI_INDEPENDENCE
-    test = "Score test" if is_score else "Test of quasi-independence"
+    test, what = "Score test", "Where the samples overlap, the declared biases are"
+    if check.method == QUASI_INDEPENDENCE:
+        test = "Test of quasi-independence"
+        what = "The assumption that windows are independent of the values they contain (quasi-independence) is"
     degrees = "1 degree" if check.df == 1 else f"{check.df} degrees"
     detail = f"{test} of {', '.join(check.columns)}: chi-square {check.statistic:.4g}, {degrees} of freedom."
     detail += "" if check.worst is None else f" Largest discrepancy: {check.worst}."
-    what = (
-        "Where the samples overlap, the declared biases are"
-        if is_score
-        else "The assumption that windows are independent of the values they contain (quasi-independence) is"
-    )
     p = pvalue(check.pvalue)
     equals = "" if p.startswith("below") else "= "
     text = f"{what} {check.outcome} (p {equals}{p}).{f' {check.note}' if check.note else ''}"

@@ -229,11 +229,12 @@ def facts_of(
         at = measure.point.at(block)
         f, inside = functions.of(block, at), measure.inside_of(block)
         less = f - mean
-        sums = [block.sum(inside * f), block.sum(less * less * at.weight), block.sum(np.abs(f) * at.weight)]
+        deviation, size = block.sum(less * less * at.weight), block.sum(np.abs(f) * at.weight)
+        sums = block.sum(inside * f), deviation, size, block.sum(inside)
         if laws is None:
-            return *sums, block.sum(inside)
+            return sums
         moved, tilts = block.let(phi.of(block)), block.let(laws.of(block, at))
-        return *sums, block.sum(inside), block.gram(tilts, moved), block.gram(tilts, moved * moved)
+        return *sums, block.gram(tilts, moved), block.gram(tilts, moved * moved)
 
     total, variance, size, rows, *within = measure.rows.total(question, 3 * functions.width)
     pooled, spread = total / rows, np.sqrt(variance / n)

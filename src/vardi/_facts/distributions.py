@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,8 +14,7 @@ from vardi._estimate.cdf import Band
 from vardi._facts.columns import ColumnFacts, Variable
 from vardi._inputs.pool import Name
 from vardi._rows.shares import Shares
-from vardi._rows.weights import WeightTable
-from vardi._types import Floats, Integers
+from vardi._types import Floats
 from vardi.errors._texts import LISTED
 
 if TYPE_CHECKING:
@@ -103,12 +102,6 @@ def _ends_of_axis(shares: Shares, edge: float = 0.005) -> tuple[float, float, fl
     return first, end, end
 
 
-def heights(fit: DebiasedSample, column: Variable, facts: ColumnFacts) -> tuple[Floats, Floats, Floats]:
-    """Return values of a column, and the shares of the pool and of the population at or below each."""
-    x, shares = fit.parts.shares(column, facts.pooled, facts.spread).every()
-    return x, shares[:, 0], shares[:, 1]
-
-
 def _bins(shares: Shares, low: float, high: float, most: int = 24) -> Bins:
     """Return the shares between the first and the last value, where edges of whole numbers lie between these."""
     if high - low < 2**52 and shares.are_whole(low, high):
@@ -122,14 +115,14 @@ def _bins(shares: Shares, low: float, high: float, most: int = 24) -> Bins:
     return Bins(tuple(edges.tolist()), *(tuple(part.tolist()) for part in between.T))
 
 
-def _ends(band: Band | None, x: Floats) -> Iterator[tuple[float | None, ...]]:
-    """Yield the lower and the upper ends of the simultaneous band; None outside its range, and if there is no band."""
+def _ends(band: Band | None, x: Floats) -> list[tuple[float | None, ...]]:
+    """Return the lower and the upper ends of the simultaneous band; None outside its range, and without a band."""
     if band is None or np.isnan(band.low).any():
-        yield from [(None,) * len(x)] * 2
-        return
-    covered = (band.x[0] <= x) & (x <= band.x[-1])
-    for ends in band(x):
-        yield tuple(end if is_in else None for end, is_in in zip(ends.tolist(), covered.tolist(), strict=True))
+        return [(None,) * len(x)] * 2
+    covered = ((band.x[0] <= x) & (x <= band.x[-1])).tolist()
+    return [
+        tuple(end if is_in else None for end, is_in in zip(ends.tolist(), covered, strict=True)) for ends in band(x)
+    ]
 
 
 @dataclass(frozen=True)
@@ -177,22 +170,29 @@ def weights_of(
     """
     table = fit.parts.weight_table()
     weights, counts = table.weights, table.counts
-    sampled = [k for k, rows in enumerate(fit.sizes.values()) if rows]
+    mass, rows = float(counts @ weights), float(counts.sum())
+    sampled = [k for k, size in enumerate(fit.sizes.values()) if size]
     split = len(sampled) <= most_series
     series = tuple(str(fit.names[k]) for k in sampled) if split else ("all samples",)
     which = np.searchsorted(sampled, table.source) if split else np.zeros(len(weights), np.int64)
     lows = highs = _distinct(weights)
     is_discrete = len(lows) <= most_values
     if not is_discrete:
-        edges = _edges(weights, bins)
+        smallest = max(weights.min(), sys.float_info.min)  # a weight may underflow to 0
+        edges = np.logspace(math.log10(smallest), math.log10(weights.max()), bins + 1)
         lows, highs = edges[:-1], edges[1:]
-    top_rows = max(top * counts.sum(), min(10, counts.sum()))
+    below = np.nextafter(lows, -np.inf)  # a weight at a lower end is in the bar that it starts
+    bar = np.maximum(np.searchsorted(below, weights) - 1, 0)
+    by_series = np.bincount(bar * len(series) + which, counts, minlength=len(lows) * len(series))
+    shares = np.bincount(bar, counts * weights, minlength=len(lows)) / mass
+    heights = map(tuple, by_series.reshape(-1, len(series)).tolist())
+    top_rows = max(top * rows, min(10.0, rows))
     return Weights(
         series,
-        _bars(table, which, len(series), lows, highs),
+        tuple(map(Bar, lows.tolist(), highs.tolist(), heights, shares.tolist())),
         is_discrete,
-        float(top_rows),
-        _top(weights, counts, top_rows),
+        top_rows,
+        _heaviest(weights, counts, top_rows) / mass,
         tuple(fit.parts.largest_weights(LISTED)),
     )
 
@@ -203,25 +203,8 @@ def _distinct(weights: Floats, rounding: float = 1e-9) -> Floats:
     return values[np.append(True, np.diff(values) > rounding * values[1:])]
 
 
-def _edges(weights: Floats, bins: int) -> Floats:
-    smallest = max(weights.min(), sys.float_info.min)  # a weight may underflow to 0
-    return np.logspace(math.log10(smallest), math.log10(weights.max()), bins + 1)
-
-
-def _bars(table: WeightTable, which: Integers, m: int, lows: Floats, highs: Floats) -> tuple[Bar, ...]:
-    below = np.nextafter(lows, -np.inf)  # a weight at a lower end is in the bar that it starts
-    place = np.maximum(np.searchsorted(below, table.weights) - 1, 0)
-    rows = np.bincount(place * m + which, table.counts, minlength=len(lows) * m).reshape(-1, m)
-    mass = np.bincount(place, table.counts * table.weights, minlength=len(lows)) / (table.counts @ table.weights)
-    return tuple(
-        Bar(float(low), float(high), tuple(line), float(part))
-        for low, high, line, part in zip(lows, highs, rows.tolist(), mass, strict=True)
-    )
-
-
-def _top(weights: Floats, counts: Floats, rows: float) -> float:
-    """Return the share of the weight carried by the given number of rows of largest weight."""
+def _heaviest(weights: Floats, counts: Floats, rows: float) -> float:
+    """Return the weight that the given number of rows of largest weight carries."""
     order = np.argsort(-weights, kind="stable")
     through = np.cumsum(counts[order])
-    taken = np.clip(rows - (through - counts[order]), 0.0, counts[order])
-    return float(taken @ weights[order] / (counts @ weights))
+    return float(np.clip(rows - (through - counts[order]), 0.0, counts[order]) @ weights[order])

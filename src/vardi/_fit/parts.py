@@ -14,7 +14,6 @@ from vardi._estimate.sensitivity.question import Errors
 from vardi._facts.account import Given
 from vardi._facts.choice import IDENTIFIER, MISSING, MOST_TEXT, by_reason, choose, most_frequent, note_on
 from vardi._facts.columns import ColumnFacts, Variable, by_samples, exponent_of, facts_of
-from vardi._facts.fingerprint import Fingerprint, fingerprint
 from vardi._inputs.given import is_function
 from vardi._inputs.pool import Name, Pool
 from vardi._machine import at_once
@@ -73,10 +72,6 @@ class MemoryParts:
             depends=self._solved.data.dependence.words,
             named=self._solved.data.dependence.named,
         )
-
-    def fingerprint(self, columns: Sequence[str]) -> Fingerprint:
-        """Return the hash of the rows of frames; an empty one for a matrix, which has no columns."""
-        return fingerprint(self.pool, columns) if self.pool.frames else Fingerprint()
 
     def gram(self) -> Gram:
         """Return sum_i c_i p_i p_i' of all biases."""
@@ -187,9 +182,6 @@ class EngineParts(MemoryParts):
             costs=0,
             unasked=self._solved.engine.columns["numeric"],
         )
-
-    def fingerprint(self, columns: Sequence[str]) -> Fingerprint:
-        return Fingerprint()  # it would bring every row here
 
     def weight_table(self) -> WeightTable:
         return weights_in_bins(self._solved.tangent.measure, self._solved.engine.rows_asked)

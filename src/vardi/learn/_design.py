@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import narwhals as nw
 import numpy as np
@@ -23,7 +22,6 @@ from vardi.learn.xy_pool import is_sparse, take
 
 if TYPE_CHECKING:
     import pandas
-    from narwhals.typing import IntoDataFrame
 
 Missing: TypeAlias = Literal["refuse", "drop"]
 Features: TypeAlias = Rows | str | Sequence[str]
@@ -178,9 +176,13 @@ def _terms(
         if order is not None:
             there = set(frame[name])
             frame[name] = pandas.Categorical(frame[name], [value for value in order if value in there])
-    with _answering(formula, [name for part in fit.solved.pool.frames for name in part.columns]):
-        terms = formulaic.Formula(right)
-        matrix = terms.get_model_matrix(frame, context={"np": np}, output="pandas", na_action="ignore")
+    try:
+        with np.errstate(all="ignore"):  # values that are not finite are found by the checks below
+            terms = formulaic.Formula(right)
+            matrix = terms.get_model_matrix(frame, context={"np": np}, output="pandas", na_action="ignore")
+    except formulaic.errors.FormulaicError as error:
+        known = [name for part in fit.solved.pool.frames for name in part.columns]
+        raise MismatchError(_unreadable(formula, str(error), known)) from error
     features = pandas.DataFrame(matrix).drop(columns=INTERCEPT, errors="ignore").astype(np.float64)
     infinite = {str(name): int(count) for name, count in (~np.isfinite(features)).sum().items() if count}
     if infinite:
@@ -192,26 +194,19 @@ def _terms(
     return features, INTERCEPT in matrix.columns
 
 
-@contextmanager
-def _answering(formula: str, known: Sequence[str]) -> Iterator[None]:
-    """Turn formulaic's exceptions into vardi's errors."""
-    from formulaic.errors import FormulaicError
-
-    try:
-        with np.errstate(all="ignore"):  # values that are not finite are found by the checks below
-            yield
-    except FormulaicError as error:
-        first = re.sub(r"\x1b?\[[\d;]*m|[⧛⧚]", "", str(error)).strip().splitlines()[0]
-        name = UNKNOWN.search(str(error))
-        if name is None:
-            raise MismatchError(
-                f"The formula {formula!r} cannot be read: {first.rstrip('.')}. Write it in the language of formulaic, "
-                "such as 'y ~ x + C(region)'."
-            ) from error
-        raise MismatchError(
-            f"The formula {formula!r} has {name[1]!r}, which is not a column of every sample. The columns are "
-            f"{show(dict.fromkeys(known))}.{suggest(name[1], known)}"
-        ) from error
+def _unreadable(formula: str, reason: str, known: Sequence[str]) -> str:
+    """Return why formulaic cannot read a formula of some columns, for the reason that it gives."""
+    name = UNKNOWN.search(reason)
+    if name is None:
+        first = re.sub(r"\x1b?\[[\d;]*m|[⧛⧚]", "", reason).strip().splitlines()[0]
+        return (
+            f"The formula {formula!r} cannot be read: {first.rstrip('.')}. Write it in the language of formulaic, "
+            "such as 'y ~ x + C(region)'."
+        )
+    return (
+        f"The formula {formula!r} has {name[1]!r}, which is not a column of every sample. The columns are "
+        f"{show(dict.fromkeys(known))}.{suggest(name[1], known)}"
+    )
 
 
 def _names_in(text: str) -> list[str]:
@@ -225,7 +220,7 @@ def _features(fit: WeightedSample, X: Features, missing: Missing) -> tuple[Rows,
     """Return the features as the model sees them, and as columns of numbers."""
     if isinstance(X, list | tuple) and X and all(isinstance(name, str) for name in X):
         return _of_pool(fit, X, missing)
-    rows = X if is_sparse(X) or _is_frame(X) else np.asarray(X)
+    rows = X if is_sparse(X) or hasattr(X, "columns") else np.asarray(X)
     frame = as_frame(rows.toarray() if is_sparse(rows) else rows)
     shape: tuple[int, ...] = frame.native.shape
     if len(shape) != 2 or shape[0] != len(fit) or not shape[1]:
@@ -240,7 +235,7 @@ def _of_pool(fit: WeightedSample, names: Sequence[str], missing: Missing) -> tup
     """Return columns of the pool, in the user's library if it has named columns."""
     columns = [(name, _column(fit, name, missing)) for name in names]
     whole = fit.solved.pool.whole()
-    if whole is not None and _is_frame(whole.native) and all(name in whole.columns for name in names):
+    if whole is not None and hasattr(whole.native, "columns") and all(name in whole.columns for name in names):
         return nw.from_native(whole.native).select(*names).to_native(), columns
     return np.column_stack([values for _, values in columns]), columns
 
@@ -277,10 +272,6 @@ def _gaps(values: np.ndarray) -> NDArray[np.bool_]:
     if values.dtype.kind in "fiub":
         return ~np.isfinite(values)
     return np.fromiter((is_missing(value) for value in values.tolist()), bool, len(values))
-
-
-def _is_frame(X: object) -> TypeGuard[IntoDataFrame]:
-    return not isinstance(X, np.ndarray | list | tuple) and hasattr(X, "columns")
 
 
 def _numbers(column: np.ndarray, name: str) -> Floats:

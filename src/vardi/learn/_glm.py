@@ -193,13 +193,11 @@ def _logistic_strength(model: LinearModel, n: float, share: float) -> float:
     return 0.0 if _logistic_penalty(model) is None else 1.0 / (model.C * n)
 
 
-def _ones(mean: Floats) -> Floats:
-    return np.ones(len(mean))
-
-
 RESPONSES: dict[type, Response] = {
-    LinearRegression: Response(lambda eta: eta, _ones, _real, lambda model, n, share: 0.0, _no_constraint, 1e-5),
-    Ridge: Response(lambda eta: eta, _ones, _real, lambda model, n, share: model.alpha / n, _no_constraint, 0.05),
+    LinearRegression: Response(lambda eta: eta, np.ones_like, _real, lambda model, n, share: 0.0, _no_constraint, 1e-5),
+    Ridge: Response(
+        lambda eta: eta, np.ones_like, _real, lambda model, n, share: model.alpha / n, _no_constraint, 0.05
+    ),
     LogisticRegression: Response(
         expit, lambda mean: mean * (1.0 - mean), _second_class, _logistic_strength, _smooth_logistic, 0.05
     ),

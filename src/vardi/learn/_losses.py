@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from inspect import signature
-from typing import Protocol, TypeAlias, TypeGuard
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import xlogy
 from sklearn.base import is_classifier, is_regressor
 from sklearn.metrics import get_scorer, get_scorer_names
+from sklearn.metrics._scorer import _BaseScorer
 
 from vardi._estimate.weight_routing import Estimator, Rows
 from vardi._types import Floats
@@ -21,19 +21,6 @@ Scoring: TypeAlias = str | Callable[..., ArrayLike] | None
 Classes: TypeAlias = ArrayLike | None  # of a classifier
 
 _EPSILON = float(np.finfo(np.float64).eps)  # a probability of zero counts as this one, as in scikit-learn
-
-
-class Metric(Protocol):
-    """A scorer of scikit-learn: a metric of all rows at once."""
-
-    _score_func: Callable[..., float]
-
-    def __call__(self, estimator: Estimator, X: Rows, y: Rows | None, *, sample_weight: ArrayLike) -> float: ...
-
-
-def is_metric(scoring: object) -> TypeGuard[Metric]:
-    """Return whether a scoring is a scorer of scikit-learn."""
-    return hasattr(scoring, "_score_func")
 
 
 @dataclass(frozen=True)
@@ -188,7 +175,7 @@ def as_loss(scoring: Scoring, estimator: Estimator | None) -> Loss:
         return _named(scoring)
     if scoring is None:
         return LOSSES[_suited(estimator)]
-    if callable(scoring) and not is_metric(scoring):
+    if callable(scoring) and not isinstance(scoring, _BaseScorer):
         name = getattr(scoring, "__name__", type(scoring).__name__)
         return Loss(name, ("predict",), lambda y, prediction, _: scoring(y, prediction))
     raise MismatchError(
@@ -204,17 +191,12 @@ def _named(scoring: str) -> Loss:
     reason, remedy = f" is not a known loss.{suggest(scoring, (*LOSSES, *get_scorer_names()))}", ""
     if scoring in get_scorer_names():
         reason = " is not a mean over rows, so it is not a mean over the population either."
-        if takes_weights(get_scorer(scoring)):
+        if get_scorer(scoring)._accept_sample_weight():
             remedy = f" vardi.debiased_scorer({scoring!r}, fit=fit) weights its rows, but gives no standard error."
     raise MismatchError(
         f"scoring={scoring!r}{reason} Give {listed_losses()}, a function (y_true, y_pred) that returns a loss for each "
         f"row, or scikit-learn's {', '.join(map(repr, SCORES))}.{remedy}"
     )
-
-
-def takes_weights(metric: Metric) -> bool:
-    """Return whether the rows of a metric can be weighted."""
-    return "sample_weight" in signature(metric._score_func).parameters
 
 
 def _suited(estimator: Estimator | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any, Self, TypeAlias
 
@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import _check_method_params, check_is_fitted
+from sklearn.utils.validation import _check_method_params, _estimator_has, check_is_fitted
 
 from vardi._estimate.draws import draw
 from vardi._estimate.weight_routing import Estimator, Rows, fit_weighted, request_weights, require_weight_use
@@ -40,16 +40,6 @@ ROUTED = (
 """Methods that scikit-learn routes metadata to, and that call the same method of the inner estimator."""
 
 
-def _inner_has(name: str) -> Callable[[DebiasedEstimator], bool]:
-    """Return a check for `available_if`: the inner estimator, fitted if it is, has an attribute."""
-
-    def check(self: DebiasedEstimator) -> bool:
-        getattr(vars(self).get("estimator_", self.estimator), name)  # raises the AttributeError that explains why not
-        return True
-
-    return check
-
-
 def _delegate(name: str, says: str) -> Answer:
     """Return a method that passes its arguments to the fitted estimator, available if the inner one has it."""
 
@@ -59,7 +49,7 @@ def _delegate(name: str, says: str) -> Answer:
 
     method.__name__, method.__qualname__ = name, f"DebiasedEstimator.{name}"
     method.__doc__ = f"{says}, as the fitted inner estimator does; arguments are its own."
-    return available_if(_inner_has(name))(method)
+    return available_if(_estimator_has(name))(method)
 
 
 class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
@@ -195,10 +185,9 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
             places = draw(weights / weights.sum(), None, as_generator(self.random_state), method="systematic")
             routed = _check_method_params(rows, routed, indices=places)  # values for each row are drawn with them
             self.estimator_ = clone(self.estimator).fit(take(rows, places), take(targets, places), **routed)
-        elif places is None:
-            self.estimator_ = fit_weighted(self.estimator, X, y, weights, routed)
         else:
-            some = take(rows, places), take(targets, places), weights[places]
+            all_rows = X, y, weights
+            some = all_rows if places is None else (take(rows, places), take(targets, places), weights[places])
             self.estimator_ = fit_weighted(self.estimator, *some, routed)
         self.debiased_, self.weights_ = debiased, weights
         return self
@@ -237,10 +226,10 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
             getattr(self, name).set_output(transform=transform)
         return self
 
-    fit_transform = available_if(_inner_has("transform"))(fit_transform)
-    fit_predict = available_if(_inner_has("fit_predict"))(fit_predict)
-    score = available_if(_inner_has("score"))(score)
-    set_output = available_if(_inner_has("set_output"))(set_output)
+    fit_transform = available_if(_estimator_has("transform"))(fit_transform)
+    fit_predict = available_if(_estimator_has("fit_predict"))(fit_predict)
+    score = available_if(_estimator_has("score"))(score)
+    set_output = available_if(_estimator_has("set_output"))(set_output)
     predict = _delegate("predict", "Predict")
     predict_proba = _delegate("predict_proba", "Return probabilities of the classes")
     predict_log_proba = _delegate("predict_log_proba", "Return log probabilities of the classes")

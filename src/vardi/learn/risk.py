@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone, is_classifier
 from sklearn.metrics import get_scorer, get_scorer_names
+from sklearn.metrics._scorer import _BaseScorer
 from sklearn.utils.metadata_routing import MetadataRequest
 from sklearn.utils.validation import has_fit_parameter
 
@@ -29,7 +30,7 @@ from vardi._inputs.dependence import dealt_out
 from vardi._inputs.given import Biases, ByRow, Known, Labels, Table
 from vardi._types import Floats, Integers
 from vardi.errors import InvalidBiasError, MismatchError
-from vardi.learn._losses import LOSSES, Loss, Metric, Scoring, as_loss, is_metric, listed_losses, takes_weights
+from vardi.learn._losses import LOSSES, Loss, Scoring, as_loss, listed_losses
 from vardi.learn.resampler import Seed, as_generator
 from vardi.learn.xy_pool import debias_rows, joined, take, with_targets, without
 
@@ -260,12 +261,12 @@ class DebiasedScorer:
     def __init__(self, scoring: Scoring, fit: DebiasedSample, target: str | None) -> None:
         self.scoring, self.fit, self.target = scoring, fit, target
         self._request = MetadataRequest(owner=self)
-        self._metric: Metric | None = scoring if is_metric(scoring) else None
+        self._metric = scoring if isinstance(scoring, _BaseScorer) else None
         if isinstance(scoring, str) and scoring not in LOSSES and scoring in get_scorer_names():
             self._metric = get_scorer(scoring)
         if self._metric is None and scoring is not None:
             as_loss(scoring, None)
-        elif self._metric is not None and not takes_weights(self._metric):
+        elif self._metric is not None and not self._metric._accept_sample_weight():
             raise MismatchError(
                 f"The metric of {scoring} takes no sample_weight, so its rows cannot be weighted. Give one that does, "
                 f"or a loss: {listed_losses()}."

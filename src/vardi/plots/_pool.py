@@ -11,7 +11,6 @@ import numpy as np
 from vardi._estimate.cdf import Band
 from vardi._estimate.sensitivity.result import GAMMAS, Kind, Sensitivity
 from vardi._facts.diagnostics import Diagnostics
-from vardi._facts.distributions import heights
 from vardi._inputs.given import Function
 from vardi._inputs.pool import Name
 from vardi._types import Floats
@@ -103,7 +102,8 @@ class CdfDisplay(Display):
         if band is None:
             raise needs_rows("A picture of a distribution")
         facts = parts.describe([variable])[0]
-        return cls(facts.label, *heights(fit, variable, facts), band).plot(ax=ax)
+        x, shares = parts.shares(variable, facts.pooled, facts.spread).every()
+        return cls(facts.label, x, shares[:, 0], shares[:, 1], band).plot(ax=ax)
 
     def _draw(self, ax: Axes, colours: Palette) -> None:
         (first, last), (low, high) = self.x[[0, -1]], self.band.x[[0, -1]]

@@ -104,8 +104,9 @@ def shares_of_samples(samples: Sequence[SampleFacts]) -> Chart:
     return Chart.of((0.0, len(samples), ()), (most, percents(most, 4)), titles, width=1000.0, height=230.0)
 
 
-def share_scale(shares: Iterable[float]) -> Scale:
-    """Return one scale for shares, in per cent of the width of a column."""
+def share_scale(facts: Iterable[object], *names: str) -> Scale:
+    """Return one scale for shares, in per cent of the width of a column: those that facts have under some names."""
+    shares = [getattr(one, name) for one in facts for name in names]
     longest = max(filter(math.isfinite, shares), default=1.0) or 1.0
     marks = percents(longest, 4)
     return Scale(0.0, max(longest, marks[-1][0]), 0.0, 96.0, marks)  # the last text needs some room
@@ -175,43 +176,36 @@ class Curves:
 
 def steps(distribution: Distribution, most: int = 48) -> Curves:
     """Draw distribution functions as steps, with no more than so many tooltips."""
-    x, low, high = distribution.x, distribution.low, distribution.high
+    name, x, before, after = distribution.name, distribution.x, distribution.pooled, distribution.debiased
     up = (1.0, tuple((k / 4, f"{25 * k}%") for k in range(5)))
-    chart = Chart.of((x[0], x[-1], ticks(x[0], x[-1], 5)), up, (distribution.name, "share at or below"))
-    band = {k: (a, b) for k, (a, b) in enumerate(zip(low, high, strict=True)) if a is not None and b is not None}
+    chart = Chart.of((x[0], x[-1], ticks(x[0], x[-1], 5)), up, (name, "share at or below"))
+    ends_of_band = enumerate(zip(distribution.low, distribution.high, strict=True))
+    band = {k: (low, high) for k, (low, high) in ends_of_band if low is not None and high is not None}
     chosen = sorted({round(k * (len(x) - 1) / (most - 1)) for k in range(most)})
-    ends = [x[0], *(x[a] / 2 + x[b] / 2 for a, b in pairwise(chosen)), x[-1]]
-    strips = (
-        Strip(
-            strip,
-            x[k],
-            distribution.pooled[k],
-            distribution.debiased[k],
-            f"{distribution.name} ≤ {number(x[k])}",
-            band.get(k),
-        )
-        for k, strip in zip(chosen, pairwise(ends), strict=True)
+    ends = pairwise([x[0], *(x[a] / 2 + x[b] / 2 for a, b in pairwise(chosen)), x[-1]])
+    strips = tuple(
+        Strip(strip, x[k], before[k], after[k], f"{name} ≤ {number(x[k])}", band.get(k))
+        for k, strip in zip(chosen, ends, strict=True)
     )
-    before, after = (
-        _path(chart, zip(x, heights, strict=True)) for heights in (distribution.pooled, distribution.debiased)
-    )
-    return Curves(chart, before, after, _band_path(chart, x, band), tuple(strips))
+    of_pool, of_population = (_path(chart, zip(x, heights, strict=True)) for heights in (before, after))
+    return Curves(chart, of_pool, of_population, _band_path(chart, x, band), strips)
 
 
 def bins(distribution: Distribution) -> Curves:
     """Draw two histograms: that of the population filled, that of the pool as a line."""
-    edges, pooled, debiased = distribution.bins.edges, distribution.bins.pooled, distribution.bins.debiased
+    name, edges = distribution.name, distribution.bins.edges
+    pooled, debiased = distribution.bins.pooled, distribution.bins.debiased
     low, high, highest = edges[0], edges[-1], max(*pooled, *debiased)
-    titles = distribution.name, "share of rows"
-    chart = Chart.of((low, high, ticks(low, high, 5)), (highest, percents(highest, 5)), titles)
-    strips = (
-        Strip((a, b), a / 2 + b / 2, before, after, f"{distribution.name} from {number(a)} to {number(b)}")
+    chart = Chart.of((low, high, ticks(low, high, 5)), (highest, percents(highest, 5)), (name, "share of rows"))
+    strips = tuple(
+        Strip((a, b), a / 2 + b / 2, before, after, f"{name} from {number(a)} to {number(b)}")
         for (a, b), before, after in zip(pairwise(edges), pooled, debiased, strict=True)
     )
-    before, after = (
-        _path(chart, [(low, 0.0), *zip(edges, own, strict=False), (high, 0.0)]) for own in (pooled, debiased)
+    ends = (low, 0.0), (high, 0.0)
+    of_pool, of_population = (
+        _path(chart, [ends[0], *zip(edges, own, strict=False), ends[1]]) for own in (pooled, debiased)
     )
-    return Curves(chart, before, after, "", tuple(strips))
+    return Curves(chart, of_pool, of_population, "", strips)
 
 
 def _path(chart: Chart, points: Iterable[tuple[float, float]]) -> str:

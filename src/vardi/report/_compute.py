@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vardi._facts.account import Account, Given, SampleFacts, account
+from vardi._facts.account import Given, SampleFacts, account
 from vardi._facts.columns import ColumnFacts, Variable, Variables, named_variables
 from vardi._facts.distributions import Distribution, Weights, distributions, weights_of
-from vardi._facts.fingerprint import Fingerprint
-from vardi._facts.links import Overlap, overlap_of
+from vardi._facts.links import overlap_of
 from vardi._facts.numbers import number, pvalue, share
-from vardi._inputs.pool import Name
 from vardi.errors import WeakOverlapWarning
 from vardi.errors._texts import SHOWN, count, listed
-from vardi.report import _verdict
-from vardi.report._recipe import Recipe, StudyFile, recipe_of
+from vardi.report._recipe import Fingerprint, Recipe, StudyFile, fingerprint, recipe_of
+from vardi.report._verdict import Findings
 
 if TYPE_CHECKING:
     from vardi._fit.sample import DebiasedSample
@@ -59,38 +57,18 @@ class Group:
         first, last = self.lines[0].sample.name, self.lines[-1].sample.name
         return str(first) if first == last else f"{first} to {last}"
 
-    @property
-    def rows(self) -> float:
-        """Rows of all samples of the group."""
-        return sum(line.sample.rows for line in self.lines)
-
-    @property
-    def weight_share(self) -> float:
-        """Their share of the weight."""
-        return sum(line.sample.weight_share for line in self.lines)
-
 
 @dataclass(frozen=True)
-class Report(Account):
-    """Everything in a report: the account of the fit, and what is derived from it."""
+class Report(Findings):
+    """Everything in a report: the account of the fit, what is drawn of it, and what follows."""
 
     title: str
     date: str
     study: StudyFile | None
     fingerprint: Fingerprint
-    headline: _verdict.Headline
-    overlap: Overlap
     distributions: tuple[Distribution, ...]
     distributions_note: str
     weights: Weights
-    advice: tuple[_verdict.Advice, ...]
-    gains: tuple[_verdict.Advice, ...]
-    nothing_to_do: str
-    next_rows: tuple[_verdict.NextRow, ...]
-    standouts: tuple[Standout, ...]
-    groups: tuple[Group, ...]
-    slopes_note: str
-    unknowns: tuple[str, ...]
     recipe: Recipe
 
     @property
@@ -107,14 +85,68 @@ class Report(Account):
         }
 
     @property
-    def neighbours(self) -> tuple[SampleFacts, ...]:
-        """The samples that have rows, if there are too many to look at one by one: neighbours stand side by side."""
-        return tuple(line.sample for group in self.groups for line in group.lines if line.sample.rows)
-
-    @property
     def sensitive(self) -> tuple[ColumnFacts, ...]:
         """The variables for which the effect of wrong biases is known."""
         return tuple(variable for variable in self.means if math.isfinite(variable.slope) and variable.spread)
+
+    @property
+    def slopes_note(self) -> str:
+        """For which variables the effect of wrong biases is not shown, and why."""
+        apart = [variable.name for variable in self.means if variable.among]
+        unasked = [variable.name for variable in self.means if math.isnan(variable.slope) and not variable.among]
+        notes = [f"Not shown: {listed(apart)}, which only some samples have recorded."] if apart else []
+        if unasked:
+            notes.append(f"Not computed for {listed(unasked)}: there are many rows and samples.")
+        return " ".join([*notes, "fit.sensitivity(...) computes it for any of them."] if notes else [])
+
+    @cached_property
+    def standouts(self) -> tuple[Standout, ...]:
+        """The samples that differ from the others, if there are too many to look at one by one."""
+        if len(self.samples) <= SHOWN:
+            return ()
+        reasons: dict[str, list[str]] = {}
+        for row in self.check.rows:
+            if row.outcome == "contradicted":
+                reasons[row.name] = [f"its declared bias is contradicted, p {pvalue(row.pvalue)}"]
+        sampled = self.sampled
+        least = min(sampled, key=lambda sample: sample.rows)
+        uneven = min(sampled, key=lambda sample: sample.effective / sample.rows)
+        heavy = max(sampled, key=lambda sample: sample.weight_share / sample.share)
+        largest = max(sampled, key=lambda sample: sample.largest_weight)
+        worth, each = share(uneven.effective / uneven.rows), number(heavy.weight_share / heavy.share)
+        for sample, why in (
+            *([(least, f"fewest rows: {count(least.rows)}")] if least.rows < max(one.rows for one in sampled) else []),
+            (uneven, f"most uneven weights: its rows are worth {worth} of as many equal ones"),
+            (heavy, f"heaviest rows: each stands for {each} rows of the pool on average"),
+            (largest, f"largest single weight: {number(largest.largest_weight)}"),
+        ):
+            reasons.setdefault(str(sample.name), []).append(why)
+        named = {str(sample.name): sample for sample in self.samples}
+        return tuple(Standout(named[name], "; ".join(whys)) for name, whys in reasons.items())
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """All samples in groups of up to 12 neighbours, of about the same size; those without rows come last."""
+        if len(self.samples) <= SHOWN:
+            return ()
+        named = {str(sample.name): sample for sample in self.samples}
+        tests = {row.name: row.pvalue for row in self.check.rows}
+        strongest: dict[str, str] = {}
+        for link in sorted(self.overlap.links, key=lambda link: -link.strength):
+            for one, other in ((link.first, link.second), (link.second, link.first)):
+                strongest.setdefault(str(one), str(other))
+        others = [name for name in named if name not in set(self.overlap.names)]
+        groups = []
+        for names in filter(None, (self.overlap.names, others)):
+            lines = [SampleLine(named[name], tests.get(name, math.nan), strongest.get(name, "")) for name in names]
+            size = math.ceil(len(lines) / math.ceil(len(lines) / 12))
+            groups += [Group(tuple(lines[start : start + size])) for start in range(0, len(lines), size)]
+        return tuple(groups)
+
+    @property
+    def neighbours(self) -> tuple[SampleFacts, ...]:
+        """The samples that have rows, if there are too many to look at one by one: neighbours stand side by side."""
+        return tuple(line.sample for group in self.groups for line in group.lines if line.sample.rows)
 
 
 def compute(
@@ -157,100 +189,29 @@ def compute(
         columns, note = (
             fit.parts.choose() if named is None else (tuple(fit.parts.column(*one) for one in named.items()), "")
         )
-        given = fit.parts.given()
         tasks: list[Callable[[], Any]] = [
             lambda: account(fit, columns, note=note, named=named, slopes=True),
-            lambda: (fit.parts.fingerprint(_hashed(given, columns)), weights_of(fit)),
+            lambda: (fingerprint(fit.parts.pool, _hashed(fit.parts.given(), columns)), weights_of(fit)),
         ]
-        facts, (fingerprint, weights) = fit.parts.each(lambda task: task(), tasks)
+        facts, (data, weights) = fit.parts.each(lambda task: task(), tasks)
         drawn, drawn_note = distributions(fit, columns, facts.variables)
         overlap = overlap_of(fit, facts.verdict, facts.trust)
-    following, used = _verdict.next_rows(facts), len(facts.sampled)
-    file = None if study is None else _study_file(Path(study))
+    used, file = len(facts.sampled), None if study is None else StudyFile.read(Path(study))
     return Report(
         **vars(facts),
+        overlap=overlap,
         title=f"One debiased sample{f' out of {used}' if used > 1 else ''}" if title is None else title,
         date=date,
         study=file,
-        fingerprint=fingerprint,
-        headline=_verdict.headline(facts),
-        overlap=overlap,
+        fingerprint=data,
         distributions=drawn,
         distributions_note=drawn_note,
         weights=weights,
-        advice=_verdict.advice(facts, overlap),
-        gains=_verdict.gains(facts, following),
-        nothing_to_do=_verdict.nothing_to_do(facts),
-        next_rows=following,
-        standouts=_standouts(facts),
-        groups=_groups(facts, overlap),
-        slopes_note=_slopes_note(facts),
-        unknowns=_verdict.unknowns(facts.check, estimated=bool(facts.parameters), depends=facts.depends),
-        recipe=recipe_of(given, facts, title, variables, file),
+        recipe=recipe_of(facts, title, variables, file),
     )
-
-
-def _study_file(path: Path) -> StudyFile:
-    content = path.read_bytes()
-    return StudyFile(path.name, content.decode("utf-8", "replace"), hashlib.sha256(content).hexdigest())
 
 
 def _hashed(given: Given, columns: Sequence[Variable]) -> list[str]:
     """Return the columns that the biases read, and those that are shown."""
     read = [name for bias in given.biases for name in bias.columns]
     return list(dict.fromkeys([*read, *(column.category_of or column.name for column in columns)]))
-
-
-def _slopes_note(facts: Account) -> str:
-    """Return for which variables the effect of wrong biases is not shown, and why."""
-    means = [variable for variable in facts.variables if not variable.category_of]
-    apart = [variable.name for variable in means if variable.among]
-    unasked = [variable.name for variable in means if math.isnan(variable.slope) and not variable.among]
-    notes = [f"Not shown: {listed(apart)}, which only some samples have recorded."] if apart else []
-    if unasked:
-        notes.append(f"Not computed for {listed(unasked)}: there are many rows and samples.")
-    return " ".join([*notes, "fit.sensitivity(...) computes it for any of them."] if notes else [])
-
-
-def _standouts(facts: Account) -> tuple[Standout, ...]:
-    """Return the samples that differ from the others, if there are too many to look at one by one."""
-    if len(facts.samples) <= SHOWN:
-        return ()
-    reasons: dict[Name, list[str]] = {}
-    for row in facts.check.rows:
-        if row.outcome == "contradicted":
-            reasons[row.name] = [f"its declared bias is contradicted, p {pvalue(row.pvalue)}"]
-    sampled = facts.sampled
-    least = min(sampled, key=lambda sample: sample.rows)
-    uneven = min(sampled, key=lambda sample: sample.effective / sample.rows)
-    heavy = max(sampled, key=lambda sample: sample.weight_share / sample.share)
-    largest = max(sampled, key=lambda sample: sample.largest_weight)
-    worth, each = share(uneven.effective / uneven.rows), number(heavy.weight_share / heavy.share)
-    for sample, why in (
-        *([(least, f"fewest rows: {count(least.rows)}")] if least.rows < max(one.rows for one in sampled) else []),
-        (uneven, f"most uneven weights: its rows are worth {worth} of as many equal ones"),
-        (heavy, f"heaviest rows: each stands for {each} rows of the pool on average"),
-        (largest, f"largest single weight: {number(largest.largest_weight)}"),
-    ):
-        reasons.setdefault(str(sample.name), []).append(why)
-    named = {str(sample.name): sample for sample in facts.samples}
-    return tuple(Standout(named[name], "; ".join(whys)) for name, whys in reasons.items() if name in named)
-
-
-def _groups(facts: Account, overlap: Overlap, most: int = 12) -> tuple[Group, ...]:
-    """Return all samples in groups of neighbours of about the same size; those without rows come last."""
-    if len(facts.samples) <= SHOWN:
-        return ()
-    named = {str(sample.name): sample for sample in facts.samples}
-    tests = {row.name: row.pvalue for row in facts.check.rows}
-    strongest: dict[str, str] = {}
-    for link in sorted(overlap.links, key=lambda link: -link.strength):
-        for one, other in ((link.first, link.second), (link.second, link.first)):
-            strongest.setdefault(str(one), str(other))
-    others = [name for name in named if name not in set(overlap.names)]
-    groups = []
-    for names in (overlap.names, others):
-        lines = [SampleLine(named[name], tests.get(name, math.nan), strongest.get(name, "")) for name in names]
-        size = math.ceil(len(lines) / max(math.ceil(len(lines) / most), 1)) or 1
-        groups += [Group(tuple(lines[start : start + size])) for start in range(0, len(lines), size)]
-    return tuple(groups)

@@ -1,4 +1,4 @@
-"""The overlap of the samples -> geometry: a graph of a few samples, a heat map of many.
+"""The overlap of the samples -> geometry: a graph of a few samples, the names along a heat map of many.
 
 Charts are drawn in pixels of a wide screen; templates write them as SVG, and escape their text.
 """
@@ -54,13 +54,6 @@ class Graph:
     edges: tuple[Edge, ...]
     hidden: int
     two_lines: bool
-
-
-def drawn(overlap: Overlap, most_nodes: int = 20) -> tuple[Graph | None, HeatMap | None]:
-    """Return the graph of a few samples, or the heat map of many; neither of many that share all rows."""
-    if len(overlap.names) <= most_nodes:
-        return graph(overlap), None
-    return None, None if overlap.complete else heat_map(overlap)
 
 
 def graph(overlap: Overlap, most_edges: int = 60, width: float = 480.0, few: int = 8) -> Graph:
@@ -128,26 +121,9 @@ def _edge_label(link: LinkFacts, K: int, *, complete: bool) -> str:
     return count(link.rows) + (" shared rows" if K <= 2 else "")
 
 
-@dataclass(frozen=True)
-class HeatMap:
-    """The share of the rows of one sample (columns) that the bias of another (lines) allows."""
-
-    width: float
-    height: float
-    size: float
-    left: float
-    top: float
-    names: tuple[str, ...]
-    labels: tuple[str, ...]
-    shades: int
-
-
-def heat_map(overlap: Overlap, shades: int = 5, letters: int = 22, width: float = 1000.0) -> HeatMap:
-    """Lay out the shared rows of many samples, with so many letters in a label."""
-    group = overlap.group
-    groups = [overlap.names[start : start + group] for start in range(0, len(overlap.names), group)]
-    names = tuple(one[0] if group == 1 else f"{one[0]} to {one[-1]}" for one in groups)
-    labels = tuple(cut(name, letters) for name in names)
-    edge = 30.0 + 6.0 * max(map(len, labels))
-    size = (width - edge - 8.0) / len(names)
-    return HeatMap(width, round(edge + len(names) * size + 8.0, 1), size, edge, edge, names, labels, shades)
+def cell_names(overlap: Overlap) -> list[str]:
+    """Return the names of the cells of a heat map: a sample, or the first and the last of a group."""
+    names, group = overlap.names, overlap.group
+    if group == 1:
+        return list(names)
+    return [f"{names[start]} to {names[start : start + group][-1]}" for start in range(0, len(names), group)]

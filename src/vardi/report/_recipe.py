@@ -1,28 +1,28 @@
-"""How to repeat the fit, and how to cite it."""
+"""How to repeat the fit, and hashes that identify its data: the same rows have the same hash on any machine."""
 
 from __future__ import annotations
 
+import hashlib
 import platform
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import groupby
+from pathlib import Path
 
-from vardi._facts.account import Account, Given
+import numpy as np
+
+from vardi._facts.account import Account
 from vardi._facts.columns import Variables
 from vardi._facts.numbers import rows_text
+from vardi._inputs.pool import Pool
+from vardi._types import Integers
 from vardi.biases import Bias, ExpressionBias, FunctionFamily, ParametricBias
+from vardi.biases._values import is_missing
 
 PACKAGES = ("vardi", "numpy", "scipy", "narwhals")
-CITATIONS = (
-    "Y. Vardi (1985). Empirical distributions in selection bias models. The Annals of Statistics 13(1), 178–203. "
-    "The estimator.",
-    "R. D. Gill, Y. Vardi and J. A. Wellner (1988). Large sample theory of empirical distributions in biased sampling "
-    "models. The Annals of Statistics 16(3), 1069–1112. Its standard errors.",
-    "S. Clémençon and P. Laforgue (2022). Statistical learning from biased training samples. Electronic Journal of "
-    "Statistics 16(2), 6086–6134. Learning from it.",
-)
+MISSING = "\1"  # which no text is
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,16 @@ class StudyFile:
     text: str
     digest: str
 
+    @classmethod
+    def read(cls, path: Path) -> StudyFile:
+        """Read it."""
+        content = path.read_bytes()
+        return cls(path.name, content.decode("utf-8", "replace"), hashlib.sha256(content).hexdigest())
+
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to repeat the fit, and how to cite it.
+    """How to repeat the fit.
 
     Attributes
     ----------
@@ -44,61 +50,50 @@ class Recipe:
         A Python snippet or, for a study, the command that repeats the fit.
     versions : tuple of (str, str)
         Packages and their versions.
-    citations : tuple of str
-        What to cite.
     """
 
     code: str
     versions: tuple[tuple[str, str], ...]
-    citations: tuple[str, ...]
 
 
-def recipe_of(
-    given: Given, facts: Account, title: str | None, variables: Variables | None, study: StudyFile | None
-) -> Recipe:
+def recipe_of(facts: Account, title: str | None, variables: Variables | None, study: StudyFile | None) -> Recipe:
     """Return how to repeat the fit: the command for a study, otherwise a Python snippet."""
     command = "" if study is None else f"vardi fit {shlex.quote(study.name)} -o weights.parquet --report report.html"
-    software = f"vardi {version('vardi')}, a Python package for biased samples. The software."
-    return Recipe(
-        code=command or _code(given, facts, title, variables),
-        versions=(*((name, version(name)) for name in PACKAGES), ("Python", platform.python_version())),
-        citations=(*CITATIONS, software),
-    )
+    code = command or _code(facts, title, variables)
+    return Recipe(code, (*((name, version(name)) for name in PACKAGES), ("Python", platform.python_version())))
 
 
-def _code(given: Given, facts: Account, title: str | None, variables: Variables | None, most: int = 60) -> str:
+def _code(facts: Account, title: str | None, variables: Variables | None, most: int = 60) -> str:
     options = [f"title={title!r}"] if title is not None else []
     if variables is not None:
         are_texts = isinstance(variables, list | tuple) and all(isinstance(name, str) for name in variables)
         options.append(f"variables={list(variables)!r}" if are_texts else "variables=...")
-    arguments = ", ".join(["'report.html'", *options])
-    tail = [f"fit.report({arguments})"]
     samples, names = facts.samples, [sample.name for sample in facts.samples]
-    extra = ", counts=..." if given.is_counted else ""
+    extra = ", counts=..." if facts.is_counted else ""
     extra += ", known=known" if facts.known_check is not None else ""
-    extra += "".join(f", {what}={given.named[what] or '...'!r}" for what in given.named).replace("'...'", "...")
+    extra += "".join(f", {what}={column!r}" if column else f", {what}=..." for what, column in facts.named.items())
     extra += ", on_unidentified='largest'" if any(sample.left_out for sample in samples) else ""
-    if not given.biases:
-        log, columns = ", log=True" if given.log else "", ", ".join(map(repr, names[:most]))
-        call = f"fit = vardi.debias_matrix(omega, source{log}, names=[{columns}]{extra})"
+    if not facts.biases:
+        log, columns = ", log=True" if facts.log else "", ", ".join(map(repr, names[:most]))
+        call = f"vardi.debias_matrix(omega, source{log}, names=[{columns}]{extra})"
         sizes = ", ".join(f"{sample.name}: {rows_text(sample.rows)}" for sample in samples[:most])
-        return "\n".join(["import vardi", "", f"# {_one_line(sizes)}", *_known(facts, most), call, *tail])
-    biases = [
-        f"    {name!r}: {str(bias)!r}," if _has_text(bias) else f"    {name!r}: ...,  # {_one_line(bias)}"
-        for name, bias in zip(names, given.biases, strict=True)
-    ]
-    brought = [
-        f"    {sample.name!r}: ...,  # {'left out' if sample.left_out else rows_text(sample.rows)}"
-        for sample in samples
-        if sample.rows or sample.left_out
-    ]
-    if given.is_labelled:
-        rows, call = ["rows = ...  # one frame of all samples"], f"fit = vardi.debias(rows, biases, source=...{extra})"
+        rows = [f"# {_one_line(sizes)}"]
     else:
-        rows, call = ["samples = {", *_capped(brought, most), "}"], f"fit = vardi.debias(samples, biases{extra})"
-    return "\n".join(
-        ["import vardi", "", *rows, "biases = {", *_capped(biases, most), "}", *_known(facts, most), call, *tail]
-    )
+        biases = [
+            f"    {name!r}: {str(bias)!r}," if _has_text(bias) else f"    {name!r}: ...,  # {_one_line(bias)}"
+            for name, bias in zip(names, facts.biases, strict=True)
+        ]
+        brought = [
+            f"    {sample.name!r}: ...,  # {'left out' if sample.left_out else rows_text(sample.rows)}"
+            for sample in samples
+            if sample.rows or sample.left_out
+        ]
+        call, rows = f"vardi.debias(samples, biases{extra})", ["samples = {", *_capped(brought, most), "}"]
+        if facts.is_labelled:
+            call, rows = f"vardi.debias(rows, biases, source=...{extra})", ["rows = ...  # one frame of all samples"]
+        rows += ["biases = {", *_capped(biases, most), "}"]
+    report = ", ".join(["fit.report('report.html'", *options])
+    return "\n".join(["import vardi", "", *rows, *_known(facts, most), f"fit = {call}", f"{report})"])
 
 
 def _known(facts: Account, most: int) -> list[str]:
@@ -134,3 +129,66 @@ def _capped(lines: Sequence[str], most: int) -> list[str]:
 
 def _one_line(text: object) -> str:
     return " ".join(str(text).split())
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """The SHA-256 of the rows, and the columns that it covers; empty if it was not computed."""
+
+    digest: str = ""
+    columns: tuple[str, ...] = ()
+
+
+def fingerprint(pool: Pool, columns: Sequence[str], rows: int = 50_000) -> Fingerprint:
+    """Return the SHA-256 of the samples' names, and of label, count and some columns of every row, in their order.
+
+    It does not depend on the library that holds the rows: numbers and conditions are hashed as 64-bit floats, times as
+    microseconds, texts and dates as UTF-8, and all missing values among these alike. The texts of so many ``rows`` are
+    put together at once. A matrix of biases has no rows to hash, and those of an engine would all have to come here.
+    """
+    if not pool.frames:
+        return Fingerprint()
+    digest = hashlib.sha256()
+    for name in pool.names:
+        digest.update(_text(str(name)))
+    digest.update(_numbers(pool.source, "<i8"))
+    if pool.is_counted:
+        digest.update(_numbers(pool.counts, "<f8"))
+    everywhere = [set(frame.columns) for frame in pool.frames]
+    hashed = tuple(name for name in columns if all(name in names for names in everywhere) and name not in pool.mixed)
+    for name in hashed:
+        digest.update(_text(name))
+        if all(frame.is_text(name) for frame in pool.frames):
+            for frame in pool.frames:
+                for part in _coded_bytes(*frame.coded(name), rows):
+                    digest.update(part)
+        else:
+            digest.update(_bytes(pool.column(name)))
+    return Fingerprint(digest.hexdigest(), hashed)
+
+
+def _bytes(array: np.ndarray) -> memoryview | bytes:
+    if array.dtype.kind in "biuf":
+        return _numbers(array, "<f8")
+    if array.dtype.kind in "mM" and np.datetime_data(array.dtype)[0] != "D":
+        return _numbers(array.astype(f"{array.dtype.kind}8[us]").view("i8"), "<i8")
+    return b"".join(map(_value, array.tolist()))
+
+
+def _coded_bytes(codes: Integers, values: Sequence[object], rows: int) -> Iterator[bytes]:
+    """Give the bytes of texts, so many rows at once, from the different ones and which of these each row has."""
+    texts = list(map(_value, values))
+    for low in range(0, len(codes), rows):
+        yield b"".join(map(texts.__getitem__, codes[low : low + rows].tolist()))
+
+
+def _numbers(array: np.ndarray, dtype: str) -> memoryview:
+    return np.ascontiguousarray(array, dtype).data
+
+
+def _value(value: object) -> bytes:
+    return _text(MISSING if is_missing(value) else str(value))
+
+
+def _text(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass") + b"\0"

@@ -6,7 +6,6 @@ import base64
 import hashlib
 import math
 import os
-from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -14,12 +13,10 @@ from typing import TYPE_CHECKING
 
 from vardi._estimate.intervals import DOUBTED, REFUSED
 from vardi._estimate.sensitivity.result import FURTHEST, factor_text
-from vardi._facts.columns import ColumnFacts
 from vardi._facts.numbers import interval, number, pvalue, rows_text, share, with_error
 from vardi.errors import OutputError
 from vardi.errors._texts import count, cut
 from vardi.report import _charts, _graph
-from vardi.report._charts import reach_ends, reach_text, shift_ends
 from vardi.report._compute import Report
 
 if TYPE_CHECKING:
@@ -48,34 +45,20 @@ def to_html(report: Report) -> str:
     True
     """
     style, script = _asset("report.css"), _asset("report.js")
-    graph, heat_map = _graph.drawn(report.overlap)
-    factors = (1.1, 1.5)  # by which the biases are assumed to be wrong
-    histogram, weight_of_one = _charts.histogram(report.weights)
     return str(
         _template().render(
             report=report,
             style=style,
             script=script,
             policy=_policy(style, script),
-            graph=graph,
-            heat_map=heat_map,
-            sample_scale=_charts.share_scale(end for one in report.samples for end in (one.share, one.weight_share)),
-            shares=_charts.shares_of_samples(report.neighbours) if report.groups else None,
-            shift_scale=_charts.shift_scale(report.means),
-            categories=[(name, own, _charts.share_scale(_shares(own))) for name, own in report.categories.items()],
+            charts=_charts,
             curves=[(one, _charts.bins(one), _charts.steps(one)) for one in report.distributions],
-            reach_scale=_charts.reach_scale(report.sensitive, factors),
-            factors=factors,
-            histogram=histogram,
-            weight_of_one=weight_of_one,
+            graph=_graph.graph(report.overlap) if len(report.overlap.names) <= 20 else None,
+            cells=_graph.cell_names(report.overlap),
             refused=REFUSED,
             doubted=DOUBTED,
         )
     )
-
-
-def _shares(categories: Iterable[ColumnFacts]) -> Iterator[float]:
-    return (end for one in categories for end in (one.pooled, one.debiased, one.low, one.high))
 
 
 def breakable(name: object) -> str:
@@ -120,6 +103,6 @@ def _template() -> jinja2.Template:
     )
     numbers_as_text = (number, share, pvalue, with_error, rows_text, count)
     environment.filters |= {one.__name__: one for one in (*numbers_as_text, cut, breakable, factor)}
-    environment.globals |= {one.__name__: one for one in (interval, shift_ends, reach_ends, reach_text, zip)}
+    environment.globals |= {"interval": interval, "zip": zip}
     environment.tests |= {"known": math.isfinite}
     return environment.get_template("report.html")
