@@ -109,7 +109,7 @@ def init(
 
 def study_text(name: str, title: str, sources: list[Asked], variables: list[str]) -> str:
     """Return a study in TOML, with comments for its reader."""
-    from vardi.study._locate import quoted, quoted_key
+    from vardi.study._toml import quoted, quoted_key
 
     listed = ", ".join(map(quoted, variables))
     reported = f"variables = [{listed}]" if variables else '# variables = ["price"]    # columns to report'
@@ -228,9 +228,9 @@ def _ask_source(study: Path, sources: list[Asked]) -> Asked | None:
 
 def _about_biases(columns: nw.Schema) -> str:
     """Return the possible answers about a bias, with a column of the sample as example."""
-    from vardi.study._columns import ticked
+    from vardi.biases._expressions.nodes import column_text
 
-    column = next((ticked(name) for name, kind in columns.items() if kind.is_numeric()), EXAMPLE)
+    column = next((column_text(name) for name, kind in columns.items() if kind.is_numeric()), EXAMPLE)
     answers = {answer.replace("x", column): says for answer, says in BIASES.items()}
     width = max(map(len, answers))
     lines = "".join(f"  {answer:<{width}}   {says}\n" for answer, says in answers.items())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -94,7 +94,7 @@ beside the study.
     return found
 
 
-def choose_engine(asked: EngineChoice, data: tuple[Data, ...], room: int = 8) -> Engine:
+def choose_engine(asked: EngineChoice, data: Sequence[Data], room: int = 8) -> Engine:
     """Return the engine; "auto" is memory if it has ``room`` times the files, otherwise one that leaves them there."""
     if asked != "auto":
         return asked

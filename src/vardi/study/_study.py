@@ -7,26 +7,36 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import narwhals as nw
 import numpy as np
 
 from vardi._fit.debias import debias, identify_with_notes
-from vardi._inputs.given import Counts, Known, Labels, Samples
+from vardi._inputs.given import Counts, Known, Labels, Population, Samples
 from vardi._inputs.lazy_part import COUNTS, LABEL, ROW
 from vardi._inputs.shared_units import warn_of
 from vardi.biases import as_bias
 from vardi.errors import ExpressionError, InvalidBiasError, MissingValuesError, SharedUnitsWarning, number_of_rows
 from vardi.study._data import Data, Engine
 from vardi.study._engines import Lazy, in_memory, left_in_place, package
-from vardi.study.schema import DependenceOptions
 
 if TYPE_CHECKING:
     import polars as pl
 
     from vardi._fit.sample import DebiasedSample
     from vardi._solve.identify import Verdict
+
+DEPENDS: tuple[Literal["clusters", "series", "strata"], ...] = ("clusters", "series", "strata")
+
+
+class DependenceOptions(TypedDict, total=False):
+    """How rows depend on one another, as `vardi.debias` takes it: columns, and how many units were drawn from."""
+
+    clusters: str
+    series: str
+    strata: str
+    population: Population
 
 
 @dataclass(frozen=True)
