@@ -16,7 +16,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    help="K biased samples of one population in, one debiased sample out.",
     epilog="\b\nTo see what it does:    vardi demo\nWith your own data:     vardi init, then what each command says",
 )
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import asdict
 from math import isnan
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,8 +17,6 @@ from vardi.cli._console import show, show_json, show_next
 from vardi.errors import ContradictedKnownWarning
 
 if TYPE_CHECKING:
-    from vardi._estimate.bias_check import BiasCheck
-    from vardi._estimate.known_check import KnownCheck
     from vardi._facts.account import Account
     from vardi._fit.sample import DebiasedSample
     from vardi._solve.identify import Verdict
@@ -26,35 +25,12 @@ if TYPE_CHECKING:
 Plan = Annotated[
     bool, typer.Option("--plan", help="Only list the queries of a fit and what they read. No row is read.")
 ]
-YES, NOT, UNTOLD = ("✓ ", "bold green"), ("✗ ", "bold red"), ("– ", "bold")
-SIGNS = {"good": YES, "bad": NOT, "doubt": ("! ", "bold yellow"), "fact": UNTOLD}
-
-
-@dataclass(frozen=True)
-class Checked:
-    """A study with its verdict, and with its fit and the account of it if there can be one."""
-
-    opened: OpenStudy
-    verdict: Verdict
-    fit: DebiasedSample | None
-    facts: Account | None
-    notes: tuple[str, ...]
-
-    @property
-    def biases(self) -> BiasCheck | None:
-        """The test of the biases, if it was made."""
-        return None if self.facts is None else self.facts.check.found
-
-    @property
-    def known(self) -> KnownCheck | None:
-        """The test of the known values, if there are any."""
-        return None if self.facts is None else self.facts.known_check
-
-    @property
-    def passed(self) -> bool:
-        """Whether the samples can be compared, and contradict neither their biases nor the known values."""
-        wrong_biases = self.biases is not None and self.biases.outcome == "contradicted"
-        return self.verdict.identified and not wrong_biases and not (self.known and self.known.contradicted)
+SIGNS = {
+    "good": ("✓ ", "bold green"),
+    "bad": ("✗ ", "bold red"),
+    "doubt": ("! ", "bold yellow"),
+    "fact": ("– ", "bold"),
+}
 
 
 @guarded
@@ -77,16 +53,21 @@ def check(study: StudyFile, as_json: Json = False, quiet: Quiet = False, plan: P
             fit = opened.fit()
             facts = study_account(opened, fit)
             verdict, notes = facts.verdict, facts.bias_notes
-    checked = Checked(opened, verdict, fit, facts, (*opened.study.notes, *notes))
+    notes = (*opened.study.notes, *notes)
+    contradicted = facts is not None and (
+        (facts.check.found is not None and facts.check.found.outcome == "contradicted")
+        or (facts.known_check is not None and facts.known_check.contradicted)
+    )
+    passed = verdict.identified and not contradicted
     if as_json:
-        show_json({**_json(checked), "warnings": messages})
-    elif not quiet or not checked.passed:
-        _show(checked)
-    if not checked.passed:
+        show_json({**_json(opened, verdict, facts), "notes": notes, "passed": passed, "warnings": messages})
+    elif not quiet or not passed:
+        _show(opened, verdict, fit, facts, notes)
+    if not passed:
         raise typer.Exit(NO)
     if not as_json and not quiet:
         show("")
-        show_next({"Next, the means of the population": f"vardi fit {shlex.quote(str(study))}"})
+        show_next("Next, the means of the population", f"vardi fit {shlex.quote(str(study))}")
 
 
 def _show_plan(study: Study, *, as_json: bool) -> None:
@@ -96,53 +77,53 @@ def _show_plan(study: Study, *, as_json: bool) -> None:
     plan = vardi.study.plan(study)
     if as_json:
         facts = {**asdict(plan), "passes": plan.passes, "bytes": plan.size}
-        show_json({"study": str(study.path), "title": study.title, **facts})
+        show_json({"study": study.path, "title": study.title, **facts})
     else:
         show(Text(study.title, "bold"), *plan_lines(plan))
 
 
-def _json(checked: Checked) -> dict[str, object]:
-    from vardi.cli._summary import verdict_json
+def _json(opened: OpenStudy, verdict: Verdict, facts: Account | None) -> dict[str, object]:
+    from vardi.cli._summary import study_json, verdict_json
 
-    study, facts, biases, known = checked.opened.study, checked.facts, checked.biases, checked.known
-    known_check = known and {**asdict(known), "contradicted": known.contradicted, "verdict": known.verdict}
-    conclusion = facts and {"conclusion": asdict(facts.conclusion), "doubts": facts.trust.messages}
-    return {
-        "study": str(study.path),
-        "title": study.title,
-        "engine": study.engine,
-        **verdict_json(checked.verdict),
-        "bias_check": biases and asdict(biases),
-        "known_check": known_check,
-        **(conclusion or {}),
-        "notes": checked.notes,
-        "passed": checked.passed,
-    }
+    content = {**study_json(opened.study), **verdict_json(verdict), "bias_check": None, "known_check": None}
+    if facts is not None:
+        known = facts.known_check
+        content["bias_check"] = facts.check.found and asdict(facts.check.found)
+        if known is not None:
+            content["known_check"] = {**asdict(known), "contradicted": known.contradicted, "verdict": known.verdict}
+        content |= {"conclusion": asdict(facts.conclusion), "doubts": facts.trust.messages}
+    return content
 
 
-def _show(checked: Checked) -> None:
+def _show(
+    opened: OpenStudy, verdict: Verdict, fit: DebiasedSample | None, facts: Account | None, notes: Iterable[str]
+) -> None:
     from vardi._estimate.bias_check import CAVEAT
     from vardi.cli._summary import biases_table, doubt_lines, known_table, links_table
 
-    verdict, facts, biases, known = checked.verdict, checked.facts, checked.biases, checked.known
-    show(Text(checked.opened.study.title, "bold"))
+    known, biases = (None, None) if facts is None else (facts.known_check, facts.check.found)
+    show(Text(opened.study.title, "bold"))
     if facts is not None:
         show(Text.assemble(SIGNS[facts.conclusion.level], facts.conclusion.text))
-    show(Text.assemble(YES if verdict.identified else NOT, verdict.message), "")
+    show(Text.assemble(_sign(wrong=not verdict.identified), verdict.message), "")
     if facts is not None and facts.trust.messages:
         show(*doubt_lines(facts.trust.messages)[1:], "")
-    for note in checked.notes:
+    for note in notes:
         show(note, "")
     if verdict.links:
-        show(links_table(verdict, checked.fit), "")
+        show(links_table(verdict, fit), "")
     if known is not None:
-        sign = UNTOLD if isnan(known.pvalue) else NOT if known.contradicted else YES
+        sign = _sign(wrong=known.contradicted, untold=isnan(known.pvalue))
         show(Text.assemble(sign, known.verdict), "", known_table(known), "")
     if biases is not None:
-        sign = UNTOLD if biases.reason else NOT if biases.outcome == "contradicted" else YES
+        sign = _sign(wrong=biases.outcome == "contradicted", untold=bool(biases.reason))
         show(Text.assemble(sign, " ".join(biases.summary().partition("\n\n")[0].split())))
         if not biases.reason:
             show("", biases_table(biases), "", CAVEAT)
     elif verdict.identified:
         untested = 'The biases were not tested: that needs rows in memory (engine = "memory").'
-        show(untested if checked.opened.is_lazy or facts is None else facts.check.text)
+        show(untested if opened.is_lazy or facts is None else facts.check.text)
+
+
+def _sign(*, wrong: bool, untold: bool = False) -> tuple[str, str]:
+    return SIGNS["fact" if untold else "bad" if wrong else "good"]

@@ -21,7 +21,7 @@ from vardi._rows.lazy_model import ROWS
 from vardi._solve.identify import Verdict
 from vardi.cli._console import DETAILS_OF_KNOWN
 from vardi.errors._texts import SHOWN, more
-from vardi.study import OpenStudy, Plan
+from vardi.study import OpenStudy, Plan, Study
 
 
 def study_account(opened: OpenStudy, fit: DebiasedSample) -> Account:
@@ -114,15 +114,12 @@ def _ends(passes: tuple[int, int]) -> str:
 
 def account_json(opened: OpenStudy, found: Account) -> dict[str, object]:
     """Return the account as JSON can hold it."""
-    study = opened.study
     parameters = {
         str(name): {one: _own(estimate, "value", "stderr") for one, estimate in own.items()}
         for name, own in found.parameters.items()
     }
     return {
-        "study": str(study.path),
-        "title": study.title,
-        "engine": study.engine,
+        **study_json(opened.study),
         "rows": found.length,
         "samples": [
             {"name": str(sample.name), **_own(sample, "rows", "bias", "normaliser", "stderr")}
@@ -136,10 +133,15 @@ def account_json(opened: OpenStudy, found: Account) -> dict[str, object]:
         "variables": [_own(variable, "name", "pooled", "debiased", "stderr", "among") for variable in found.variables],
         **_own(found, "distinct", "effective", "more_variables", "gaps", "mixed", "uncovered", "log_scale", "unasked"),
         "doubts": found.trust.messages,
-        "notes": (*study.notes, *found.bias_notes),
+        "notes": (*opened.study.notes, *found.bias_notes),
         "known": None if found.known_check is None else asdict(found.known_check),
         **({"parameters": parameters} if parameters else {}),
     }
+
+
+def study_json(study: Study) -> dict[str, object]:
+    """Return which study it is, and what computes on its rows."""
+    return {"study": study.path, "title": study.title, "engine": study.engine}
 
 
 def _own(value: object, *names: str) -> dict[str, object]:

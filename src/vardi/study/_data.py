@@ -104,12 +104,6 @@ def choose_engine(asked: EngineChoice, data: Sequence[Data], room: int = 8) -> E
     return "duckdb" if any(one.format == "duckdb" for one in data) else "polars"
 
 
-def identity(path: Path) -> tuple[int, int]:
-    """Return a key that is the same for all paths to one file, through links or written in different ways."""
-    found = path.stat()
-    return found.st_dev, found.st_ino
-
-
 def is_pattern(text: str) -> bool:
     """Return whether an engine would read a path as a pattern."""
     return any(letter in text for letter in "*?[")

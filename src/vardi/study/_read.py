@@ -19,7 +19,6 @@ from vardi.study._data import (
     EngineChoice,
     choose_engine,
     find_files,
-    identity,
     is_pattern,
     suggest_file,
 )
@@ -168,10 +167,11 @@ class Declarations:
 
     def require_different(self, data: Sequence[Data]) -> None:
         """Note files that are read twice, under two names or by two sources: their rows would count twice."""
-        first: dict[tuple[tuple[int, int], str | None], tuple[Data, Path]] = {}
+        first: dict[tuple[int, int, str | None], tuple[Data, Path]] = {}
         for one in data:
             for file in one.files:
-                other, path = first.setdefault((identity(file), one.table), (one, file))
+                found = file.stat()  # the same for all paths to one file, through links or written in different ways
+                other, path = first.setdefault((found.st_dev, found.st_ino, one.table), (one, file))
                 if path is file:
                     continue
                 reads = f"{one.name!r} and {other.name!r} both read {file.name}, so its rows would count twice."
