@@ -6,10 +6,9 @@ from typing import Annotated
 
 import typer
 
-from vardi.cli._check import check
 from vardi.cli._demo import demo
-from vardi.cli._fit import fit, report, sample
 from vardi.cli._init import init
+from vardi.cli._study import check, fit, report, sample
 
 app = typer.Typer(
     no_args_is_help=True,

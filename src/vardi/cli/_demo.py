@@ -42,7 +42,8 @@ def demo(
     quiet: Quiet = False,
 ) -> None:
     """Debias two samples of house prices that come with vardi: no data and no network needed."""
-    from vardi.cli._fit import run_fit, show_fit
+    from vardi.cli._study import run_fit
+    from vardi.cli._summary import show_fit
 
     _require_own(output)
     with _made_beside(output) as made:

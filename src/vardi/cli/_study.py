@@ -1,4 +1,4 @@
-"""``vardi fit``, ``vardi sample`` and ``vardi report``: a study in, files out."""
+"""``vardi check``, ``fit``, ``report`` and ``sample``: a study in, what is found out, and files."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+import vardi
 from vardi._machine.atomic_write import whole_file
-from vardi.cli._command import Force, Json, Quiet, StudyFile, guarded, opening
+from vardi.cli._command import NO, Force, Json, Quiet, StudyFile, guarded, opening
 from vardi.cli._console import show, show_files, show_json, show_next
 from vardi.cli._outputs import is_pdf, print_page, writing
 from vardi.errors import ContradictedKnownWarning
@@ -33,6 +34,46 @@ KIND_HELP = (
 )
 
 Kind = Literal["bayesian", "rows", "jackknife"]
+Plan = Annotated[
+    bool, typer.Option("--plan", help="Only list the queries of a fit and what they read. No row is read.")
+]
+
+
+@guarded
+def check(study: StudyFile, as_json: Json = False, quiet: Quiet = False, plan: Plan = False) -> None:
+    """Check a study before it is used: files, biases, overlap, and whether the samples agree with their biases.
+
+    The exit code is 0 if all is well, 1 if the data fail a check, 2 if the study is wrong.
+    """
+    from vardi.cli._summary import check_json, show_check, show_plan, study_account
+
+    if plan:
+        show_plan(vardi.study.read(study), as_json=as_json)
+        return
+    with opening(study, hidden=as_json or quiet, reported=(ContradictedKnownWarning,)) as (opened, stage, messages):
+        stage("Looking for overlap")
+        verdict, notes = opened.judged()
+        fit = facts = None
+        if verdict.identified and not (opened.is_lazy and not opened.study.known):
+            stage("Comparing the samples with their biases")
+            fit = opened.fit()
+            facts = study_account(opened, fit)
+            verdict, notes = facts.verdict, facts.bias_notes
+    notes = (*opened.study.notes, *notes)
+    contradicted = facts is not None and (
+        (facts.check.found is not None and facts.check.found.outcome == "contradicted")
+        or (facts.known_check is not None and facts.known_check.contradicted)
+    )
+    passed = verdict.identified and not contradicted
+    if as_json:
+        show_json({**check_json(opened, verdict, facts), "notes": notes, "passed": passed, "warnings": messages})
+    elif not quiet or not passed:
+        show_check(opened, verdict, fit, facts, notes)
+    if not passed:
+        raise typer.Exit(NO)
+    if not as_json and not quiet:
+        show("")
+        show_next("Next, the means of the population", f"vardi fit {shlex.quote(str(study))}")
 
 
 @guarded
@@ -51,6 +92,8 @@ def fit(
     quiet: Quiet = False,
 ) -> None:
     """Debias a study: print a summary, and write the weights and a report."""
+    from vardi.cli._summary import show_fit
+
     targets = {what: path for what, path in (("weights", output), ("report", report)) if path is not None}
     beside = "--replicates are" if replicates else "--with-data is" if with_data else ""
     if beside and output is None:
@@ -110,28 +153,6 @@ def _write_report(opened: OpenStudy, fitted: DebiasedSample, place: Path, target
         fitted.report(page, title=study.title, study=study.path, date=today, variables=named, overwrite=True)
         if is_pdf(target):
             print_page(page, place, target)
-
-
-def show_fit(
-    opened: OpenStudy, account: Account, messages: list[str], targets: dict[str, Path], *, as_json: bool
-) -> None:
-    """Print a fit, as tables or as JSON."""
-    from vardi.cli._summary import account_json, account_tables
-    from vardi.study._outputs import is_counted
-
-    if as_json:
-        show_json({**account_json(opened, account), "files": targets, "warnings": messages})
-        return
-    show(*account_tables(opened.study.title, account), "")
-    for note in opened.study.notes:
-        show(note, "")
-    show_files(targets)
-    if opened.is_lazy and not opened.study.variables:
-        show(
-            "No variables are named, so no means are computed in the engine. Name them in the study: variables = [...]"
-        )
-    if "weights" in targets and is_counted(opened):
-        show("Weights are per unit. Rows stand for several units, so multiply each weight by the column count.")
 
 
 def _say_next(study: Path, targets: dict[str, Path]) -> None:
