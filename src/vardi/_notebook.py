@@ -77,15 +77,9 @@ def _table(heading: Sequence[str], rows: Sequence[Sequence[str]], code: Collecti
 
 
 def _cell(column: int, text: str, code: Collection[int]) -> str:
-    if column == 0:
-        return f"<th{_style(text, is_left=True)}>{escape(text)}</th>"
-    if column in code:
-        return f"<td{_style(text, is_left=True)}><code>{escape(text)}</code></td>"
-    return f"<td{_style(text)}>{escape(text)}</td>"
-
-
-def _style(text: str, *, is_left: bool = False) -> str:
-    """Return the style of a cell: a notebook's own would break lines within numbers and align names to the right."""
+    """Return a cell with its style: a notebook's own would break lines within numbers and align names to the right."""
+    tag = "td" if column else "th"
+    left = "text-align:left;" if not column or column in code else ""
     width = "min-width:14em" if len(text) > 30 else "white-space:nowrap"  # a long text is wrapped
-    rules = [*(["text-align:left"] if is_left else []), width]
-    return f' style="{";".join(rules)}"'
+    content = f"<code>{escape(text)}</code>" if column in code else escape(text)
+    return f'<{tag} style="{left}{width}">{content}</{tag}>'

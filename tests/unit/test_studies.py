@@ -37,7 +37,7 @@ from vardi.study import Data, parse, read
 from vardi.study import _data as study_data
 from vardi.study import _engines as study_engines
 from vardi.study._engines import _database, _relation, in_memory, left_in_place, require_rows
-from vardi.study._locate import key_lines, line_of, quoted, quoted_key
+from vardi.study._toml import key_lines, line_of, quoted, quoted_key
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import codecs
 import io
 import os
 import sys
-from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import TextIO
 
@@ -23,8 +22,7 @@ STRICT = ("strict", "surrogateescape")
 
 def main() -> int:
     """Run ``vardi`` and return its exit code."""
-    _open_what_is_closed()
-    _replace_what_cannot_be_printed()
+    _prepare_streams()
     try:
         code = _run()
         sys.stdout.flush()
@@ -41,17 +39,13 @@ def main() -> int:
     return code
 
 
-def _open_what_is_closed() -> None:
-    """Discard what is printed to a stream that the shell closed, which is None in Python."""
+def _prepare_streams() -> None:
+    """Discard what is printed to a closed stream; print a question mark for a character that the encoding lacks."""
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
+        stream = getattr(sys, name)
+        if stream is None:  # the shell closed it
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
-
-
-def _replace_what_cannot_be_printed() -> None:
-    """Print a question mark for a character that the encoding of a stream lacks, rather than failing."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper) and not is_utf8(stream) and stream.errors in STRICT:
+        elif isinstance(stream, io.TextIOWrapper) and not is_utf8(stream) and stream.errors in STRICT:
             stream.reconfigure(errors="replace")
 
 
@@ -74,25 +68,18 @@ def _run() -> int:
 
         app(prog_name="vardi")
     except SystemExit as finished:
-        if any(isinstance(cause, BrokenPipeError) for cause in _causes(finished)):  # typer and rich exit with 1
-            return CLOSED
+        cause = finished.__context__
+        while cause is not None:
+            if isinstance(cause, BrokenPipeError):  # for which typer and rich exit with 1
+                return CLOSED
+            cause = cause.__context__
         return finished.code if isinstance(finished.code, int) else int(finished.code is not None)
     return 0
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield the chain of exceptions during whose handling this one was raised."""
-    cause = error.__context__
-    while cause is not None:
-        yield cause
-        cause = cause.__context__
-
-
 def _drop_what_nobody_reads() -> None:
     """Discard what is left in the buffers, so that Python does not complain about it at exit."""
-    for stream in (sys.__stdout__, sys.__stderr__):
-        if stream is None:
-            continue
+    for stream in filter(None, (sys.__stdout__, sys.__stderr__)):
         try:
             stream.flush()
         except OSError:

@@ -6,17 +6,15 @@ from typing import Annotated
 
 import typer
 
-from vardi.cli._check import check
 from vardi.cli._demo import demo
-from vardi.cli._fit import fit, report, sample
 from vardi.cli._init import init
+from vardi.cli._study import check, fit, report, sample
 
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    help="K biased samples of one population in, one debiased sample out.",
     epilog="\b\nTo see what it does:    vardi demo\nWith your own data:     vardi init, then what each command says",
 )
 

@@ -24,6 +24,9 @@ NO = 1
 USAGE = 2
 """The command or the study is wrong."""
 
+UNPRINTED = ("verdict", "solution", "name")
+"""Attributes of errors that are not printed as JSON."""
+
 Given = ParamSpec("Given")
 
 
@@ -82,7 +85,12 @@ def guarded(command: Callable[Given, None]) -> Callable[Given, None]:
             refusal = _refusal(error)
             if refusal is None:
                 raise
-            raise _failed(refusal, as_json=bool(options.get("as_json"))) from None
+            complain("error", str(refusal), "bold red")
+            if options.get("as_json"):
+                data = {name: value for name, value in vars(refusal).items() if name not in UNPRINTED}
+                with suppress(OutputError):  # if standard output is what failed, standard error already has the message
+                    show_json({"error": type(refusal).__name__, "message": str(refusal), **data})
+            raise typer.Exit(exit_code(refusal)) from None
 
     return run
 
@@ -106,12 +114,3 @@ def exit_code(error: Exception) -> int:
     if isinstance(error, StudyError | ExpressionError | ImportError):
         return USAGE
     return NO
-
-
-def _failed(error: Exception, *, as_json: bool) -> typer.Exit:
-    complain("error", str(error), "bold red")
-    if as_json:
-        data = {name: value for name, value in vars(error).items() if name not in ("verdict", "solution", "name")}
-        with suppress(OutputError):  # if standard output is what failed, standard error already has the message
-            show_json({"error": type(error).__name__, "message": str(error), **data})
-    return typer.Exit(exit_code(error))

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TextIO
 
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
@@ -23,7 +24,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from vardi.cli import is_utf8
-from vardi.errors import ContradictedKnownWarning, OutputError, VardiWarning
+from vardi.errors import OutputError, VardiWarning
 
 WIDE = 100_000
 """Width of an output that is not a terminal: nothing in it is wrapped or cut."""
@@ -37,31 +38,28 @@ Stage = Callable[..., None]
 """Name the stage of the work, and how much of how much of it is done."""
 
 
-def console(*, stderr: bool = False, least: int = 0) -> Console:
+def console(stream: TextIO) -> Console:
     """Return a console that respects NO_COLOR and COLUMNS, and cuts nothing if its output is piped."""
-    stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else WIDE
-    made = Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
-    if made.width < least:
-        made.width = least
-    return made
+    return Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
 
 
 def show(*parts: RenderableType) -> None:
     """Print results."""
-    printed = "".join(_printed(part) for part in parts)
-    if not console().is_terminal:
+    printed = "".join(map(_printed, parts))
+    if not console(sys.stdout).is_terminal:
         printed = "".join(f"{line.rstrip()}\n" for line in printed.splitlines())
     show_plain(printed)
 
 
 def _printed(part: RenderableType) -> str:
-    out = console()
+    out = console(sys.stdout)
     if isinstance(part, Table) and part.show_header:
-        natural = _width(out, part)
-        if natural > out.width:
-            part = part if not out.is_terminal else _with_short_headings(part)
-            out = console(least=_least_width(out, part) if out.is_terminal else natural)
+        width = _width(out, part)
+        if width > out.width and out.is_terminal:
+            part = _with_short_headings(part)
+            width = _least_width(out, part)
+        out.width = max(out.width, width)
     with _standard_output(), out.capture() as capture:
         out.print(part, overflow="fold")
     return capture.get()
@@ -102,11 +100,10 @@ def show_files(files: dict[str, Path]) -> None:
         show_plain(f"{what:<8} {path}\n")
 
 
-def show_next(commands: dict[str, str]) -> None:
-    """Print what to do next: a line that describes each command, and the command alone on the next, to be pasted."""
-    for gives, command in commands.items():
-        show(f"{gives}:")
-        show_plain(f"  {''.join(letter if letter.isprintable() else '?' for letter in command)}\n")
+def show_next(gives: str, command: str) -> None:
+    """Print what to do next: a line that describes a command, and the command alone on the next, to be pasted."""
+    show(f"{gives}:")
+    show_plain(f"  {''.join(letter if letter.isprintable() else '?' for letter in command)}\n")
 
 
 def show_plain(text: str) -> None:
@@ -131,7 +128,7 @@ def show_json(content: dict[str, object]) -> None:
     """Print one JSON object, in UTF-8 or else in ASCII; NaN and infinities become null."""
     text = json.dumps(plain(content), ensure_ascii=False, indent=2)
     if not is_utf8(sys.stdout) or any("\ud800" <= letter <= "\udfff" for letter in text):  # bytes of a file name
-        text = json.dumps(plain(content), ensure_ascii=True, indent=2)
+        text = json.dumps(plain(content), indent=2)
     show_plain(text + "\n")
 
 
@@ -152,7 +149,7 @@ def plain(value: object) -> object:
 
 def complain(label: str, message: str, style: str) -> None:
     """Print a warning or an error, wrapped between words, with continuation lines indented."""
-    err = console(stderr=True)
+    err = console(sys.stderr)
     first, *rest = (f"{label}: {message}").split("\n")
     lines = [*_wrapped(first, err.width, ""), *(part for line in rest for part in _wrapped(line, err.width, "    "))]
     text = Text("\n".join(lines))
@@ -166,7 +163,7 @@ def _wrapped(line: str, width: int, indent: str) -> list[str]:
 
 @contextmanager
 def warnings_as_lines(*, reported: tuple[type[VardiWarning], ...] = ()) -> Iterator[list[str]]:
-    """Gather vardi's warnings, and print each once when the block ends, however it ends.
+    """Gather vardi's warnings, with the remedy in a shell, and print each once when the block ends, however it ends.
 
     Warnings of the kinds ``reported`` are gathered but not printed, since the command itself reports them.
     """
@@ -178,7 +175,7 @@ def warnings_as_lines(*, reported: tuple[type[VardiWarning], ...] = ()) -> Itera
             yield messages
     finally:
         for one in caught:
-            text = _for_a_shell(one)
+            text = str(one.message).replace("fit.known has the details.", DETAILS_OF_KNOWN)
             if not issubclass(one.category, VardiWarning):
                 warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
             elif text not in messages:
@@ -187,20 +184,12 @@ def warnings_as_lines(*, reported: tuple[type[VardiWarning], ...] = ()) -> Itera
                     complain("warning", text, "bold yellow")
 
 
-def _for_a_shell(warning: warnings.WarningMessage) -> str:
-    """Return the text of a warning, with the remedy that applies in a shell."""
-    text = str(warning.message)
-    if issubclass(warning.category, ContradictedKnownWarning):
-        return text.replace("fit.known has the details.", DETAILS_OF_KNOWN)
-    return text
-
-
 @contextmanager
 def progress(
     *, hidden: bool, timer: Callable[[float, Callable[[], None]], threading.Timer] = threading.Timer
 ) -> Iterator[Stage]:
     """Yield a function that names the stage of the work; a terminal shows it once the work has taken a while."""
-    err = console(stderr=True)
+    err = console(sys.stderr)
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(20), TimeElapsedColumn())
     bar = Progress(*columns, console=err, transient=True, disable=hidden or not err.is_terminal)
     task = bar.add_task("", total=None)

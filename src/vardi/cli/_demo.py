@@ -42,23 +42,26 @@ def demo(
     quiet: Quiet = False,
 ) -> None:
     """Debias two samples of house prices that come with vardi: no data and no network needed."""
-    from vardi.cli._fit import run_fit, show_fit
+    from vardi.cli._study import run_fit
+    from vardi.cli._summary import show_fit
 
     _require_own(output)
     with _made_beside(output) as made:
         _write_inputs(made)
         outputs = {"weights": made / "weights.parquet", "report": made / "report.html"}
-        fitted = run_fit(made / "study.toml", outputs, hidden=as_json or quiet)
+        opened, account, messages = run_fit(made / "study.toml", outputs, hidden=as_json or quiet)
         output.mkdir(parents=True, exist_ok=True)
         for name in FILES:
             (made / name).replace(output / name)
-    study = replace(fitted.opened.study, path=output / "study.toml")
-    fitted = replace(fitted, opened=replace(fitted.opened, study=study))
+    opened = replace(opened, study=replace(opened.study, path=output / "study.toml"))
     files = {what: output / path.name for what, path in outputs.items()}
     if as_json or not quiet:
-        show_fit(fitted, files, as_json=as_json)
+        show_fit(opened, account, messages, files, as_json=as_json)
     if not as_json and not quiet:
-        _say_next(output)
+        study = output / "study.toml"
+        show("", f"Open the report in a browser. The study is a short text file: {study}", "")
+        show_next("To look more closely at the samples", f"vardi check {shlex.quote(str(study))}")
+        show_next("To write a study of your own files", "vardi init")
 
 
 def _require_own(folder: Path) -> None:
@@ -91,14 +94,3 @@ def _write_inputs(folder: Path) -> None:
     for name, rows in house_prices(seed=0, backend="polars").samples.items():
         rows.write_csv(folder / f"{name}.csv")
     (folder / "study.toml").write_text(STUDY, encoding="utf-8")
-
-
-def _say_next(folder: Path) -> None:
-    study = folder / "study.toml"
-    show("", f"Open the report in a browser. The study is a short text file: {study}", "")
-    show_next(
-        {
-            "To look more closely at the samples": f"vardi check {shlex.quote(str(study))}",
-            "To write a study of your own files": "vardi init",
-        }
-    )

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import vardi
+from vardi._machine import whole_file
 from vardi.cli._command import guarded
 from vardi.cli._console import show, show_next, show_plain
-from vardi.errors import StudyError, VardiError
+from vardi.cli._outputs import require_free
+from vardi.errors import NotIdentifiableError, StudyError, VardiError
 
 if TYPE_CHECKING:
     import narwhals as nw
@@ -51,84 +54,97 @@ def complete_names(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One source as it goes into the study."""
+class Draft:
+    """A study as far as it is known: the file and the bias of each sample, by name, and the columns to report."""
 
-    name: str
-    data: str
-    bias: str
+    path: Path
+    title: str
+    sources: Mapping[str, tuple[str, str]]
+    variables: Sequence[str] = ()
+
+    def plus(self, name: str, data: str, bias: str = "1") -> Draft:
+        """Return the draft with one more sample."""
+        return replace(self, sources={**self.sources, name: (data, bias)})
+
+    def text(self) -> str:
+        """Return the study in TOML, with comments for its reader."""
+        from vardi.study._toml import quoted, quoted_key
+
+        listed = ", ".join(map(quoted, self.variables))
+        reported = f"variables = [{listed}]" if listed else '# variables = ["price"]    # columns to report'
+        parts = [HEADER.format(name=self.path.name), f"title = {quoted(self.title)}\n{reported}\n", ABOUT_BIASES]
+        for name, (data, bias) in self.sources.items():
+            table = f"[sources.{quoted_key(name)}]\ndata = {quoted(data)}\nbias = {quoted(bias)}\n"
+            parts.append(f'{table}# id = "column"           # copied to the weights\n')
+        return "\n".join(parts)
+
+    def study(self) -> Study:
+        """Return the study, or raise for what is wrong with its text."""
+        return vardi.study.parse(self.text(), self.path)
+
+    def require_valid(self) -> None:
+        """Compute the biases on the rows, and raise if they forbid or lack some. Overlap is not checked yet."""
+        with suppress(NotIdentifiableError):  # a learned bias alone: samples may follow; if not, vardi check reports it
+            self.study().verdict()
+
+    def problems(self) -> list[str]:
+        """Return what is wrong with the study, down to rows that a bias forbids."""
+        try:
+            self.require_valid()
+        except StudyError as error:
+            return [re.sub(r"^line \d+: ", "", problem) for problem in error.problems or [str(error)]]
+        except VardiError as error:
+            return [str(error)]
+        return []
 
 
 @guarded
 def init(
     study: Annotated[Path, typer.Argument(metavar="STUDY", help="The study file to write.")] = Path("study.toml"),
     source: Annotated[
-        list[str] | None,
-        typer.Option("--source", metavar="NAME=DATA", help="A sample and its file. Repeat it for each sample."),
+        list[str] | None, typer.Option(metavar="NAME=DATA", help="A sample and its file. Repeat it for each sample.")
     ] = None,
     bias: Annotated[
         list[str] | None,
         typer.Option(
-            "--bias",
             metavar="NAME=BIAS",
             autocompletion=complete_names,
             help="How a sample was drawn; 1, at random, for samples without this option.",
         ),
     ] = None,
     variable: Annotated[
-        list[str] | None,
-        typer.Option("--variable", metavar="COLUMN", help="A column to report. Repeat it for each column."),
+        list[str] | None, typer.Option(metavar="COLUMN", help="A column to report. Repeat it for each column.")
     ] = None,
-    title: Annotated[str | None, typer.Option("--title", metavar="TEXT", help="What the study is about.")] = None,
+    title: Annotated[str | None, typer.Option(metavar="TEXT", help="What the study is about.")] = None,
 ) -> None:
     """Write a study file. Asks for the samples and how they were drawn, unless --source and --bias give them.
 
     The files are opened, and each bias is tried on the rows. No file is overwritten.
     """
-    from vardi._machine import whole_file
-    from vardi.cli._outputs import require_free
-    from vardi.study import parse
-
     require_free(study, force=False, remedy=f"Name another: {_another(study)}")
     if bias and not source:
         raise StudyError("--bias describes the sample of a --source, and no --source is given. Add one.")
     if source:
-        sources = _given(source, bias or [])
+        draft = Draft(study, title or study.stem, _given(source, bias or []), variable or [])
     else:
         show(f"This asks about your samples and writes {study}. Ctrl-C stops without writing anything.", "")
         title = title or typer.prompt("What is the study about?", default=study.stem, prompt_suffix=" ")
-        sources = _ask_sources(study)
-        variable = _ask_variables(study, sources, variable or [])
-    text = study_text(study.name, title or study.stem, sources, variable or [])
-    _try(parse(text, study))
+        draft = _ask_sources(Draft(study, title, {}))
+        draft = replace(draft, variables=_ask_variables(draft, variable or []))
+    draft.require_valid()
     with whole_file(study, overwrite=False) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-    show("", f"Wrote {study} with {len(sources)} {'sample' if len(sources) == 1 else 'samples'}.", "")
-    show_next({"Next, check whether the samples can be compared": f"vardi check {shlex.quote(str(study))}"})
+        temporary.write_text(draft.text(), encoding="utf-8")
+    samples = "1 sample" if len(draft.sources) == 1 else f"{len(draft.sources)} samples"
+    show("", f"Wrote {study} with {samples}.", "")
+    show_next("Next, check whether the samples can be compared", f"vardi check {shlex.quote(str(study))}")
 
 
-def study_text(name: str, title: str, sources: list[Asked], variables: list[str]) -> str:
-    """Return a study in TOML, with comments for its reader."""
-    from vardi.study._locate import quoted, quoted_key
-
-    listed = ", ".join(map(quoted, variables))
-    reported = f"variables = [{listed}]" if variables else '# variables = ["price"]    # columns to report'
-    parts = [HEADER.format(name=name), f"title = {quoted(title)}\n{reported}\n", ABOUT_BIASES]
-    tables = [
-        f"[sources.{quoted_key(one.name)}]\ndata = {quoted(one.data)}\nbias = {quoted(one.bias)}\n"
-        '# id = "column"           # copied to the weights\n'
-        for one in sources
-    ]
-    return "\n".join([*parts, *tables])
-
-
-def _given(sources: list[str], biases: list[str]) -> list[Asked]:
-    data = _pairs(sources, "--source")
-    drawn = _pairs(biases, "--bias")
+def _given(sources: list[str], biases: list[str]) -> dict[str, tuple[str, str]]:
+    data, drawn = _pairs(sources, "--source"), _pairs(biases, "--bias")
     for name in drawn:
         if name not in data:
             raise StudyError(f"--bias {name}=... names no source. The sources are {', '.join(data)}.")
-    return [Asked(name, path, drawn.get(name, "1")) for name, path in data.items()]
+    return {name: (path, drawn.get(name, "1")) for name, path in data.items()}
 
 
 def _pairs(texts: list[str], option: str) -> dict[str, str]:
@@ -152,85 +168,60 @@ def _another(study: Path) -> str:
     return f"vardi init {shlex.quote(str(study.with_name(f'{free}.toml')))}"
 
 
-def _try(study: Study) -> None:
-    """Compute the biases on the rows, and raise if they forbid or lack some. Overlap is not checked yet."""
-    from vardi.errors import NotIdentifiableError
-
-    with suppress(NotIdentifiableError):  # a learned bias alone: samples may follow; if not, vardi check reports it
-        study.open().verdict()
-
-
-def _ask(question: str, problems: Callable[[str], list[str]], default: str = "", *, show_default: bool = True) -> str:
+def _ask(question: str, problems: Callable[[str], list[str]], default: str = "") -> str:
     """Ask until an answer has no problems, and show those of the others."""
     while True:
-        answer: str = typer.prompt(question, default, show_default=show_default, prompt_suffix=" ").strip()
+        answer: str = typer.prompt(question, default, show_default=bool(default), prompt_suffix=" ").strip()
         found = problems(answer)
         if not found:
             return answer
         show("", *found, *([] if question.startswith("\n") else [""]))
 
 
-def _problems(study: Path, sources: list[Asked], variables: list[str]) -> list[str]:
-    """Return what is wrong with a study of these samples, down to rows that a bias forbids."""
-    from vardi.study import parse
-
-    try:
-        _try(parse(study_text(study.name, study.stem, sources, variables), study))
-    except StudyError as error:
-        return [re.sub(r"^line \d+: ", "", problem) for problem in error.problems or [str(error)]]
-    except VardiError as error:
-        return [str(error)]
-    return []
-
-
-def _ask_sources(study: Path) -> list[Asked]:
+def _ask_sources(draft: Draft) -> Draft:
     from vardi.study._data import listed_files
 
-    sources: list[Asked] = []
-    listed = listed_files(study.parent)
+    listed = listed_files(draft.path.parent)
     show("", ABOUT_DATA, *([f"In this folder: {listed}"] if listed else []))
-    while (asked := _ask_source(study, sources)) is not None:
-        sources.append(asked)
-    return sources
+    while (longer := _ask_source(draft)) is not None:
+        draft = longer
+    return draft
 
 
-def _ask_source(study: Path, sources: list[Asked]) -> Asked | None:
-    """Return one more sample, or None if there are no more."""
-    from vardi.study import parse
+def _ask_source(draft: Draft) -> Draft | None:
+    """Return the draft with one more sample, or None if there are no more."""
     from vardi.study._engines import schema
 
-    taken = [one.name for one in sources]
-
-    def wrong(name: str, data: str, bias: str = "1") -> list[str]:
-        return _problems(study, [*sources, Asked(name, data, bias)], [])
+    taken = draft.sources
 
     def wrong_data(answer: str) -> list[str]:
-        if not answer and sources:
+        if not answer and taken:
             return []
-        found = wrong(_free_name("sample", taken), _unquoted(answer))
+        found = draft.plus(_free_name("sample", taken), _unquoted(answer)).problems()
         return [problem.replace("a table must be named:", BY_HAND) for problem in found]
 
     def wrong_name(name: str) -> list[str]:
-        return [f"There is already a sample {name!r}."] if name in taken else wrong(name, data)
+        return [f"There is already a sample {name!r}."] if name in taken else draft.plus(name, data).problems()
 
-    question = f"\nFile of sample {len(sources) + 1}{', or Enter if there are no more' if sources else ''}:"
-    data = _unquoted(_ask(question, wrong_data, show_default=False))
+    question = f"\nFile of sample {len(taken) + 1}{', or Enter if there are no more' if taken else ''}:"
+    data = _unquoted(_ask(question, wrong_data))
     if not data:
         return None
-    read = parse(study_text(study.name, study.stem, [Asked("sample", data, "1")], []), study)
-    columns = schema(read.data[0], read.engine)
+    study = replace(draft, sources={"sample": (data, "1")}).study()
+    columns = schema(study.data[0], study.engine)
     show(f"Its columns: {', '.join(columns)}")
     name = _ask("What is its name?", wrong_name, _free_name(Path(data).stem, taken))
-    if not sources:
+    if not taken:
         show_plain(_about_biases(columns))
-    return Asked(name, data, _ask(f"How was {name} drawn?", lambda bias: wrong(name, data, bias), "1"))
+    bias = _ask(f"How was {name} drawn?", lambda bias: draft.plus(name, data, bias).problems(), "1")
+    return draft.plus(name, data, bias)
 
 
 def _about_biases(columns: nw.Schema) -> str:
     """Return the possible answers about a bias, with a column of the sample as example."""
-    from vardi.study._columns import ticked
+    from vardi.biases._nodes import column_text
 
-    column = next((ticked(name) for name, kind in columns.items() if kind.is_numeric()), EXAMPLE)
+    column = next((column_text(name) for name, kind in columns.items() if kind.is_numeric()), EXAMPLE)
     answers = {answer.replace("x", column): says for answer, says in BIASES.items()}
     width = max(map(len, answers))
     lines = "".join(f"  {answer:<{width}}   {says}\n" for answer, says in answers.items())
@@ -242,20 +233,24 @@ def _unquoted(path: str) -> str:
     return path[1:-1] if len(path) > 1 and path[0] == path[-1] and path[0] in "'\"" else path
 
 
-def _ask_variables(study: Path, sources: list[Asked], given: list[str]) -> list[str]:
+def _ask_variables(draft: Draft, given: list[str]) -> list[str]:
     """Return the columns to report: those given if they are valid, otherwise those answered."""
-    found = _problems(study, sources, given)
+
+    def wrong(variables: list[str]) -> list[str]:
+        return replace(draft, variables=variables).problems()
+
+    found = wrong(given)
     if given and not found:
         return given
     show(*found)
     show("", "Which columns should be reported? Separate them by commas; Enter takes the first that hold numbers.")
-    return _listed(_ask("Report:", lambda answer: _problems(study, sources, _listed(answer)), show_default=False))
+    return _listed(_ask("Report:", lambda answer: wrong(_listed(answer))))
 
 
 def _listed(answer: str) -> list[str]:
     return [name.strip() for name in answer.split(",") if name.strip()]
 
 
-def _free_name(stem: str, names: list[str]) -> str:
+def _free_name(stem: str, names: Collection[str]) -> str:
     base = "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in stem).strip("_") or "sample"
     return next(name for name in (base, *(f"{base}_{k}" for k in range(2, 1000))) if name not in names)

@@ -8,25 +8,19 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vardi._machine import require_writable, whole_file
+from vardi._machine import require_writable
 from vardi.errors import OutputError
 
 if TYPE_CHECKING:
     from vardi.study import Study
 
 BROWSERS = (
-    "chromium",
-    "chromium-browser",
-    "google-chrome",
-    "google-chrome-stable",
-    "chrome",
-    "microsoft-edge",
-    "msedge",
+    *("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge", "msedge"),
     "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
     "/Applications/Chromium.app/Contents/MacOS/Chromium",
     "/Applications/Microsoft Edge.app/Contents/MacOS/Microsoft Edge",
@@ -34,13 +28,8 @@ BROWSERS = (
     r"C:\Program Files (x86)\Microsoft\Edge\Application\msedge.exe",
 )
 QUIETLY = (
-    "--headless",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-pdf-header-footer",
+    "--headless --disable-gpu --no-first-run --disable-background-networking --disable-component-update "
+    "--disable-sync --no-pdf-header-footer"
 )
 
 
@@ -49,15 +38,14 @@ def require_outputs(outputs: Mapping[str, Path], study: Study, *, force: bool) -
     from vardi.report._render import require_html
     from vardi.study._outputs import require_suffix
 
-    inputs = {study.path.resolve(), *(file.resolve() for data in study.data for file in data.files)}
-    paths = list(outputs.values())
-    for place, path in enumerate(paths):
-        if path.resolve() in inputs:
-            raise OutputError(
-                f"{path} is read by the study, so it is not overwritten. Name another file.", path=str(path)
-            )
-        if path.resolve() in [other.resolve() for other in paths[:place]]:
-            raise OutputError(f"{path} is named for two outputs. Give each its own name.", path=str(path))
+    taken = dict.fromkeys(
+        (study.path.resolve(), *(file.resolve() for data in study.data for file in data.files)),
+        "is read by the study, so it is not overwritten. Name another file.",
+    )
+    for path in outputs.values():
+        if path.resolve() in taken:
+            raise OutputError(f"{path} {taken[path.resolve()]}", path=str(path))
+        taken[path.resolve()] = "is named for two outputs. Give each its own name."
         require_free(path, force=force)
     for what, path in outputs.items():
         if what != "report":
@@ -79,13 +67,6 @@ def require_free(path: Path, *, force: bool, remedy: str = "Give --force to over
 
 
 @contextmanager
-def together(paths: Sequence[Path], *, force: bool) -> Iterator[list[Path]]:
-    """Yield temporary names for all outputs, which are moved into place when all are written."""
-    with ExitStack() as stack:
-        yield [stack.enter_context(whole_file(path, overwrite=force)) for path in paths]
-
-
-@contextmanager
 def writing(target: Path, temporary: Path) -> Iterator[None]:
     """Report an output that cannot be written by its final name, whatever writes it under whatever name."""
     try:
@@ -93,18 +74,11 @@ def writing(target: Path, temporary: Path) -> Iterator[None]:
     except OutputError as error:
         raise OutputError(str(error).replace(str(temporary), str(target)), path=str(target)) from error
     except Exception as error:
-        reason = _reason(error)
-        if reason is None:
+        number = re.search(r"\(os error (\d+)\)", str(error))  # all that engines tell
+        if number is None and not isinstance(error, OSError):
             raise
+        reason = os.strerror(int(number[1])) if number else getattr(error, "strerror", None) or str(error)
         raise OutputError(f"{target} was not written: {reason}.", path=str(target)) from error
-
-
-def _reason(error: Exception) -> str | None:
-    """Return the operating system's reason if an exception is about a file; engines give only its number."""
-    number = re.search(r"\(os error (\d+)\)", str(error))
-    if number:
-        return os.strerror(int(number.group(1)))
-    return (error.strerror or str(error)) if isinstance(error, OSError) else None
 
 
 def is_pdf(path: Path) -> bool:
@@ -135,15 +109,11 @@ def print_page(page: Path, path: Path, target: Path, seconds: int = 120) -> None
     """
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         as_root = ["--no-sandbox"] if sys.platform == "linux" and os.geteuid() == 0 else []
-        command = [require_browser(target), *QUIETLY, *as_root, f"--user-data-dir={profile}"]
+        places = [f"--user-data-dir={profile}", f"--print-to-pdf={path.resolve()}", page.resolve().as_uri()]
+        command = [require_browser(target), *QUIETLY.split(), *as_root, *places]
         try:
             done = subprocess.run(
-                [*command, f"--print-to-pdf={path.resolve()}", page.resolve().as_uri()],
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=seconds,
-                check=False,
+                command, capture_output=True, text=True, errors="replace", timeout=seconds, check=False
             )
             said = done.stderr.strip().splitlines()[-1:] if done.returncode else []
         except (OSError, subprocess.TimeoutExpired) as error:

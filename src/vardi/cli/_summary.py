@@ -1,16 +1,18 @@
-"""The account of a fit, and its plan, as tables for people and as JSON for machines."""
+"""A fit, the check of a study and its plan: as tables for people, and as JSON for machines."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from math import isnan
+from pathlib import Path
 
 from rich.console import RenderableType
 from rich.filesize import decimal
 from rich.table import Column, Table
 from rich.text import Text
 
-from vardi._estimate.check_results import BiasCheck, KnownCheck, estimated_text, known_text
+from vardi._estimate.check_results import CAVEAT, estimated_text, known_text
 from vardi._facts.account import Account, account
 from vardi._facts.links import links_of, sampled_gram
 from vardi._facts.numbers import plain, with_error
@@ -18,9 +20,18 @@ from vardi._facts.summary import sample_cells, summarize, variable_cells
 from vardi._fit.sample import DebiasedSample
 from vardi._rows.lazy_model import ROWS
 from vardi._solve.identify import Verdict
-from vardi.cli._console import DETAILS_OF_KNOWN
+from vardi.cli._console import DETAILS_OF_KNOWN, show, show_files, show_json
 from vardi.errors._texts import SHOWN, more
-from vardi.study import OpenStudy, Plan
+from vardi.study import OpenStudy, Study
+from vardi.study import plan as study_plan
+from vardi.study._outputs import is_counted
+
+SIGNS = {
+    "good": ("✓ ", "bold green"),
+    "bad": ("✗ ", "bold red"),
+    "doubt": ("! ", "bold yellow"),
+    "fact": ("– ", "bold"),
+}
 
 
 def study_account(opened: OpenStudy, fit: DebiasedSample) -> Account:
@@ -61,6 +72,83 @@ def doubt_lines(doubts: Iterable[str]) -> list[RenderableType]:
     return [part for doubt in doubts for part in (Text(), Text.assemble(("doubt: ", "bold yellow"), doubt))]
 
 
+def show_fit(
+    opened: OpenStudy, found: Account, messages: list[str], targets: dict[str, Path], *, as_json: bool
+) -> None:
+    """Print a fit, as tables or as JSON."""
+    if as_json:
+        show_json({**account_json(opened, found), "files": targets, "warnings": messages})
+        return
+    show(*account_tables(opened.study.title, found), "")
+    for note in opened.study.notes:
+        show(note, "")
+    show_files(targets)
+    if opened.is_lazy and not opened.study.variables:
+        show(
+            "No variables are named, so no means are computed in the engine. Name them in the study: variables = [...]"
+        )
+    if "weights" in targets and is_counted(opened):
+        show("Weights are per unit. Rows stand for several units, so multiply each weight by the column count.")
+
+
+def show_check(
+    opened: OpenStudy, verdict: Verdict, fit: DebiasedSample | None, facts: Account | None, notes: Iterable[str]
+) -> None:
+    """Print whether samples can be compared, and agree with their biases and with what is known."""
+    known, biases = (None, None) if facts is None else (facts.known_check, facts.check.found)
+    show(Text(opened.study.title, "bold"))
+    if facts is not None:
+        show(Text.assemble(SIGNS[facts.conclusion.level], facts.conclusion.text))
+    show(Text.assemble(_sign(wrong=not verdict.identified), verdict.message), "")
+    if facts is not None and facts.trust.messages:
+        show(*doubt_lines(facts.trust.messages)[1:], "")
+    for note in notes:
+        show(note, "")
+    if verdict.links:
+        show(links_table(verdict, fit), "")
+    if known is not None:
+        sign = _sign(wrong=known.contradicted, untold=isnan(known.pvalue))
+        lines = [(line.label, known_text(line), estimated_text(line)) for line in known.lines]
+        table = _table("mean of", "known>", "by the samples>", rows=lines, most=len(lines))
+        show(Text.assemble(sign, known.verdict), "", table, "")
+    if biases is not None:
+        sign = _sign(wrong=biases.outcome == "contradicted", untold=bool(biases.reason))
+        show(Text.assemble(sign, " ".join(biases.summary().partition("\n\n")[0].split())))
+        if not biases.reason:
+            rows = [
+                (str(name), f"{biases.by_sample[name]:.2g}", f"{biases.untested[name]:.0%}")
+                for name in biases.worst_first
+            ]
+            table = _table("sample", "p-value>", "rows that no other could draw>", rows=rows)
+            show("", table, "", CAVEAT)
+    elif verdict.identified:
+        untested = 'The biases were not tested: that needs rows in memory (engine = "memory").'
+        show(untested if opened.is_lazy or facts is None else facts.check.text)
+
+
+def _sign(*, wrong: bool, untold: bool = False) -> tuple[str, str]:
+    return SIGNS["fact" if untold else "bad" if wrong else "good"]
+
+
+def check_json(opened: OpenStudy, verdict: Verdict, facts: Account | None) -> dict[str, object]:
+    """Return a check as JSON can hold it."""
+    content = {
+        **study_json(opened.study),
+        **_own(verdict, "identified", "message", "groups", "weakest_rows", "kappa"),
+        "links": list(map(asdict, verdict.links)),
+        "weakest": None if verdict.weakest is None else asdict(verdict.weakest),
+        "bias_check": None,
+        "known_check": None,
+    }
+    if facts is not None:
+        known = facts.known_check
+        content["bias_check"] = facts.check.found and asdict(facts.check.found)
+        if known is not None:
+            content["known_check"] = {**asdict(known), "contradicted": known.contradicted, "verdict": known.verdict}
+        content |= {"conclusion": asdict(facts.conclusion), "doubts": facts.trust.messages}
+    return content
+
+
 def links_table(verdict: Verdict, fit: DebiasedSample | None) -> Table:
     """Return how many rows of each sample every other could have drawn, the weakest links first where they are many."""
     gram = None if fit is None else sampled_gram(fit)[1]
@@ -75,20 +163,13 @@ def links_table(verdict: Verdict, fit: DebiasedSample | None) -> Table:
     return table
 
 
-def biases_table(check: BiasCheck) -> Table:
-    """Return how well each sample fits its bias, the worst first."""
-    rows = [(str(name), f"{check.by_sample[name]:.2g}", f"{check.untested[name]:.0%}") for name in check.worst_first]
-    return _table("sample", "p-value>", "rows that no other could draw>", rows=rows)
-
-
-def known_table(known: KnownCheck) -> Table:
-    """Return each known value beside its estimate from the samples."""
-    rows = [(line.label, known_text(line), estimated_text(line)) for line in known.lines]
-    return _table("mean of", "known>", "by the samples>", rows=rows, most=len(rows))
-
-
-def plan_lines(plan: Plan) -> list[RenderableType]:
-    """Return the queries of a fit as a sentence and a table."""
+def show_plan(study: Study, *, as_json: bool) -> None:
+    """Show the queries of a fit, without reading a row: as a sentence and a table, or as JSON."""
+    plan = study_plan(study)
+    if as_json:
+        facts = {**asdict(plan), "passes": plan.passes, "bytes": plan.size}
+        show_json({"study": study.path, "title": study.title, **facts})
+        return
     rows = "" if plan.rows is None else f"{plan.rows:,} rows, "
     where = "in memory" if plan.engine == "memory" else f"left in place and queried by {plan.engine}"
     read = "" if plan.size is None else f", {decimal(plan.size)} read at most"
@@ -103,7 +184,7 @@ def plan_lines(plan: Plan) -> list[RenderableType]:
         for one in plan.queries
     ]
     table = _table("query", "passes>", "columns", "read in a pass>", rows=queries, most=len(queries))
-    return [Text(text), Text(), table]
+    show(Text(study.title, "bold"), Text(text), Text(), table)
 
 
 def _ends(passes: tuple[int, int]) -> str:
@@ -113,15 +194,12 @@ def _ends(passes: tuple[int, int]) -> str:
 
 def account_json(opened: OpenStudy, found: Account) -> dict[str, object]:
     """Return the account as JSON can hold it."""
-    study = opened.study
     parameters = {
         str(name): {one: _own(estimate, "value", "stderr") for one, estimate in own.items()}
         for name, own in found.parameters.items()
     }
     return {
-        "study": str(study.path),
-        "title": study.title,
-        "engine": study.engine,
+        **study_json(opened.study),
         "rows": found.length,
         "samples": [
             {"name": str(sample.name), **_own(sample, "rows", "bias", "normaliser", "stderr")}
@@ -135,23 +213,19 @@ def account_json(opened: OpenStudy, found: Account) -> dict[str, object]:
         "variables": [_own(variable, "name", "pooled", "debiased", "stderr", "among") for variable in found.variables],
         **_own(found, "distinct", "effective", "more_variables", "gaps", "mixed", "uncovered", "log_scale", "unasked"),
         "doubts": found.trust.messages,
-        "notes": (*study.notes, *found.bias_notes),
+        "notes": (*opened.study.notes, *found.bias_notes),
         "known": None if found.known_check is None else asdict(found.known_check),
         **({"parameters": parameters} if parameters else {}),
     }
 
 
+def study_json(study: Study) -> dict[str, object]:
+    """Return which study it is, and what computes on its rows."""
+    return {"study": study.path, "title": study.title, "engine": study.engine}
+
+
 def _own(value: object, *names: str) -> dict[str, object]:
     return {name: getattr(value, name) for name in names}
-
-
-def verdict_json(verdict: Verdict) -> dict[str, object]:
-    """Return a verdict as JSON can hold it."""
-    return {
-        **_own(verdict, "identified", "message", "groups", "weakest_rows", "kappa"),
-        "links": [asdict(link) for link in verdict.links],
-        "weakest": None if verdict.weakest is None else asdict(verdict.weakest),
-    }
 
 
 def _table(*columns: str, rows: Iterable[Sequence[str]], most: int = SHOWN) -> Table:

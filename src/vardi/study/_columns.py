@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from math import fsum, inf, isfinite
 from typing import TypeGuard
 
@@ -13,25 +14,16 @@ from vardi._inputs.frames import misread_names
 from vardi._inputs.given import KnownValue
 from vardi._inputs.known import ROUNDING
 from vardi._inputs.lazy_part import COUNTS, LABEL, ROW
-from vardi.biases import (
-    Bias,
-    ExpressionBias,
-    FunctionFamily,
-    LearnedBias,
-    ParametricBias,
-    ProductBias,
-    WindowBias,
-    as_bias,
-    where,
-)
+from vardi.biases import Bias, ExpressionBias, LearnedBias, ParametricBias, WindowBias, as_bias
 from vardi.biases._compile import NarwhalsTarget, compile_node
-from vardi.biases._nodes import Cells, Column, Node, is_condition
+from vardi.biases._kinds import factors_of
+from vardi.biases._nodes import Column, Node, column_text, is_condition
 from vardi.errors import ExpressionError, InvalidBiasError, MismatchError, StudyError, suggest
 from vardi.errors._texts import first_of
 from vardi.study._data import Data, Engine
 from vardi.study._engines import first_text, require_header, require_rows, schema
-from vardi.study._locate import Key, Problems, quoted_key
-from vardi.study.schema import DEPENDS, Biases, DependenceOptions, is_number, shown
+from vardi.study._study import DEPENDS, DependenceOptions
+from vardi.study._toml import Biases, Problems, is_number, quoted_key, shown, table_of
 
 A_SHARE = "a number from 0 to 1"
 A_VALUE = "a number, [number, standard error], or for a column a table of the shares of its values"
@@ -43,44 +35,33 @@ class Columns:
     A check is a generator of messages, which raises `StudyError` where it cannot continue.
     """
 
-    def __init__(self, places: dict[Data, Key], engine: Engine, problems: Problems) -> None:
-        self.places, self.engine, self.problems = places, engine, problems
+    def __init__(self, data: Sequence[Data], engine: Engine, problems: Problems) -> None:
+        self.engine, self.problems = engine, problems
         self.schemas: dict[Data, nw.Schema] = {}
-        for data, key in places.items():
-            if engine == "polars" and data.format == "duckdb":
-                continue
-            with self.problems.noting((*key, "data")):
-                require_header(data)
-                require_rows(data, engine)
-                self.schemas[data] = schema(data, engine)
-                self.problems.add((*key, "data"), *self._wrong_names(data))
+        for one in data:
+            if engine != "polars" or one.format != "duckdb":
+                self.problems.check((*table_of(one.name), "data"), self._wrong_file(one))
 
     def require_biases(self, biases: Biases) -> None:
         """Note biases that do not parse or that read missing columns."""
         for name, (key, text) in biases.items():
-            what = f"The bias of {name!r}"
-            with self.problems.noting(key):
-                bias = _parsed(what, text)
-                self.problems.add(key, *self._wrong_columns(what, bias), *_not_positive(what, bias))
-                self.problems.add(key, *self._of_rows(what, bias, alone=len(biases) == 1))
+            self.problems.check(key, self._wrong_bias(f"The bias of {name!r}", text, alone=len(biases) == 1))
 
     def require_own(self, label: str | None) -> None:
         """Note columns of labels, counts and ids that are missing, and counts that are not numbers."""
         for data, columns in self.schemas.items():
             for what, column in (("source", label), ("counts", data.counts), ("id", data.id)):
-                key = (*self.places[data], what)
+                key = (*table_of(data.name), what)
                 if column is not None and column not in columns:
-                    has = f"It has: {first_of(columns)}."
-                    self.problems.add(key, f"{data} has no column {column!r}.{suggest(column, columns)} {has}")
+                    self.problems.add(key, f"{_lacks(data, column, columns)} It has: {first_of(columns)}.")
                 elif column is not None and what == "counts" and not columns[column].is_numeric():
-                    message = f"The counts {column!r} of {data} are {_kind_text(columns[column])}, not numbers."
-                    self.problems.add(key, message)
+                    kind = _kind_text(columns[column])
+                    self.problems.add(key, f"The counts {column!r} of {data} are {kind}, not numbers.")
 
     def require_variables(self, variables: Sequence[str]) -> None:
         """Note variables that have no mean."""
         for name in variables:
-            with self.problems.noting(("variables",)):
-                self.problems.add(("variables",), *self._without_mean(name))
+            self.problems.check(("variables",), self._without_mean(name))
         if len(set(variables)) < len(variables):
             self.problems.add(("variables",), "A variable is listed twice.")
 
@@ -88,25 +69,24 @@ class Columns:
         """Note missing columns of clusters, series and strata."""
         for what in DEPENDS:
             column = depends.get(what)
-            for data, columns in self.schemas.items():
-                if column is not None and column not in columns:
-                    self.problems.add((what,), f"{data} has no column {column!r}.{suggest(column, columns)}")
-                    break
+            lacking = (data for data, columns in self.schemas.items() if column is not None and column not in columns)
+            for data in islice(lacking, 1):
+                self.problems.add((what,), _lacks(data, str(column), self.schemas[data]))
 
     def known(self, known: Mapping[str, object], names: Collection[str]) -> dict[str, KnownValue]:
         """Return what is known of the population, with the keys of a margin converted to the type of its column."""
         values: dict[str, KnownValue] = {}
         for name, value in known.items():
-            with self.problems.noting(("known", name)):
-                if isinstance(value, dict):
-                    self.problems.add(("known", name), *self._wrong_margin(name, value))
-                    kinds = self._kinds(name)
-                    values[name] = {_as_kind(text, kinds): share for text, share in value.items()}
-                elif _is_value(value):
-                    self.problems.add(("known", name), *self._wrong_mean(name, _first(value), names))
-                    values[name] = value
-                else:
-                    raise StudyError(f"The known value of {name!r} must be {A_VALUE}, not {shown(value)}.")
+            if isinstance(value, dict):
+                self.problems.check(("known", name), self._wrong_margin(name, value))
+                kinds = self._kinds(name)
+                values[name] = {_as_kind(text, kinds): share for text, share in value.items()}
+            elif _is_value(value):
+                self.problems.check(("known", name), self._wrong_mean(name, _first(value), names))
+                values[name] = value
+            else:
+                message = f"The known value of {name!r} must be {A_VALUE}, not {shown(value)}."
+                self.problems.add(("known", name), message)
         return values
 
     def notes(self) -> tuple[str, ...]:
@@ -114,9 +94,12 @@ class Columns:
         notes = (self._note(data, name) for data, columns in self.schemas.items() for name in columns)
         return tuple(filter(None, notes))
 
-    def _wrong_names(self, data: Data) -> Iterator[str]:
-        """Yield which names of columns vardi reserves, or an engine would read as a pattern or a path."""
-        columns, polars = self.schemas[data], nw.Implementation.POLARS  # which holds rows in memory, too
+    def _wrong_file(self, data: Data) -> Iterator[str]:
+        """Look up the columns, and yield which names vardi reserves, or an engine would read as a pattern or a path."""
+        require_header(data)
+        require_rows(data, self.engine)
+        columns = self.schemas[data] = schema(data, self.engine)
+        polars = nw.Implementation.POLARS  # which holds rows in memory, too
         if not columns:
             yield f"{data} has no columns."
         for name in misread_names(columns, nw.Implementation.DUCKDB if self.engine == "duckdb" else polars):
@@ -127,9 +110,12 @@ class Columns:
             if name in columns:
                 yield f"The column {name!r} of {data} has a name that vardi reserves. Rename it."
 
-    def _of_rows(self, what: str, bias: Bias, *, alone: bool) -> Iterator[str]:
-        """Yield why windows cannot stand beside other samples, nor windows and learned biases in an engine."""
-        of_rows = any(isinstance(part, LearnedBias | WindowBias) for part in getattr(bias, "factors", (bias,)))
+    def _wrong_bias(self, what: str, text: str | float, *, alone: bool) -> Iterator[str]:
+        """Yield what is wrong with a bias: its columns, its value, or that it needs rows in memory, or to be alone."""
+        bias = _parsed(what, text)
+        yield from self._wrong_columns(what, bias)
+        yield from _not_positive(what, bias)
+        of_rows = any(isinstance(factor, LearnedBias | WindowBias) for factor in factors_of(bias))
         if of_rows and self.engine != "memory":
             remedy = 'Write engine = "memory".'
             yield f"{what}, {bias}, needs rows in memory, and the engine is {self.engine}. {remedy}"
@@ -157,7 +143,7 @@ class Columns:
         if not lacking:
             return
         names = dict.fromkeys(name for columns in self.schemas.values() for name in columns)
-        written = ticked(column) if text else column
+        written = column_text(column) if text else column
         if len(lacking) == len(self.schemas):
             is_compared = f"== {written}" in text or f"!= {written}" in text
             quoted = f" Put a text to compare with in quotes: {column!r}." if is_compared else ""
@@ -174,7 +160,7 @@ class Columns:
         what, kinds = f"The variable {name!r}", self._kinds(name)
         if kinds:
             for kind in _not_numbers(kinds)[:1]:
-                remedy = f"Only numbers have a mean: write a condition, such as {ticked(name)} == 'a value'."
+                remedy = f"Only numbers have a mean: write a condition, such as {column_text(name)} == 'a value'."
                 yield f"{what} holds {_kind_text(kind)}. {remedy}{self._why_text([name])}"
             return
         bias = _parsed(what, name)
@@ -206,7 +192,8 @@ class Columns:
         everywhere = bool(kinds) and len(kinds) == len(self.schemas)
         if name in names:
             if everywhere:
-                remedy = f"Write {_always_ticked(name)} in backticks for the column, or rename one of the two."
+                ticked = "`" + name.replace("`", "``") + "`"
+                remedy = f"Write {ticked} in backticks for the column, or rename one of the two."
                 yield f"{name!r} is both a sample and a column, so it is unclear which of them is known. {remedy}"
             if value < 0:
                 yield f"{what} is {value:g}. It is the mean of a bias, which is never negative."
@@ -260,6 +247,10 @@ class Columns:
         return f"{what} Correct it; a missing value is an empty cell or NA."
 
 
+def _lacks(data: Data, column: str, columns: Collection[str]) -> str:
+    return f"{data} has no column {column!r}.{suggest(column, columns)}"
+
+
 def _parsed(what: str, text: str | float) -> Bias:
     try:
         return as_bias(text)
@@ -295,16 +286,13 @@ def _different(schemas: dict[Data, nw.Schema]) -> list[tuple[Data, nw.Schema]]:
 def _nodes(bias: Bias) -> tuple[Node, ...]:
     """Return the expressions that a bias in text consists of."""
     if isinstance(bias, ParametricBias):
-        assert not isinstance(bias.family, FunctionFamily)
-        if isinstance(bias.family, Cells):  # its columns may hold text
-            terms = [term for group in bias.family.groups for term in group if not isinstance(term, Column)]
-            return (*_nodes(bias.known), *terms)
-        return (*_nodes(bias.known), *bias.family.terms)
+        groups = getattr(bias.family, "groups", ())  # of cells, whose columns may hold text
+        computed = [term for group in groups for term in group if not isinstance(term, Column)]
+        return (*_nodes(bias.known), *computed, *getattr(bias.family, "terms", ()))
     if isinstance(bias, WindowBias):
-        return (bias.x, *bias.ends, *(() if bias.status is None else (bias.status,)))
-    if isinstance(bias, ProductBias):
-        return tuple(node for factor in bias.factors for node in _nodes(factor))
-    return (bias.node,) if isinstance(bias, ExpressionBias) else ()  # columns of fitted biases may hold text
+        return tuple(filter(None, (bias.x, *bias.ends, bias.status)))
+    factors = factors_of(bias)  # columns of fitted biases may hold text
+    return tuple(factor.node for factor in factors if isinstance(factor, ExpressionBias))
 
 
 def _as_kind(text: str, kinds: Sequence[nw.dtypes.DType]) -> str | float:
@@ -332,12 +320,3 @@ def _first(value: float | list[float]) -> float:
 def _kind_text(kind: nw.dtypes.DType) -> str:
     """Return what a column holds, in plain words."""
     return "text" if kind == nw.String else "dates" if kind in (nw.Date, nw.Datetime) else f"values of type {kind}"
-
-
-def ticked(name: str) -> str:
-    """Return the name of a column as an expression writes it: in backticks where needed."""
-    return str(where(_always_ticked(name)))
-
-
-def _always_ticked(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -94,7 +94,7 @@ beside the study.
     return found
 
 
-def choose_engine(asked: EngineChoice, data: tuple[Data, ...], room: int = 8) -> Engine:
+def choose_engine(asked: EngineChoice, data: Sequence[Data], room: int = 8) -> Engine:
     """Return the engine; "auto" is memory if it has ``room`` times the files, otherwise one that leaves them there."""
     if asked != "auto":
         return asked
@@ -102,12 +102,6 @@ def choose_engine(asked: EngineChoice, data: tuple[Data, ...], room: int = 8) ->
     if size * room <= available_memory():
         return "memory"
     return "duckdb" if any(one.format == "duckdb" for one in data) else "polars"
-
-
-def identity(path: Path) -> tuple[int, int]:
-    """Return a key that is the same for all paths to one file, through links or written in different ways."""
-    found = path.stat()
-    return found.st_dev, found.st_ino
 
 
 def is_pattern(text: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
@@ -35,14 +35,15 @@ class ReplicateOptions(TypedDict):
     seed: int
 
 
-SUFFIXES = (".parquet", ".csv", ".jsonl", ".ndjson")
+SINKS = {".parquet": "sink_parquet", ".csv": "sink_csv", ".jsonl": "sink_ndjson", ".ndjson": "sink_ndjson"}
+"""The method of Polars that writes a file of each kind."""
 
 
 def require_suffix(path: Path) -> None:
     """Refuse an output whose suffix is not that of a known kind of file."""
-    if path.suffix.lower() not in SUFFIXES:
-        kinds = f"{', '.join(SUFFIXES[:-2])} or {SUFFIXES[-2]}"
-        raise OutputError(f"{path} has no suffix that names a kind of file. End its name in {kinds}.", path=str(path))
+    if path.suffix.lower() not in SINKS:
+        remedy = "End its name in .parquet, .csv or .jsonl."
+        raise OutputError(f"{path} has no suffix that names a kind of file. {remedy}", path=str(path))
 
 
 def weights_columns(opened: OpenStudy, *, with_data: bool, replicates: ReplicateOptions | None = None) -> list[str]:
@@ -65,7 +66,7 @@ def _own_columns(opened: OpenStudy) -> list[str]:
 def _beside_data(opened: OpenStudy, ours: list[str]) -> list[str]:
     """Return vardi's columns, then those of the data, or refuse data that use one of vardi's names otherwise."""
     data, columns = opened.study.data, opened.columns()
-    theirs = list(dict.fromkeys(name for names in columns for name in names))
+    theirs = dict.fromkeys(name for names in columns for name in names)
     same = {  # columns of the data that are what vardi means by their name
         "source": opened.study.label == "source",
         "id": all(one.id == "id" for one in data),
@@ -77,7 +78,7 @@ def _beside_data(opened: OpenStudy, ours: list[str]) -> list[str]:
                 f"The data have a column {name!r}, and so has a weights file. Rename it in the data, or write the "
                 "weights alone and join them by source and row."
             )
-    return [*ours, *(name for name in theirs if name not in ours)]
+    return list(dict.fromkeys((*ours, *theirs)))
 
 
 def write_weights(
@@ -116,20 +117,17 @@ def draw(opened: OpenStudy, fit: DebiasedSample, n: int, seed: int | None, *, re
 
 def write_frame(frame: pl.DataFrame | pl.LazyFrame, path: Path) -> None:
     """Write a Polars frame in the format that the suffix asks for."""
-    rows = frame.lazy()
-    sinks: dict[str, Callable[[Path], object]] = {".parquet": rows.sink_parquet, ".csv": rows.sink_csv}
-    sinks.get(path.suffix.lower(), rows.sink_ndjson)(path)
+    getattr(frame.lazy(), SINKS[path.suffix.lower()])(path)
 
 
 def _in_memory(opened: OpenStudy, fit: DebiasedSample, added: Sequence[pl.Series] = ()) -> Weighted:
     """Return the frames with the position and the weight of each row, and with further columns of the whole pool."""
     polars = package("polars")
     columns = polars.DataFrame([polars.Series("weight", np.asarray(fit.weights)), *added])
-    frames, start = {}, 0
+    frames = {}
     for data, frame in zip(opened.study.data, opened.frames, strict=True):
-        own = columns[start : start + len(frame)].get_columns()
-        frames[data.name] = frame.with_columns(polars.int_range(polars.len()).alias(ROW), *own)
-        start += len(frame)
+        own, columns = columns.head(len(frame)), columns.slice(len(frame))
+        frames[data.name] = frame.with_columns(polars.int_range(polars.len()).alias(ROW), *own.get_columns())
     return frames
 
 

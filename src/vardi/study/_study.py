@@ -7,26 +7,36 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import narwhals as nw
 import numpy as np
 
 from vardi._fit.debias import debias, identify_with_notes
-from vardi._inputs.given import Counts, Known, Labels, Samples
+from vardi._inputs.given import Counts, Known, Labels, Population, Samples
 from vardi._inputs.lazy_part import COUNTS, LABEL, ROW
 from vardi._inputs.shared_units import warn_of
 from vardi.biases import as_bias
 from vardi.errors import ExpressionError, InvalidBiasError, MissingValuesError, SharedUnitsWarning, number_of_rows
 from vardi.study._data import Data, Engine
-from vardi.study._engines import Lazy, in_memory, left_in_place, package
-from vardi.study.schema import DependenceOptions
+from vardi.study._engines import in_memory, left_in_place, package
 
 if TYPE_CHECKING:
     import polars as pl
 
     from vardi._fit.sample import DebiasedSample
     from vardi._solve.identify import Verdict
+
+DEPENDS: tuple[Literal["clusters", "series", "strata"], ...] = ("clusters", "series", "strata")
+
+
+class DependenceOptions(TypedDict, total=False):
+    """How rows depend on one another, as `vardi.debias` takes it: columns, and how many units were drawn from."""
+
+    clusters: str
+    series: str
+    strata: str
+    population: Population
 
 
 @dataclass(frozen=True)
@@ -111,11 +121,15 @@ class OpenStudy:
         return self.study.engine != "memory"
 
     @property
+    def _pairs(self) -> list[tuple[Data, Any]]:
+        return list(zip(self.study.data, self.frames, strict=True))
+
+    @property
     def samples(self) -> Samples:
         """The samples as `vardi.debias` takes them."""
         if self.study.label is not None:
             return self.frames[0]
-        return {data.name: frame for data, frame in zip(self.study.data, self.frames, strict=True)}
+        return {data.name: frame for data, frame in self._pairs}
 
     @property
     def source(self) -> Labels | None:
@@ -172,7 +186,7 @@ class OpenStudy:
         """Warn of ids that two samples share, with one query for each frame."""
         pl = package("polars")
         pieces = []
-        for data, frame in zip(self.study.data, self.frames, strict=True):
+        for data, frame in self._pairs:
             columns = nw.col(str(data.id)).cast(nw.String).alias("id"), self.source_of(data).alias("source")
             asked = nw.from_native(frame).lazy().select(*columns)
             pieces.append(asked.unique().collect("polars").to_native())
@@ -188,34 +202,34 @@ class OpenStudy:
 
     def _counts(self) -> Counts | None:
         """Return counts as `vardi.debias` takes them, or refuse missing counts."""
-        if not any(data.counts for data in self.study.data):
+        counted = [(data, data.counts, frame) for data, frame in self._pairs if data.counts is not None]
+        for data, column, frame in counted:
+            nulls = nw.from_native(frame).lazy().select(nw.col(column).is_null().cast(nw.Int64).sum())
+            missing = int(nulls.collect().item() or 0)
+            if missing:
+                raise MissingValuesError(
+                    f"The column of counts {column!r} of {data} has no value in {number_of_rows(missing)}, so it "
+                    "is unknown how many rows these stand for. Fill them in, or remove them.",
+                    columns={column: missing},
+                )
+        if not counted:
             return None
-        for data, frame in zip(self.study.data, self.frames, strict=True):
-            if data.counts is not None:
-                _require_counts(data, data.counts, nw.from_native(frame).lazy())
         if self.is_lazy:
             return COUNTS
         if self.study.label is not None:
             return self.study.data[0].counts
         return {
             data.name: np.ones(len(frame)) if data.counts is None else frame[data.counts].to_numpy()
-            for data, frame in zip(self.study.data, self.frames, strict=True)
+            for data, frame in self._pairs
         }
 
 
 def _are_numberings(ids: pl.DataFrame) -> bool:
     """Return whether ids only number the rows of each sample, so that samples share them anyway."""
     pl = package("polars")
-    numbers = ids.with_columns(pl.col("id").cast(pl.Int64, strict=False))
-    of_samples = numbers.group_by("source").agg(
-        pl.col("id").null_count().alias("others"),
-        pl.col("id").min().alias("first"),
-        pl.col("id").max().alias("last"),
-        pl.len(),
-    )
-    return all(
-        not others and first in (0, 1) and last - first == n - 1 for _, others, first, last, n in of_samples.rows()
-    )
+    number = pl.col("id").cast(pl.Int64, strict=False)
+    is_numbering = (number.null_count() == 0) & number.min().is_in([0, 1]) & (number.max() - number.min() < pl.len())
+    return bool(ids.group_by("source").agg(is_numbering)["id"].all())
 
 
 def _columns_of(text: str | float) -> tuple[str, ...]:
@@ -223,13 +237,3 @@ def _columns_of(text: str | float) -> tuple[str, ...]:
     with suppress(ExpressionError, InvalidBiasError):
         return (str(text), *as_bias(text).columns)
     return (str(text),)
-
-
-def _require_counts(data: Data, counts: str, frame: nw.LazyFrame[Lazy]) -> None:
-    missing = int(frame.select(nw.col(counts).is_null().cast(nw.Int64).sum().alias("n")).collect().item() or 0)
-    if missing:
-        raise MissingValuesError(
-            f"The column of counts {counts!r} of {data} has no value in {number_of_rows(missing)}, so it is "
-            "unknown how many rows these stand for. Fill them in, or remove them.",
-            columns={counts: missing},
-        )

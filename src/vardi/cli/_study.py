@@ -1,10 +1,10 @@
-"""``vardi fit``, ``vardi sample`` and ``vardi report``: a study in, files out."""
+"""``vardi check``, ``fit``, ``report`` and ``sample``: a study in, what is found out, and files."""
 
 from __future__ import annotations
 
 import shlex
 import tempfile
-from dataclasses import dataclass
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from vardi.cli._command import Force, Json, Quiet, StudyFile, guarded, opening
+import vardi
+from vardi._machine import whole_file
+from vardi.cli._command import NO, Force, Json, Quiet, StudyFile, guarded, opening
 from vardi.cli._console import show, show_files, show_json, show_next
-from vardi.cli._outputs import is_pdf, print_page, together, writing
+from vardi.cli._outputs import is_pdf, print_page, writing
 from vardi.errors import ContradictedKnownWarning
 
 if TYPE_CHECKING:
@@ -32,42 +34,74 @@ KIND_HELP = (
 )
 
 Kind = Literal["bayesian", "rows", "jackknife"]
+Plan = Annotated[
+    bool, typer.Option("--plan", help="Only list the queries of a fit and what they read. No row is read.")
+]
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """A fitted study: its data, the account of its fit, and the warnings on the way."""
+@guarded
+def check(study: StudyFile, as_json: Json = False, quiet: Quiet = False, plan: Plan = False) -> None:
+    """Check a study before it is used: files, biases, overlap, and whether the samples agree with their biases.
 
-    opened: OpenStudy
-    account: Account
-    warnings: list[str]
+    The exit code is 0 if all is well, 1 if the data fail a check, 2 if the study is wrong.
+    """
+    from vardi.cli._summary import check_json, show_check, show_plan, study_account
+
+    if plan:
+        show_plan(vardi.study.read(study), as_json=as_json)
+        return
+    with opening(study, hidden=as_json or quiet, reported=(ContradictedKnownWarning,)) as (opened, stage, messages):
+        stage("Looking for overlap")
+        verdict, notes = opened.judged()
+        fit = facts = None
+        if verdict.identified and not (opened.is_lazy and not opened.study.known):
+            stage("Comparing the samples with their biases")
+            fit = opened.fit()
+            facts = study_account(opened, fit)
+            verdict, notes = facts.verdict, facts.bias_notes
+    notes = (*opened.study.notes, *notes)
+    contradicted = facts is not None and (
+        (facts.check.found is not None and facts.check.found.outcome == "contradicted")
+        or (facts.known_check is not None and facts.known_check.contradicted)
+    )
+    passed = verdict.identified and not contradicted
+    if as_json:
+        show_json({**check_json(opened, verdict, facts), "notes": notes, "passed": passed, "warnings": messages})
+    elif not quiet or not passed:
+        show_check(opened, verdict, fit, facts, notes)
+    if not passed:
+        raise typer.Exit(NO)
+    if not as_json and not quiet:
+        show("")
+        show_next("Next, the means of the population", f"vardi fit {shlex.quote(str(study))}")
 
 
 @guarded
 def fit(
     study: StudyFile,
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help=WEIGHTS_HELP)] = None,
-    report: Annotated[Path | None, typer.Option("--report", metavar="FILE", help=REPORT_HELP)] = None,
+    report: Annotated[Path | None, typer.Option(metavar="FILE", help=REPORT_HELP)] = None,
     with_data: Annotated[
         bool, typer.Option("--with-data", help="Write all columns of the data beside the weights.")
     ] = False,
-    replicates: Annotated[int | None, typer.Option("--replicates", min=2, metavar="N", help=REPLICATES_HELP)] = None,
-    kind: Annotated[Kind, typer.Option("--kind", metavar="KIND", help=KIND_HELP)] = "bayesian",
-    seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Seed of the replicates.")] = 0,
+    replicates: Annotated[int | None, typer.Option(min=2, metavar="N", help=REPLICATES_HELP)] = None,
+    kind: Annotated[Kind, typer.Option(metavar="KIND", help=KIND_HELP)] = "bayesian",
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the replicates.")] = 0,
     force: Force = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Debias a study: print a summary, and write the weights and a report."""
+    from vardi.cli._summary import show_fit
+
     targets = {what: path for what, path in (("weights", output), ("report", report)) if path is not None}
-    if replicates and output is None:
-        raise typer.BadParameter("--replicates are written beside the weights. Name their file: -o weights.parquet")
-    if with_data and output is None:
-        raise typer.BadParameter("--with-data is written beside the weights. Name their file: -o weights.parquet")
+    beside = "--replicates are" if replicates else "--with-data is" if with_data else ""
+    if beside and output is None:
+        raise typer.BadParameter(f"{beside} written beside the weights. Name their file: -o weights.parquet")
     asked: ReplicateOptions | None = {"n": replicates, "kind": kind, "seed": seed} if replicates else None
-    fitted = run_fit(study, targets, with_data=with_data, replicates=asked, force=force, hidden=as_json or quiet)
+    found = run_fit(study, targets, with_data=with_data, replicates=asked, force=force, hidden=as_json or quiet)
     if as_json or not quiet:
-        show_fit(fitted, targets, as_json=as_json)
+        show_fit(*found, targets, as_json=as_json)
     if not as_json and not quiet:
         _say_next(study, targets)
 
@@ -80,10 +114,11 @@ def run_fit(
     replicates: ReplicateOptions | None = None,
     force: bool = False,
     hidden: bool = False,
-) -> Fitted:
+) -> tuple[OpenStudy, Account, list[str]]:
     """Read a study, fit it, and write its ``"weights"`` and ``"report"`` if they were asked for.
 
-    ``replicates`` are the arguments of `DebiasedSample.replicate_weights`; if empty, none are written.
+    Returned are the study with its data, the account of its fit, and the warnings on the way. ``replicates`` are the
+    arguments of `DebiasedSample.replicate_weights`; if empty, none are written.
     """
     from vardi.cli._summary import study_account
     from vardi.study._outputs import weights_columns, write_weights
@@ -95,18 +130,17 @@ def run_fit(
         fitted = opened.fit()
         stage("Estimating errors")
         account = study_account(opened, fitted)
-        with together(list(targets.values()), force=force) as temporary:
-            for what, place in zip(targets, temporary, strict=True):
+        with ExitStack() as stack:  # all are moved into place when all are written
+            places = [stack.enter_context(whole_file(path, overwrite=force)) for path in targets.values()]
+            for (what, target), place in zip(targets.items(), places, strict=True):
                 stage(f"Writing the {what}")
-                with writing(targets[what], place):
+                with writing(target, place):
                     if what == "report":
-                        _write_report(opened, fitted, place, targets[what])
-                    else:
-                        making = partial(stage, "Making replicates")
-                        write_weights(
-                            opened, fitted, place, with_data=with_data, replicates=replicates, progress=making
-                        )
-    return Fitted(opened, account, messages)
+                        _write_report(opened, fitted, place, target)
+                        continue
+                    making = partial(stage, "Making replicates")
+                    write_weights(opened, fitted, place, with_data=with_data, replicates=replicates, progress=making)
+    return opened, account, messages
 
 
 def _write_report(opened: OpenStudy, fitted: DebiasedSample, place: Path, target: Path) -> None:
@@ -121,39 +155,13 @@ def _write_report(opened: OpenStudy, fitted: DebiasedSample, place: Path, target
             print_page(page, place, target)
 
 
-def show_fit(fitted: Fitted, targets: dict[str, Path], *, as_json: bool) -> None:
-    """Print a fit, as tables or as JSON."""
-    from vardi.cli._summary import account_json, account_tables
-    from vardi.study._outputs import is_counted
-
-    opened = fitted.opened
-    if as_json:
-        files = {what: str(file) for what, file in targets.items()}
-        show_json({**account_json(opened, fitted.account), "files": files, "warnings": fitted.warnings})
-        return
-    show(*account_tables(opened.study.title, fitted.account), "")
-    for note in opened.study.notes:
-        show(note, "")
-    show_files(targets)
-    if opened.is_lazy and not opened.study.variables:
-        show(
-            "No variables are named, so no means are computed in the engine. Name them in the study: variables = [...]"
-        )
-    if "weights" in targets and is_counted(opened):
-        show("Weights are per unit. Rows stand for several units, so multiply each weight by the column count.")
-
-
 def _say_next(study: Path, targets: dict[str, Path]) -> None:
     """Print what to do with the outputs, or how to have some written."""
     if not targets:
         named = shlex.quote(str(study))
         show("No file was written.", "")
-        show_next(
-            {
-                "For a report to read and print": f"vardi report {named}",
-                "For weights to use in other programs": f"vardi fit {named} -o weights.csv",
-            }
-        )
+        show_next("For a report to read and print", f"vardi report {named}")
+        show_next("For weights to use in other programs", f"vardi fit {named} -o weights.csv")
     elif "report" in targets and not is_pdf(targets["report"]):
         show("", "Open the report in a browser to read and print it.")
 
@@ -176,12 +184,9 @@ def sample(
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="Where the rows go: .csv, .parquet or .jsonl.")
     ],
-    seed: Annotated[
-        int | None, typer.Option("--seed", min=0, metavar="N", help="A seed, to get the same draw again.")
-    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, metavar="N", help="A seed, to get the same draw again.")] = None,
     once: Annotated[
-        bool,
-        typer.Option("--without-replacement", help="Draw no row twice. Engines always do so."),
+        bool, typer.Option("--without-replacement", help="Draw no row twice. Engines always do so.")
     ] = False,
     force: Force = False,
     as_json: Json = False,
@@ -196,14 +201,13 @@ def sample(
         fitted = opened.fit()
         stage(f"Drawing {n:,} rows")
         rows = draw(opened, fitted, n, seed, replace=not once)
-        with together([output], force=force) as (temporary,), writing(output, temporary):
+        with whole_file(output, overwrite=force) as temporary, writing(output, temporary):
             write_frame(rows, temporary)
-    title = opened.study.title
-    distinct = rows.select("source", "row").n_unique()
+    title, distinct = opened.study.title, rows.select("source", "row").n_unique()
     if as_json:
         by_source = dict(rows["source"].value_counts(sort=True).iter_rows())
-        facts = {"study": str(study), "title": title, "rows": n, "distinct": distinct, "seed": seed}
-        show_json({**facts, "by_source": by_source, "files": {"draw": str(output)}, "warnings": messages})
+        facts = {"study": study, "title": title, "rows": n, "distinct": distinct, "seed": seed}
+        show_json({**facts, "by_source": by_source, "files": outputs, "warnings": messages})
     elif not quiet:
         drawn = "1 row drawn by weight." if n == 1 else f"{n:,} rows drawn by weight, {distinct:,} of them different."
         show(f"{title}: {drawn}", "")
