@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked 
     from vardi._estimate.sensitivity.worst import Errors
     from vardi._fit.rows_in_engine import RowsInEngine
     from vardi._fit.rows_in_memory import RowsInMemory
-    from vardi._rows.lazy_rows import LazyRows
+    from vardi._rows.lazy_model import LazyRows
 
 ONLY_KNOWN = (
     "only the known values determine the parameters of a bias, so the samples alone fit any column that they describe. "

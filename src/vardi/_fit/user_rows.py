@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from vardi._fit.parts import MemoryParts
     from vardi._fit.solved import Solved
     from vardi._fit.weighted import WeightedSample
-    from vardi._inputs.lazy_dependence import EngineDependence
+    from vardi._inputs.lazy_pool import EngineDependence
     from vardi._rows.domains import RowsByDomain
-    from vardi._rows.lazy_rows import LazyRows
+    from vardi._rows.lazy_model import LazyRows
 
 Keys = tuple[tuple[Any, ...], ...]  # of domains: the values of the columns that define each
 

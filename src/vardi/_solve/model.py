@@ -31,7 +31,7 @@ from vardi._types import Floats, Integers
 from vardi.errors import ConvergenceError, InvalidKnownError, NotIdentifiableError
 
 if TYPE_CHECKING:
-    from vardi._rows.lazy_rows import LazyRows
+    from vardi._rows.lazy_model import LazyRows
 
 MIN_PROBED_ROWS = 10_000  # rows above which a few of them are checked first
 MAX_SERIAL_NUMBERS = 2_000_000  # numbers (rows times coordinates) up to which linear algebra gains nothing from threads
