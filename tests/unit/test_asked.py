@@ -12,12 +12,11 @@ from numpy.testing import assert_allclose
 
 import vardi
 from vardi._inputs import lazy_pool
-from vardi._inputs.lazy_dependence import EngineDependence
 from vardi._inputs.lazy_part import OMEGA, Part
-from vardi._inputs.lazy_pool import open_frames
+from vardi._inputs.lazy_pool import EngineDependence, open_frames
 from vardi._rows import lazy_model
 from vardi._rows.dense import Dense
-from vardi._rows.lazy_rows import LazyRows
+from vardi._rows.lazy_model import LazyRows
 from vardi._rows.lazy_values import with_levels
 from vardi._rows.queries import Queries
 

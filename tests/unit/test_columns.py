@@ -11,13 +11,13 @@ from scipy import sparse
 
 import vardi
 from vardi._inputs.dependence import Dependence
-from vardi._inputs.lazy_dependence import EngineDependence
 from vardi._inputs.lazy_part import COUNT, OMEGA, Part
+from vardi._inputs.lazy_pool import EngineDependence
 from vardi._rows.arrays import Arrays
 from vardi._rows.contract import within
 from vardi._rows.dense import Dense
 from vardi._rows.expressions import Expressions
-from vardi._rows.lazy_functions import EngineFunction
+from vardi._rows.lazy_values import EngineFunction
 from vardi._rows.point import KnownMoments, Model, Point
 from vardi._rows.queries import Queries
 from vardi._rows.sparse import Sparse

@@ -19,7 +19,7 @@ from vardi._inputs import partitions
 from vardi._inputs.engines import LENGTH, Aggregate, AggregateQuery
 from vardi._inputs.partitions import PartitionedFrame, aggregated
 from vardi._rows import lazy_model
-from vardi._rows.union import MANY
+from vardi._rows.queries import FRAMES
 
 
 @pytest.fixture(autouse=True)
@@ -99,7 +99,7 @@ class TestAggregates:
 )
 def test_many_frames_are_asked_as_one(question, answers, monkeypatch):
     monkeypatch.setattr(lazy_model, "ROWS", 300)
-    rng, K = np.random.default_rng(3), MANY + 1
+    rng, K = np.random.default_rng(3), FRAMES + 1
     biases = {f"s{k}": f"exp({k / K} * x)" for k in range(K)}
     tables = {name: pl.DataFrame({"x": rng.normal(k / K, 1.0, 200)}) for k, name in enumerate(biases)}
     rows = pl.concat([table.with_columns(label=pl.lit(name)) for name, table in tables.items()])

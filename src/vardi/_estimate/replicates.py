@@ -30,8 +30,8 @@ from vardi._estimate.refits import LONG, Progress, entropy_of, one_step
 from vardi._estimate.resampling import Strata, effective_rows
 from vardi._inputs.engines import Aggregate, LazyFrame, answering
 from vardi._inputs.frames import Frame
-from vardi._inputs.lazy_dependence import SERIES_APART, UNIT, EngineDependence
 from vardi._inputs.lazy_part import Part, sums_by_sample
+from vardi._inputs.lazy_pool import SERIES_APART, UNIT, EngineDependence
 from vardi._machine import require_memory
 from vardi._rows.contract import Block, Question
 from vardi._rows.hashed import LEFT, RIGHT, hashed

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def summarize(fit: DebiasedSample, most: int = 8) -> Account:
     """Return the account of a fit with its first numeric columns."""
-    numeric = () if fit.parts.given().unasked else (*fit.numeric_columns, *fit.parts.numeric_of_some)
+    numeric = () if fit.parts.given().unasked else (*fit.numeric_columns, *fit.solved.numeric_of_some)
     columns = [fit.parts.column(name, name) for name in numeric[:most]]
     return account(fit, columns, more=len(numeric) - len(columns))
 

@@ -44,15 +44,8 @@ class MemoryParts:
         self.pool: Pool = fit.solved.pool
 
     @property
-    def numeric_of_some(self) -> tuple[str, ...]:
-        """The numeric columns that only some samples have recorded, but that have a mean."""
-        names: tuple[str, ...] = self._solved.numeric_of_some
-        return names
-
-    @property
     def _uncovered(self) -> Mapping[str, str]:
-        reasons: dict[str, str] = self._solved.uncovered
-        return reasons
+        return self._solved.uncovered
 
     def given(self) -> Given:
         """Return what the fit was given."""
@@ -101,9 +94,8 @@ class MemoryParts:
 
     def choose(self) -> tuple[tuple[Variable, ...], str]:
         """Return the columns that a report shows, and a note on those left out."""
-        numeric = (*self._solved.data.numeric_columns, *self.numeric_of_some)
-        data = self._solved.memory
-        uncovered = self._solved.uncovered
+        data, uncovered = self._solved.memory, self._solved.uncovered
+        numeric = (*data.numeric_columns, *self._solved.numeric_of_some)
         return choose(self.pool, data.kept, data.of_some, uncovered, numeric, lambda name: self.column(name, name))
 
     def describe(

@@ -23,9 +23,8 @@ from vardi._inputs.domains import By, bases, in_domains
 from vardi._inputs.given import Function, bias_of, is_function, name_of
 from vardi._inputs.given import Functions as UserFunctions
 from vardi._inputs.known import NOTHING_KNOWN, Known, as_known
-from vardi._inputs.lazy_dependence import EngineDependence, as_engine_dependence
 from vardi._inputs.lazy_part import COUNTS, LABEL, ROW, Part, rows_by_value
-from vardi._inputs.lazy_pool import LazyPool, OpenFrames
+from vardi._inputs.lazy_pool import EngineDependence, LazyPool, OpenFrames, as_engine_dependence
 from vardi._inputs.pool import Name, kinds_in_words
 from vardi._rows.contract import Block, Kept, Question
 from vardi._rows.dense import Dense
@@ -33,11 +32,19 @@ from vardi._rows.domains import RowsByDomain
 from vardi._rows.expressions import Expressions
 from vardi._rows.hashed import GroupSums, drawn_rows, sums_in_groups
 from vardi._rows.joint import Joint, JointRows
-from vardi._rows.lazy_functions import EngineFunction, all_missing, compiled_functions, condition
-from vardi._rows.lazy_model import few_rows, functions_on, in_memory, joint_rows, model_of
-from vardi._rows.lazy_rows import LazyRows
+from vardi._rows.lazy_model import LazyRows, few_rows, functions_on, in_memory, joint_rows, model_of
 from vardi._rows.lazy_shares import Counted, SharesInEngine
-from vardi._rows.lazy_values import DomainColumns, domains_of, is_in, missing_by_domain, with_levels
+from vardi._rows.lazy_values import (
+    DomainColumns,
+    EngineFunction,
+    all_missing,
+    compiled_functions,
+    condition,
+    domains_of,
+    is_in,
+    missing_by_domain,
+    with_levels,
+)
 from vardi._rows.measure import Functions, Measure, as_functions
 from vardi._rows.point import KnownMoments, Model, Point, RowsAt
 from vardi._rows.queries import Queries
@@ -103,7 +110,7 @@ class RowsInEngine(UserRows):
         H = functions_on(pool, found)
         directions, root, moving = independent(known, H, set(pool.declared.features))
         moments = KnownMoments(pool.declared.function_columns, directions, known.values @ directions, root, moving)
-        frames, model = model_of(pool, moments)
+        frames, model = model_of(pool, self.frames, moments)
         joint = joint_rows(pool, frames, model, found, few, is_all=is_all)
         data = replace(self, frames=frames, model=model)
         return Prepared(self.pool.names, rows, joint, data, known, in_memory=is_all)
@@ -171,7 +178,7 @@ class RowsInEngine(UserRows):
     @cached_property
     def rows_asked(self) -> Queries:
         """The rows of the samples in question."""
-        return Queries(self.parts_asked, self.frames.sizes, self.dependence)
+        return self.frames.of(self.parts_asked)
 
     @property
     def _dropped(self) -> tuple[Part, ...]:
@@ -194,9 +201,8 @@ class RowsInEngine(UserRows):
         """Return several columns or expressions as functions of the rows."""
         if not isinstance(values, list | tuple) or not all(is_function(part) for part in values):
             raise refusal("means of arrays", "engine")
-        known = [self._compiled.get(value) if isinstance(value, str) else None for value in values]
-        if not any(one is None for one in known):
-            return [one for one in known if one is not None]
+        if all(isinstance(value, str) and value in self._compiled for value in values):
+            return [self._compiled[value] for value in values]
         parts = self.parts_asked
         functions = [bias_of(value, parts[0].schema) for value in values]
         found = compiled_functions(parts, functions, [name_of(value) for value in values])

@@ -31,7 +31,7 @@ from vardi._types import Floats, Integers, RandomSeed
 from vardi.biases import ParametricBias
 from vardi.biases._values import as_array
 from vardi.errors import ImpossibleRowError, MismatchError, MissingValuesError, number_of_rows
-from vardi.errors._refusals import column_of_some, not_covered, not_finite
+from vardi.errors._refusals import not_covered, not_finite, require_everywhere
 from vardi.errors._texts import LISTED, listed
 
 if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked for
@@ -276,7 +276,9 @@ class RowsInMemory(UserRows):
         if is_function(values):
             self._require_of_units(values)
             if len(self.pool.frames) > 1:
-                self._require_everywhere(values)
+                frames = {self.pool.names[k]: self.pool.frames[k].columns for k in self.states}
+                every = dict.fromkeys(column for columns in frames.values() for column in columns)
+                require_everywhere(bias_of(values, every).columns, frames)
             pieces = self._evaluated(values)
             if not pieces:
                 raise MismatchError(
@@ -347,15 +349,6 @@ class RowsInMemory(UserRows):
             where = listed(self.pool.place(row) if k < LISTED else "" for k, row in positions)
             raise not_finite(int(np.count_nonzero(~finite)), name, lacking, where)
         return values
-
-    def _require_everywhere(self, function: Formula) -> None:
-        """Refuse a column that some samples have and others lack."""
-        frames = {self.pool.names[k]: self.pool.frames[k] for k in self.states}
-        every = dict.fromkeys(column for frame in frames.values() for column in frame.columns)
-        for column in bias_of(function, every).columns:
-            lacks = [name for name, frame in frames.items() if column not in frame.columns]
-            if 0 < len(lacks) < len(frames):
-                raise column_of_some(column, [name for name in frames if name not in lacks], lacks)
 
     def _gaps_of(self, values: Function, columns: Mapping[str, int]) -> NDArray[np.bool_]:
         """Return on which rows of the pool an array, or any of some columns, has a missing or infinite value."""

@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked 
     from vardi._estimate.sensitivity.question import Errors
     from vardi._fit.rows_in_engine import RowsInEngine
     from vardi._fit.rows_in_memory import RowsInMemory
-    from vardi._rows.lazy_rows import LazyRows
+    from vardi._rows.lazy_model import LazyRows
 
     AnyRows: TypeAlias = RowsInMemory | RowsInEngine  # with the same methods, so that what asks need not know which
 

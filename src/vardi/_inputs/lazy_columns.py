@@ -37,7 +37,7 @@ from vardi.biases._compile import Compiled, NarwhalsTarget, compile_node
 from vardi.biases._kinds import factors_of
 from vardi.biases._learned import LearnedBias
 from vardi.biases._nodes import Column
-from vardi.errors import InvalidBiasError, MismatchError, MissingValuesError, NeedsRowsError
+from vardi.errors import InvalidBiasError, MismatchError, NeedsRowsError
 from vardi.errors._refusals import needs_rows
 
 GIVEN = "__vardi_given_{}_{}"
@@ -171,18 +171,20 @@ class DeclaredColumns:
 
         It is an error if an engine cannot compute one of them.
         """
-        known = [
-            _computable(bias.known if isinstance(bias, ParametricBias) else bias, bias, name)
-            for name, bias in zip(self.names, self.biases, strict=True)
-        ]
-        found: dict[str, Bias] = {OMEGA.format(k): bias for k, bias in enumerate(known)}
+        found: dict[str, Bias] = {}
+        for k, (name, bias) in enumerate(zip(self.names, self.biases, strict=True)):
+            known = bias.known if isinstance(bias, ParametricBias) else bias
+            if any(isinstance(one, LearnedBias | WindowBias) for one in factors_of(known)):
+                raise needs_rows(f"The bias of {name!r}, {bias},")
+            found[OMEGA.format(k)] = _computable(known, f"The bias of {name!r} is {bias}", "an expression", name)
         for k, names in self.features.items():
             bias = self.biases[k]
             assert isinstance(bias, ParametricBias)
             found |= dict(zip(names, features_of(bias, self.names[k]), strict=True))
         for j, function in enumerate(self.functions):
             if not isinstance(function, int):
-                found[FUNCTION.format(j)] = _computable_function(function)
+                what = f"The mean of {function} is known"
+                found[FUNCTION.format(j)] = _computable(function, what, "a condition or an expression", str(function))
         return found
 
     @cached_property
@@ -246,19 +248,12 @@ def expressions(
     }
     for bias, unknown in zip(doubtful, part.sums(list(doubtful.values())), strict=True):
         if unknown:
-            raise _unknown(bias, part.name, int(unknown), missing, called)
+            read = {column: number for column, number in missing.items() if not column.startswith(PREFIX)}
+            if isinstance(bias, ColumnBias):
+                own = {column: read[column] for column in bias.columns if column in read}
+                raise unknown_expression(bias, int(unknown), own, part.name)
+            raise unknown_value(bias, part.name, int(unknown), read, called=called)
     return [as_floats(one) for one in compiled]
-
-
-def _unknown(
-    bias: ExpressionBias, sample: str | None, unknown: int, missing: Mapping[str, int], called: str
-) -> MissingValuesError | InvalidBiasError:
-    """Return the error for an expression without a value on some rows."""
-    read = {column: number for column, number in missing.items() if not column.startswith(PREFIX)}
-    if isinstance(bias, ColumnBias):
-        own = {column: read[column] for column in bias.columns if column in read}
-        return unknown_expression(bias, unknown, own, sample)
-    return unknown_value(bias, sample, unknown, read, called=called)
 
 
 def missing_values(part: Part, target: NarwhalsTarget, columns: Sequence[str]) -> dict[str, int]:
@@ -267,23 +262,10 @@ def missing_values(part: Part, target: NarwhalsTarget, columns: Sequence[str]) -
     return {column: int(number) for column, number in zip(columns, counts, strict=True) if number}
 
 
-def _computable(part: Bias, bias: Bias, name: str) -> Bias:
-    if any(isinstance(one, LearnedBias | WindowBias) for one in factors_of(part)):
-        raise needs_rows(f"The bias of {name!r}, {bias},")
-    if not is_computable(part):
+def _computable(bias: Bias, what: str, given: str, sample: str) -> Bias:
+    """Return what an engine can compute; otherwise say what it is, and what to give."""
+    if not is_computable(bias):
         raise InvalidBiasError(
-            f"The bias of {name!r} is {bias}, which an engine cannot compute. Give an expression as text, or "
-            "collect the frame first.",
-            sample=name,
+            f"{what}, which an engine cannot compute. Give {given} as text, or collect the frame first.", sample=sample
         )
-    return part
-
-
-def _computable_function(function: Bias) -> Bias:
-    if not is_computable(function):
-        raise InvalidBiasError(
-            f"The mean of {function} is known, which an engine cannot compute. Give a condition or an expression as "
-            "text, or collect the frame first.",
-            sample=str(function),
-        )
-    return function
+    return bias

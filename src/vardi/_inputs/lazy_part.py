@@ -138,7 +138,7 @@ class Part:
         self,
         asked: Mapping[str, Aggregate],
         *changes: Change | None,
-        key: str | Sequence[str] = (),
+        key: Sequence[str] = (),
         most: int | None = None,
     ) -> Groups:
         """Query aggregates of columns and expressions by sample and by keys, of so many groups at most.
@@ -146,8 +146,7 @@ class Part:
         What occurs in many sums is better added as a column by the changes, which are made first, in order: engines
         compute it once, and queries stay short.
         """
-        keys = [*filter(None, [self.label]), *([key] if isinstance(key, str) else key)]
-        query = AggregateQuery(keys, asked, most)
+        query = AggregateQuery([*filter(None, [self.label]), *key], asked, most)
         return Groups(self.ask(lambda frame: aggregated(changed(frame, changes), query)), self)
 
     def first(self, columns: Sequence[str], rows: int, *changes: Change | None) -> Groups:
@@ -327,7 +326,7 @@ def rows_by_value(parts: Sequence[Part], column: str, most: int | None = None) -
     found: Counter[Any] = Counter()
     for part in parts:
         whole = replace(part, label=None)  # of any sample
-        rows = whole.groups({COUNT: part.rows}, key=column, most=None if most is None else most + 1).table
+        rows = whole.groups({COUNT: part.rows}, key=[column], most=None if most is None else most + 1).table
         found.update(dict(zip(rows.get_column(column).to_list(), rows.get_column(COUNT).to_list(), strict=True)))
         if most is not None and len(found) > most:
             return None

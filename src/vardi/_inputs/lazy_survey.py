@@ -1,7 +1,7 @@
 """One query for each frame returns all that is checked and, if biases are conditions, its distinct rows.
 
-Rows are grouped by their label and by integers whose bits are truth values: whether the count is valid and, if all that
-a fit reads (biases, features, known functions) is made of conditions, which of the conditions hold. Engines group by
+Rows are grouped by their label and by integers whose bits are truth values: whether the row counts and, if all that a
+fit reads (biases, features, known functions) is made of conditions, which of the conditions hold. Engines group by
 integers several times faster than by floats. If something is wrong the caller runs more queries, to find out what.
 """
 
@@ -79,8 +79,8 @@ class Codes:
     bits : sequence of Bit
         The truth values.
     in_sql : bool
-        Whether DuckDB is asked in its own SQL, without branches; the integer is null if a truth value is. In other
-        engines null counts as false.
+        Whether DuckDB is asked in its own SQL, without branches; the integer is null if a truth value is, which is
+        then among the doubts. In other engines null counts as false.
     """
 
     bits: Sequence[Bit]
@@ -97,16 +97,17 @@ class Codes:
         if not self.in_sql:
             return frame.with_columns(**{name: self._expression(pack) for name, pack in self.packs.items()})
         frame = frame.with_columns(**{BIT.format(place): bit.column for place, bit in enumerate(self.bits)})
-        return with_sql(frame, {name: self._sql(pack) for name, pack in self.packs.items()})
+        written = [f"{self._sql(pack)} AS {quoted(name)}" for name, pack in self.packs.items()]
+        changed: LazyFrame = nw.from_native(frame.to_native().project(", ".join(["*", *written])))
+        return changed
 
-    def read(self, groups: Groups) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return which truth values hold in each group, of shape (groups, bits), and whether one of them is null."""
-        held, unknown = np.zeros((len(groups), len(self.bits)), bool), np.zeros(len(groups), bool)
+    def read(self, groups: Groups) -> NDArray[np.bool_]:
+        """Return which truth values hold in each group, of shape (groups, bits)."""
+        held = np.zeros((len(groups), len(self.bits)), bool)
         for name, pack in self.packs.items():
-            code = groups.numbers(name)
-            unknown |= np.isnan(code)
-            held[:, pack] = (np.nan_to_num(code).astype(np.int64)[:, None] >> np.arange(len(pack))) % 2 == 1
-        return held, unknown
+            code = np.nan_to_num(groups.numbers(name)).astype(np.int64)
+            held[:, pack] = (code[:, None] >> np.arange(len(pack))) % 2 == 1
+        return held
 
     def _expression(self, pack: range) -> nw.Expr:
         """Return truth values as one integer, the first being the lowest bit."""
@@ -123,16 +124,9 @@ class Codes:
         return " | ".join(f"(-(({truth})::{kind}) & {2**j}::{kind})" for j, truth in enumerate(truths))  # -1: all bits
 
 
-def with_sql(frame: LazyFrame, columns: Mapping[str, str]) -> LazyFrame:
-    """Add columns that are written in SQL to a relation."""
-    written = ", ".join(["*", *(f"{sql} AS {quoted(name)}" for name, sql in columns.items())])
-    changed: LazyFrame = nw.from_native(frame.to_native().project(written))
-    return changed
-
-
-def quoted(name: str) -> str:
-    """Return the name of a column in SQL."""
-    return '"' + name.replace('"', '""') + '"'
+def quoted(text: str, sign: str = '"') -> str:
+    """Return the name of a column or table as SQL writes it; with a single quote, a text."""
+    return sign + text.replace(sign, 2 * sign) + sign
 
 
 ROWS, DOUBTFUL = f"{PREFIX}rows", f"{PREFIX}doubtful"
@@ -204,12 +198,12 @@ def survey(bare: Part, declared: DeclaredColumns, counts: str | None, limit: int
         surveyor = replace(surveyor, missing=missing)
         found = surveyor.answer(limit)
     part = replace(surveyor.part, codes=_known_codes(found.labels, bare), formulas=surveyor.formulas)
-    if counts is not None:
-        if found.refused:
-            _refuse_counts(part, counts, declared.names)
-        counted = nw.col(COUNT) > 0
-        part = replace(part.map(where(counted)), whole=part.frame, belongs=counted)
-    return part, found.groups
+    if counts is None:
+        return part, found.groups
+    if found.doubtful:  # now that nothing is missing
+        _refuse_counts(part, counts, declared.names)
+    counted = nw.col(COUNT) > 0
+    return replace(part.map(where(counted)), whole=part.frame, belongs=counted), found.groups
 
 
 def _known_codes(labels: Sequence[Hashable], part: Part) -> dict[Hashable, int]:
@@ -242,13 +236,11 @@ def _in_part() -> nw.Expr:
     return (fraction > slack) & (fraction < 1.0 - slack)
 
 
-@dataclass(frozen=True)
-class _Answer:
+class _Answer(NamedTuple):
     """What an engine says: labels of groups, whether a value is missing or a count invalid, and groups of the fit."""
 
     labels: list[Hashable]
     doubtful: bool
-    refused: bool
     groups: Survey
 
 
@@ -312,13 +304,13 @@ class _Surveyor:
         return compile_node(node, self.target, self.missing or ())
 
     def _ask(self, conditions: Sequence[Node], limit: int | None) -> _Answer:
-        """Group the rows by label, by whether their count is valid and by conditions, into one more than the limit.
+        """Group the rows by label, by whether they count and by conditions, into one more than the limit.
 
         Without a limit rows of a group may differ: then the range of each column is queried, and how many rows each
         bias could have drawn.
         """
         part = self.part
-        status = [nw.col(COUNT) > 0, _out_of_range() | _in_part()] if part.counted else []
+        status = [nw.col(COUNT) > 0] if part.counted else []
         codes, place = self._codes(status, conditions), {node: len(status) + j for j, node in enumerate(conditions)}
         asked = {ROWS: LENGTH, COUNT: part.rows, **self._doubt()}
         for name, bias in self.columns.items():
@@ -328,9 +320,7 @@ class _Surveyor:
                 asked[HIGH.format(name)] = Aggregate(name, "max")
         most = None if limit is None else limit + 1
         found = part.groups(asked, codes.add if codes.bits else None, key=[*codes.packs], most=most)
-        held, unknown = codes.read(found)
-        doubtful = unknown.any() or (DOUBTFUL in asked and found.numbers(DOUBTFUL).any())
-        counts, refused = found.numbers(COUNT), held[:, 1] if part.counted else np.zeros(len(found), bool)
+        held, counts = codes.read(found), found.numbers(COUNT)
         if limit is None:
             low, high, nan, reach = (
                 found.matrix([what.format(name) for name in self.columns]) for what in (LOW, HIGH, NAN, REACH)
@@ -345,7 +335,8 @@ class _Surveyor:
             reach = counts[:, None] * (high > 0)
         source = np.array([part.codes.get(label, -1) for label in found.labels], np.int64)
         groups = Survey(source, counts, found.numbers(ROWS), low, high, reach[:, : self.states])
-        return _Answer(found.labels, bool(doubtful), bool(refused.any()), groups.of((counts > 0) & ~refused))
+        doubtful = DOUBTFUL in asked and bool(found.numbers(DOUBTFUL).any())
+        return _Answer(found.labels, doubtful, groups.of(counts > 0))
 
     def _range(self, name: str) -> dict[str, Aggregate]:
         """Return the ends of a column, and how many rows have no number there and one above zero."""
@@ -358,11 +349,16 @@ class _Surveyor:
         }
 
     def _doubt(self) -> dict[str, Aggregate]:
-        """Return the number of rows with a missing value or an unknown bias, which costs less than a further key."""
-        known = [self._compiled(bias.node).known for bias in self.columns.values()]
-        known += [_present(column, self.target) for column in self.needed]
-        certain = [one for one in known if one is not None]
-        if self.missing is not None or not certain:
+        """Return the number of rows with a missing value, an unknown bias or an invalid count.
+
+        It costs less than a further key; what is missing is asked for once.
+        """
+        certain = [] if self.counts is None else [~(_out_of_range() | _in_part())]
+        if self.missing is None:
+            known = [self._compiled(bias.node).known for bias in self.columns.values()]
+            certain += [one for one in known if one is not None]
+            certain += [_present(column, self.target) for column in self.needed]
+        if not certain:
             return {}
         sure = nw.when(reduce(operator.and_, certain)).then(nw.lit(0, nw.Int64))
         return {DOUBTFUL: Aggregate(sure.otherwise(nw.lit(1, nw.Int64)))}

@@ -99,17 +99,8 @@ class PartitionedFrame:
     drop = _recorded("drop")
     select = _recorded("select", keeps=False)
 
-    def with_interval(self, name: str, x: nw.Expr, edges: Floats) -> PartitionedFrame:
-        """Return the frame with how many of increasing edges x is above, by a search rather than an expression."""
-        with_x = self.with_columns(**{name: x.cast(nw.Float64)})
-        return with_x.then(PartitionStep(partial(_placed, name, name, edges), shown(name)))
-
-    def with_rank(self, name: str, column: str) -> PartitionedFrame:
-        """Return the frame with the place of each row's value among the distinct values of a column, from 0 on.
-
-        The distinct values are brought into memory: they name clusters, whose sums are held there, too.
-        """
-        values = np.sort(self.select(column).unique().collect().get_column(column).to_numpy())
+    def with_place_among(self, values: NDArray[Any], name: str, column: str) -> PartitionedFrame:
+        """Return the frame with how many of some increasing values are below that of a column, found by a search."""
         return self.then(PartitionStep(partial(_placed, name, column, values), shown(column)))
 
     # across rows: what Dask has a way of its own for
@@ -172,7 +163,7 @@ class PartitionedFrame:
 
     def _partitions(self, *answer: Aggregate | str) -> list[Partition]:
         """Return the partitions with the columns that an answer reads, as Dask plans them: once for equal columns."""
-        rows = self.then(PartitionStep(_same, shown(*answer), keeps=False))._projected()
+        rows = self.then(PartitionStep(lambda frame: frame, shown(*answer), keeps=False))._projected()
         columns = tuple(rows.columns)
         if columns not in self._planned:
             self._planned[columns] = rows.to_delayed()
@@ -270,10 +261,6 @@ def _placed(name: str, column: str, among: NDArray[Any], frame: LazyFrame) -> La
     return _of_pandas(rows.to_native().assign(**{name: places}))
 
 
-def _same(frame: LazyFrame) -> LazyFrame:
-    return frame
-
-
 def shown(*read: nw.Expr | Aggregate | str) -> str:
     """Return a text that shows each column that is read as ``col(name)``."""
     plain = [one.of if isinstance(one, Aggregate) else one for one in read]
@@ -304,9 +291,9 @@ def with_own(change: Callable[[LazyFrame], LazyFrame], read: Sequence[str], fram
 def with_interval(frame: LazyFrame, name: str, x: nw.Expr, edges: Floats) -> LazyFrame:
     """Add how many of increasing edges x is above."""
     own = _partitioned(frame)
-    return (
-        frame.with_columns(**{name: _interval(x, edges)}) if own is None else _lazy(own.with_interval(name, x, edges))
-    )
+    if own is None:
+        return frame.with_columns(**{name: _interval(x, edges)})
+    return _lazy(own.with_columns(**{name: x.cast(nw.Float64)}).with_place_among(edges, name, name))
 
 
 def _interval(x: nw.Expr, edges: Floats) -> nw.Expr:
@@ -331,11 +318,15 @@ def with_place(frame: LazyFrame, name: str, column: str, by: Sequence[str]) -> L
 
 
 def with_rank(frame: LazyFrame, name: str, column: str) -> LazyFrame:
-    """Add the place of each row's value among the distinct values of a column, from 0 on."""
+    """Add the place of each row's value among the distinct values of a column, from 0 on.
+
+    The distinct values of a frame of Dask are brought into memory: they name clusters, whose sums are held there, too.
+    """
     own = _partitioned(frame)
     if own is None:
         return frame.with_columns(**{name: nw.col(column).rank("dense").cast(nw.Int64) - 1})
-    return _lazy(own.with_rank(name, column))
+    values = np.sort(own.select(column).unique().collect().get_column(column).to_numpy())
+    return _lazy(own.with_place_among(values, name, column))
 
 
 def stacked(frames: Sequence[LazyFrame]) -> LazyFrame:

@@ -25,7 +25,7 @@ from vardi._rows.arrays import ArrayBlock, Arrays
 from vardi._rows.choose import MODERATE
 from vardi._rows.contract import Block, Question, Result, addable
 from vardi._rows.dense import Dense
-from vardi._rows.lazy_functions import EngineFunction
+from vardi._rows.lazy_values import EngineFunction
 from vardi._rows.stored import in_threads
 from vardi._types import Floats, Integers
 from vardi.biases._compile import NumpyTarget, compile_node

@@ -19,7 +19,7 @@ from vardi._types import Floats, Integers
 
 if TYPE_CHECKING:
     from vardi._inputs.dependence import Dependence
-    from vardi._inputs.lazy_dependence import EngineDependence
+    from vardi._inputs.lazy_pool import EngineDependence
     from vardi._rows.gram import Gram
     from vardi._rows.point import RowsAt
     from vardi._rows.units import Units

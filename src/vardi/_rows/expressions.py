@@ -47,8 +47,9 @@ class Expressions(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __matmul__(self, numbers: Floats) -> Expressions:
         """Return linear combinations of the columns."""
-        matrix = np.reshape(numbers, (len(self.terms), -1))
-        return Expressions([total([_times(t, float(x)) for t, x in zip(self.terms, c, strict=True)]) for c in matrix.T])
+        matrix = np.reshape(numbers, (len(self.terms), -1)).tolist()
+        weighed = [[product(term, x) for x in row] for term, row in zip(self.terms, matrix, strict=True)]
+        return Expressions([total(terms) for terms in zip(*weighed, strict=True)])
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **_: Any) -> Any:
         if method != "__call__" or ufunc not in OPERATORS:
@@ -114,10 +115,11 @@ def _plus(a: Term, b: Term) -> Term:
 
 
 def _minus(a: Term, b: Term) -> Term:
-    return a if _is(b, 0.0) else _times(b, -1.0) if _is(a, 0.0) else a - b
+    return a if _is(b, 0.0) else product(b, -1.0) if _is(a, 0.0) else a - b
 
 
-def _times(a: Term, b: Term) -> Term:
+def product(a: Term, b: Term) -> Term:
+    """Return a product of terms; factors of 0 and 1 are not written."""
     if _is(a, 0.0) or _is(b, 0.0):
         return 0.0
     if _is(a, 1.0):
@@ -155,7 +157,7 @@ def _where(condition: Term, a: Term, b: Term) -> Term:
 OPERATORS: dict[np.ufunc, Callable[..., Term]] = {
     np.add: _plus,
     np.subtract: _minus,
-    np.multiply: _times,
+    np.multiply: product,
     np.divide: _over,
     np.power: operator.pow,
     np.negative: lambda x: x * -1.0,

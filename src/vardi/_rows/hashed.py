@@ -15,13 +15,13 @@ import narwhals as nw
 import numpy as np
 
 from vardi._inputs.engines import LENGTH, Aggregate, LazyFrame, answering
-from vardi._inputs.lazy_dependence import UNIT
-from vardi._inputs.lazy_part import PREFIX, Change, Part, changed, with_columns
+from vardi._inputs.lazy_part import PREFIX, Change, Part, changed, where, with_columns
+from vardi._inputs.lazy_pool import UNIT
 from vardi._inputs.partitions import with_rank
 from vardi._inputs.pool import Name
 from vardi._rows.contract import Block, JointSums, Question
-from vardi._rows.lazy_functions import EngineFunction
 from vardi._rows.lazy_shares import SharesInEngine
+from vardi._rows.lazy_values import EngineFunction
 from vardi._rows.likelihood import likelihood
 from vardi._rows.measure import Functions, Measure
 from vardi._rows.multipliers import PRIME, constants, feistel
@@ -118,10 +118,16 @@ def drawn_rows(
             f"{n} rows cannot be drawn without replacement from {most}. Draw fewer, or with replacement."
         )
     keyed = [part.map(with_key(rows, weight, place, seed, identity)) for place, part in enumerate(rows.parts)]
-    if len(keyed) == 1:
-        return {keyed[0].code: _ordered(keyed[0], lambda frame: frame.sort(KEY).head(n))}
-    below = nw.col(KEY) <= literal(_threshold(rows, keyed, (n - 0.5) / most))
-    return {part.code: _ordered(part, lambda frame: frame.filter(below).sort(KEY)) for part in keyed}
+    if len(keyed) > 1:  # up to the key below which the wanted share of all rows lies
+        once, key = [replace(part, counted=False) for part in keyed], EngineFunction(lambda part: nw.col(KEY))
+        shares = SharesInEngine.of_pool(rows.of(once), (key,))
+        highest = float(shares.reaching(np.ones(1), np.array([(n - 0.5) / most]))[0][0])
+        keyed = [part.map(where(nw.col(KEY) <= literal(highest))) for part in keyed]
+    drawn = {}
+    for part in keyed:
+        with answering(part.name):
+            drawn[part.code] = part.frame.sort(KEY).head(n).select(*part.schema).to_native()
+    return drawn
 
 
 def with_key(rows: Queries, weight: Question[Floats], place: int, seed: int | None, identity: str | None) -> Change:
@@ -135,18 +141,6 @@ def with_key(rows: Queries, weight: Question[Floats], place: int, seed: int | No
         return halves(weighed(frame)).with_columns(**{KEY: (uniform().log() * -1.0) / pi})
 
     return change
-
-
-def _threshold(rows: Queries, keyed: list[Part], share: float) -> float:
-    """Return the key up to which a share of all rows lies."""
-    once = Queries([replace(part, counted=False) for part in keyed], rows.sizes, rows.dependence)
-    keys = (EngineFunction(lambda part: nw.col(KEY)),)
-    return float(SharesInEngine.of_pool(once, keys).reaching(np.ones(1), np.array([share]))[0][0])
-
-
-def _ordered(part: Part, drawn: Change) -> object:
-    with answering(part.name):
-        return drawn(part.frame).select(*part.schema).to_native()
 
 
 class Moments(NamedTuple):

@@ -1,72 +1,64 @@
 """A pool of lazy frames as rows to solve: in memory if it has few distinct rows, otherwise in its engine.
 
 A small part of the rows is drawn by their values: the same in every engine, and it shows how many are distinct.
-Parameters multiply features that are columns of frames.
+Parameters multiply features that are columns of frames. Rows that stay in place are asked only for sums, by one query
+for each part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import numpy as np
 
 from vardi._inputs.engines import LazyFrame
-from vardi._inputs.lazy_part import PREFIX, Change, DistinctRows, Part, distinct_rows, where, with_columns
+from vardi._inputs.lazy_part import OMEGA, PREFIX, Change, DistinctRows, Part, distinct_rows, where, with_columns
 from vardi._inputs.lazy_pool import most_cells
+from vardi._rows.base import additions
+from vardi._rows.contract import Block, Coordinates, JointSums, Sums
 from vardi._rows.dense import Dense
 from vardi._rows.families import BiasFamily, Linear, Logistic, model_on
-from vardi._rows.joint import Joint
-from vardi._rows.lazy_rows import EngineRows
-from vardi._rows.point import KnownMoments, Model
-from vardi._rows.queries import Queries
-from vardi._rows.union import united
+from vardi._rows.gram import DenseGram
+from vardi._rows.joint import Joint, JointRows
+from vardi._rows.likelihood import likelihood
+from vardi._rows.point import KnownMoments, Model, Point
+from vardi._rows.queries import Queries, united
+from vardi._rows.weights import masses_of_pairs
 from vardi._types import Floats
 from vardi.biases import ParametricBias
 from vardi.biases._compile import literal
 from vardi.biases._nodes import Cells, ExpressionFamily
 
 if TYPE_CHECKING:
-    from vardi._inputs.lazy_part import DistinctRows
     from vardi._inputs.lazy_pool import LazyPool
 
 ROWS = 200_000  # of all samples together, in a small part of them
+GRAMS = 100  # products of p up to which an engine sums them with every pass
 STANDARD, MIXTURE, SPREAD = "__vardi_z_{}", f"{PREFIX}mixture", f"{PREFIX}spread"
 
 
-def families_on(families: Mapping[int, BiasFamily], features: Floats) -> dict[int, BiasFamily]:
-    """Return families on rows in memory, given all their features side by side, in the user's units."""
-    found, start = dict[int, BiasFamily](), 0
-    for k, family in families.items():
-        assert isinstance(family, Linear | Logistic)  # of expressions
-        found[k] = family.on(features[:, start : start + len(family.z)])
-        start += len(family.z)
-    return found
-
-
-def model_of(pool: LazyPool, known: KnownMoments) -> tuple[Queries, Model]:
+def model_of(pool: LazyPool, frames: Queries, known: KnownMoments) -> tuple[Queries, Model]:
     """Return the frames and their model; features, if any, are scaled to mean 0 and deviation 1, by one query each."""
     features = pool.declared.features
     names = [name for columns in features.values() for name in columns]
     mean, deviation = _spread(pool, names)
     families: dict[int, BiasFamily] = {}
-    start = 0
     for k, columns in features.items():
-        bias, place = pool.biases[k], slice(start, start + len(columns))
+        bias, place = pool.biases[k], [names.index(name) for name in columns]
         assert isinstance(bias, ParametricBias)
         if _is_of_indicators(bias):
             mean[place], deviation[place] = 0.0, 1.0
-        z = tuple(STANDARD.format(j) for j in range(start, place.stop))
+        z = tuple(map(STANDARD.format, place))
         families[k] = model_on(bias, z, mean[place], deviation[place], str(pool.names[k]))
-        start = place.stop
     standard = {
         STANDARD.format(j): (nw.col(name) - float(mean[j])) / float(deviation[j]) for j, name in enumerate(names)
     }
-    parts = tuple(part.map(with_columns(standard)) for part in pool.parts) if standard else pool.parts
-    return Queries(parts, pool.sizes, pool.dependence), Model(pool.sizes, families, known)
+    parts = tuple(part.map(with_columns(standard)) for part in frames.parts)
+    return frames.of(parts), Model(pool.sizes, families, known)
 
 
 def _is_of_indicators(bias: ParametricBias) -> bool:
@@ -196,16 +188,261 @@ def joint_rows(
     is_all : bool
         Whether these are all distinct rows.
     """
-    features = pool.places(name for names in pool.declared.features.values() for name in names)
-    families = families_on(model.families, found.matrix[:, features])
+    families: dict[int, BiasFamily] = {}
+    for k, columns in pool.declared.features.items():
+        family = model.families[k]
+        assert isinstance(family, Linear | Logistic)  # of expressions
+        families[k] = family.on(found.matrix[:, pool.places(columns)])
     joint = Joint(few, families, replace(model.known, values=functions_on(pool, found)))
     if is_all:
         return joint
     if len(model.coordinates) > model.coordinates.samples:  # otherwise the rows with their biases alone are summed
-        frames = Queries(united(frames.parts), frames.sizes, frames.dependence)
+        frames = frames.of(united(frames.parts))
     return EngineRows(frames, model, joint, pool.reach)
 
 
 def functions_on(pool: LazyPool, rows: DistinctRows) -> Floats:
     """Return the functions with known means on some rows, of shape (n, M); for a bias its known factor."""
     return rows.matrix[:, pool.places(pool.declared.function_columns)]
+
+
+@dataclass(frozen=True)
+class Last:
+    """The sums of n rows at the last point, and from them those at points that differ only in the gauge.
+
+    Along (1, 0, mu) every S is multiplied by the same number, so p is the same, and no new query is needed.
+    """
+
+    v: Floats
+    sums: JointSums
+    n: float
+
+    def at(self, v: Floats, coordinates: Coordinates, same: float = 1e-15) -> JointSums | None:
+        """Return the sums at v; None if more than the gauge differs, up to a relative difference, that of rounding."""
+        u, before, rest = v[coordinates.u], self.v[coordinates.u], slice(coordinates.samples, None)
+        finite = np.isfinite(u)
+        if not np.array_equal(finite, np.isfinite(before)):
+            return None
+        u, before = u[finite], before[finite]
+        if np.ptp(u - before) > same * max(np.abs(u).max(), np.abs(before).max()):
+            return None
+        shift = float((u - before).mean())
+        there = coordinates.rescaled(self.v, shift)
+        return self._shifted(shift, coordinates) if np.allclose(v[rest], there[rest], rtol=1e-12, atol=0.0) else None
+
+    def _shifted(self, shift: float, coordinates: Coordinates) -> JointSums:
+        if not shift:
+            return self.sums
+        factor = np.ones(len(coordinates))
+        factor[coordinates.mu] = np.exp(-shift)
+        square, sums = factor[:, None] * factor, self.sums
+        return replace(
+            sums,
+            inverse=sums.inverse * float(np.exp(-shift)),
+            log_mass=sums.log_mass + self.n * shift,
+            x=sums.x * factor,
+            products_beside=sums.products_beside * square[coordinates.samples :],
+            beside=sums.beside * square[coordinates.samples :],
+        )
+
+
+class LazyRows:
+    """Several parts as one pool, with the interface that Newton's method and the verdict need.
+
+    Parameters
+    ----------
+    frames : Queries
+        The frames.
+    reach : ndarray of shape (K, K)
+        Counts of rows of sample l (columns) that bias k (rows) could have drawn.
+    few : Dense
+        A small part of the rows, in memory.
+    start : callable
+        Returns a first u.
+    """
+
+    log = False
+    reading_dominates = True
+    positive = False  # as far as is known without a query
+    inverse = None
+
+    def __init__(self, frames: Queries, reach: Floats, few: Dense, start: Callable[[], Floats]) -> None:
+        self.frames = frames.of(united(frames.parts))
+        self.sizes, self.K = frames.sizes, len(frames.sizes)
+        self._reach, self._few, self._start = reach, few, start
+        self._last: Last | None = None
+
+    def __len__(self) -> int:
+        return int(self.sizes.sum())
+
+    @property
+    def additions(self) -> int:
+        """How many numbers an engine adds one after the other: assumed to be as many as for rows in memory."""
+        return additions(len(self), self.K)
+
+    def exponents(self, u: Floats) -> float:
+        """Return 0: biases are multiplied by e^u as they are."""
+        return 0.0
+
+    def sums(self, u: Floats, *, gram: bool = True, objective: bool = True, rough: bool = False) -> Sums:
+        """Return log_mass, shares and gram at u: a pass over the rows, unless the last one was there."""
+        last = self._last_at(u)
+        if last is None or (gram and not last.products.size) or (objective and np.isnan(last.log_mass)):
+            scale = self._last is not None  # the first point is hardly ever the last
+            last = self._pass(u, gram=gram, objective=objective, scale=scale)
+        return Sums(last.log_mass, last.x, DenseGram(last.products) if last.products.size else None)
+
+    def _last_at(self, u: Floats) -> JointSums | None:
+        return None if self._last is None else self._last.at(u, Coordinates(self.K))
+
+    def _pass(self, u: Floats, *, gram: bool, objective: bool, scale: bool) -> JointSums:
+        """Query each part for K - 1 sums, and K (K - 1) / 2 more if these are few or asked for; one more with a scale.
+
+        The p of a row sum to 1, so the largest sample's part in a sum follows from the others, and each square follows
+        from the products of different samples. These products are the links between samples: each is summed on its own,
+        since a weak link taken as a difference would be lost in rounding.
+        """
+        sampled = np.flatnonzero(np.isfinite(u))
+        largest = sampled[np.argmax(self.sizes[sampled])]
+        asked = sampled[sampled != largest]
+        gram = gram or self.frames.by_batches or len(asked) * (len(asked) + 1) // 2 <= GRAMS
+        top = float(u[sampled].max())  # p does not depend on a shift of u, and one factor less is multiplied
+        once, nothing = np.ones((self.K, 1)), np.empty((0, self.K))
+
+        def question(block: Block) -> tuple[Floats, Floats, Floats, Floats]:
+            at = block.normalised(u - top, {})
+            shares = block.sum(np.hstack([at.p.column(k) for k in asked.tolist()])) if len(asked) else np.empty(0)
+            links = block.products(at.p, block.of_sample(once)) if gram else nothing
+            scales = block.sum(at.weight) if scale else nothing
+            return shares, links, scales, block.sum(at.log_mass()) if objective else nothing
+
+        found, links, scales, logs = self.frames.total(question)
+        shares = np.zeros(self.K)
+        shares[asked] = found
+        shares[largest] = self.sizes.sum() - found.sum()
+        if gram:
+            np.fill_diagonal(links, 0.0)
+            np.fill_diagonal(links, shares - links.sum(axis=1))
+        log_mass = float(logs.sum() + self.sizes.sum() * top) if objective else np.nan
+        inverse = float(scales.sum() * np.exp(-top)) if scale else np.nan
+        sums = JointSums(inverse, log_mass, shares, links, nothing, nothing, nothing, nothing, 0.0)
+        self._last = Last(u, sums, float(self.sizes.sum()))
+        return sums
+
+    def log_means(self, u: Floats) -> Floats:
+        """Return log sum_i c_i omega_ik / S_i(u) for every k."""
+
+        def question(block: Block) -> Floats:
+            weight = block.normalised(u, {}).weight
+            return block.sum(np.hstack([block.omega(k) * weight for k in range(self.K)]))
+
+        with np.errstate(divide="ignore"):
+            return np.log(self.frames.total(question))
+
+    def weights(self, u: Floats) -> tuple[Floats, float]:
+        """Return no weights, which stay in the engine, and the log of the scale at which they have mean 1."""
+        last = self._last_at(u)
+        if last is None or np.isnan(last.inverse):
+            last = self._pass(u, gram=True, objective=False, scale=True)
+        return np.empty(0), float(np.log(last.inverse / self.sizes.sum()))
+
+    def reach(self) -> Floats:
+        """Return the K x K counts of rows of sample l (columns) that bias k (rows) could have drawn."""
+        return self._reach
+
+    def overlap(self, mass: Floats) -> Floats:
+        """Return the masses of the rows that both biases could have drawn, as shares of the pool."""
+        once = np.ones((self.K, 1))
+        return masses_of_pairs(self.frames, lambda block: block.of_sample(once)) / self.sizes.sum()
+
+    def masses(self) -> Floats:
+        """Return nothing: ``overlap`` uses shares of the pool by itself."""
+        return np.empty(0)
+
+    def start(self) -> Floats:
+        """Return a first u, from a small part of the rows."""
+        return self._start()
+
+    def settled(self, u: Floats) -> LazyRows:
+        """Return the rows themselves."""
+        return self
+
+    def subsample(self, fraction: float, *, least: int) -> Any:
+        """Return a small part of the rows, in memory."""
+        return self._few
+
+
+class EngineRows(JointRows):
+    """Rows in an engine with parameters and known moments.
+
+    Parameters
+    ----------
+    frames : Queries
+        The frames.
+    model : Model
+        The families, with the names of columns, and what is known.
+    few : Joint
+        A small part of the rows in memory, with counts that make it stand for all: for a start.
+    reach : ndarray of shape (K, K)
+        Counts of rows of sample l (columns) that bias k (rows) could have drawn.
+    """
+
+    reading_dominates = True
+
+    def __init__(self, frames: Queries, model: Model, few: Joint, reach: Floats) -> None:
+        self.frames, self.model, self._few, self._reach = frames, model, few, reach
+        self.sizes = model.sizes
+        self._last: Last | None = None
+
+    @property
+    def holder(self) -> Queries:
+        """The frames."""
+        return self.frames
+
+    @property
+    def few(self) -> Joint:
+        """A small part of the rows, in memory."""
+        return self._few
+
+    def with_model(self, change: Callable[[Model], Model]) -> EngineRows:
+        """Return the same rows with another model."""
+        return EngineRows(self.frames, change(self.model), self.few.with_model(change), self._reach)
+
+    def rows_at(self, theta: Floats) -> LazyRows:
+        """Return the rows with all biases at theta, on the user's scale."""
+        few = self.few.rows_at(theta)
+        assert isinstance(few, Dense)
+        return LazyRows(self.frames.of(self._parts_at(theta)), self._reach, few, few.start)
+
+    def _parts_at(self, theta: Floats) -> tuple[Part, ...]:
+        """Return frames whose biases have their parameters fixed, on the user's scale: known biases like any others."""
+        if not self.families:
+            return tuple(self.frames.parts)
+        alone = replace(self.model, known=KnownMoments.none())
+        point = Point(alone, np.concatenate([np.zeros(len(self.sizes)), theta]))
+        names = [OMEGA.format(k) for k in self.families]
+
+        def biases(block: Block) -> Floats:
+            return np.hstack([point.at(block).users_bias(k) for k in self.families])
+
+        changed = [part.map(self.frames.adding(part, names, biases)) for part in self.frames.parts]
+        return tuple(replace(part, formulas={}) for part in changed)
+
+    def weights(self, v: Floats) -> tuple[Floats, float]:
+        """Return no weights, which stay in the engine, and the log of the scale at which they have mean 1."""
+        return np.empty(0), float(np.log(self.joint_sums(v, objective=False).inverse / self.sizes.sum()))
+
+    def joint_sums(self, v: Floats, *, objective: bool = True) -> JointSums:
+        """Return all sums at v: a query for each part, unless the last point differs only in the gauge.
+
+        ``log_mass`` is NaN unless the objective is asked for. It leaves out the known factors of own biases, which no
+        coordinate moves, as in memory.
+        """
+        last = None if self._last is None else self._last.at(v, self.coordinates)
+        if last is not None and np.isfinite(last.log_mass) >= objective:
+            return last
+        with np.errstate(over="ignore", invalid="ignore"):
+            sums = self.frames.total(likelihood(Point(self.model, v), objective=objective)).checked
+        if sums.positive:
+            self._last = Last(v.copy(), sums, float(self.sizes.sum()))
+        return sums

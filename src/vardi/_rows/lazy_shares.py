@@ -43,7 +43,7 @@ class Bracket:
         The smallest and the largest of the values.
     rows, mass : float
         How many rows there are, counted, and their mass.
-    x, masses : ndarray or None
+    held : tuple of two ndarrays, or None
         The distinct values in order, and their masses, if they are in memory.
     """
 
@@ -51,14 +51,12 @@ class Bracket:
     high: float
     rows: float
     mass: float
-    x: Floats | None = None
-    masses: Floats | None = None
+    held: tuple[Floats, Floats] | None = None
 
     @classmethod
     def of(cls, rows: float, mass: float, low: float, high: float) -> Bracket:
         """Return a cell, with its value if there is only one."""
-        alone = low == high
-        return cls(low, high, rows, mass, np.array([low]) if alone else None, np.array([mass]) if alone else None)
+        return cls(low, high, rows, mass, (np.array([low]), np.array([mass])) if low == high else None)
 
     def is_narrow(self, finest: float = 1e-306) -> bool:
         """Return whether it cannot be divided any further."""
@@ -132,7 +130,7 @@ class SharesInEngine(SharesUpTo):
     @property
     def _held(self) -> SharesByValue | None:
         """The shares up to all values, if these are in memory."""
-        found = [(cell.x, cell.masses) for cell in self._cells if cell.x is not None and cell.masses is not None]
+        found = [cell.held for cell in self._cells if cell.held is not None]
         if len(found) < len(self._cells):
             return None
         x, masses = (np.concatenate(one) for one in zip(*found, strict=True))
@@ -157,18 +155,18 @@ class SharesInEngine(SharesUpTo):
             below = np.cumsum([cell.mass for cell in self._cells])
             place = np.searchsorted(self._share(below) * weights[0], targets, side)
             cells = [self._cells[j] for j in np.minimum(place, len(self._cells) - 1).tolist()]
-            asked = [cell for cell in dict.fromkeys(cells) if cell.x is None]
+            asked = [cell for cell in dict.fromkeys(cells) if cell.held is None]
             if not asked:
                 break
             self._look_into(sorted(asked, key=lambda cell: cell.low))
         found = np.empty((2, len(targets)))
         before = dict(zip(self._cells, np.append(0.0, below[:-1]).tolist(), strict=True))
         for j, cell in enumerate(cells):
-            assert cell.x is not None
-            assert cell.masses is not None
-            shares = self._share(before[cell] + np.cumsum(cell.masses))
-            own = min(int(np.searchsorted(shares * weights[0], targets[j], side)), len(cell.x) - 1)
-            found[:, j] = cell.x[own], shares[own]
+            assert cell.held is not None
+            x, masses = cell.held
+            shares = self._share(before[cell] + np.cumsum(masses))
+            own = min(int(np.searchsorted(shares * weights[0], targets[j], side)), len(x) - 1)
+            found[:, j] = x[own], shares[own]
         return found[0], found[1][:, None]
 
     def up_to(self, points: Floats) -> Floats:
@@ -249,7 +247,7 @@ class SharesInEngine(SharesUpTo):
             return []
         x, masses = x[order], sums[order, 0]
         slices = [slice(*np.searchsorted(x, [cell.low, np.nextafter(cell.high, np.inf)])) for cell in cells]
-        return [replace(cell, x=x[own], masses=masses[own]) for cell, own in zip(cells, slices, strict=True)]
+        return [replace(cell, held=(x[own], masses[own])) for cell, own in zip(cells, slices, strict=True)]
 
     def _divide(self, cells: Sequence[Bracket]) -> list[Bracket]:
         """Return smaller cells that have rows in place of some."""

@@ -15,24 +15,26 @@ from typing import Any, Generic
 import narwhals as nw
 import numpy as np
 
-from vardi._inputs.engines import LENGTH, AggregateQuery, answering, collected, gives_batches
-from vardi._inputs.lazy_dependence import EngineDependence
+from vardi._inputs.engines import LENGTH, AggregateQuery, LazyFrame, answering, collected, gives_batches, schema_of
 from vardi._inputs.lazy_part import PREFIX, Change, Part, changed, with_columns
+from vardi._inputs.lazy_pool import EngineDependence
 from vardi._inputs.partitions import aggregated, stacked
 from vardi._rows.batches import Batches
 from vardi._rows.contract import ByKey, Grouped, Question, Result, addable, pieces_of
 from vardi._rows.expressions import Expressions, expression, terms_of
 from vardi._rows.grouping import extremes_by_code, sums_by_code
-from vardi._rows.lazy_functions import EngineFunction
+from vardi._rows.lazy_values import EngineFunction
 from vardi._rows.query_block import ROWS, QueryBlock
 from vardi._rows.shares import evenly
-from vardi._rows.union import can_unite, united
 from vardi._rows.units import Units, rows_a_value
 from vardi._types import Floats, Integers
+from vardi.biases import _nodes as nodes
 from vardi.biases._compile import literal
+from vardi.errors import EngineError
 
 MANY = 16  # samples from which a local engine is asked for columns rather than for sums: see vardi._rows.batches
-KEY = f"{PREFIX}key"
+FRAMES = 8  # frames from which they are asked together; fewer are asked one by one, so that errors name the sample
+KEY, OF_SAMPLE = f"{PREFIX}key", f"{PREFIX}of_sample"
 
 
 class Queries:
@@ -54,6 +56,10 @@ class Queries:
 
     def __len__(self) -> int:
         return int(self.sizes.sum())
+
+    def of(self, parts: Sequence[Part]) -> Queries:
+        """Return other frames with rows of the same samples."""
+        return Queries(parts, self.sizes, self.dependence)
 
     def total(self, question: Question[Result], width: int = 0, *, biases: bool = True) -> Result:
         """Return the sum of the answers of all frames."""
@@ -239,3 +245,44 @@ class GroupAnswers(Generic[Result]):
         """Return the answer with group g counted times_g times."""
         answers = self.block.split((times @ self.totals)[None], np.zeros(1, np.int64))
         return QueryBlock(self.block.part, self.block.K, answers).put(self.question)
+
+
+def united(parts: Sequence[Part], functions: Sequence[EngineFunction] = ()) -> Sequence[Part]:
+    """Return the frames of many samples as one frame of numbers with a label; as they are where they cannot be joined.
+
+    A query for each of K frames with terms for each pair of samples is written and planned in a time that grows with
+    the cube of K; one query of all frames in a time that grows with its square. Columns of the user are left behind,
+    apart from functions of them, each under a name of its own, and from those that formulas read.
+    """
+    if not can_unite(parts):
+        return parts
+    schemas = [schema_of(part.frame, part.name) for part in parts]
+    codes: dict[Hashable, int] = {code: code for part in parts for code in part.codes.values()}
+    formulas = parts[0].formulas if all(part.formulas == parts[0].formulas for part in parts) else {}
+    read = {name for formula in formulas.values() for name in nodes.columns(formula)}
+    names = [
+        name
+        for name in schemas[0]
+        if name in read
+        or (name.startswith(PREFIX) and all(name in schema and schema[name].is_numeric() for schema in schemas))
+    ]
+    computed = {function: f"{PREFIX}joined_{j}" for j, function in enumerate(functions)}
+
+    def numbers(part: Part) -> LazyFrame:
+        values = {name: nw.col(name) for name in names} | {name: function(part) for function, name in computed.items()}
+        columns = [value.cast(nw.Float64).alias(name) for name, value in values.items()]
+        return part.rows_as_asked.select(*columns, nw.lit(part.code, nw.Int64).alias(OF_SAMPLE))
+
+    try:
+        with answering():
+            whole = stacked([numbers(part) for part in parts])
+    except EngineError:  # frames of two connections, say, which no query reads together
+        return parts
+    return (Part(whole, OF_SAMPLE, codes, parts[0].counted, formulas=formulas, computed=computed),)
+
+
+def can_unite(parts: Sequence[Part]) -> bool:
+    """Return whether there are many frames of one engine, each with the rows of one sample."""
+    if len(parts) < FRAMES or any(part.label is not None for part in parts):
+        return False
+    return len({(part.counted, part.frame.implementation) for part in parts}) == 1

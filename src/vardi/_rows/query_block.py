@@ -17,9 +17,9 @@ from vardi._inputs.engines import Aggregate, How
 from vardi._inputs.lazy_part import OMEGA, PREFIX, Change, Groups, Part, with_columns
 from vardi._inputs.partitions import with_interval
 from vardi._rows.contract import Extremes, Normalised, Question, Result
-from vardi._rows.expressions import Expressions, Term, expression, total
+from vardi._rows.expressions import Expressions, Term, expression, product, total
 from vardi._rows.grouping import sums_by_sample
-from vardi._rows.lazy_functions import EngineFunction
+from vardi._rows.lazy_values import EngineFunction
 from vardi._types import Floats, Integers
 
 if TYPE_CHECKING:
@@ -30,6 +30,10 @@ STAGE, ROWS = f"{PREFIX}stage_{{}}", f"{PREFIX}rows"
 
 #: Makes one answer of numbers of groups of rows, (G, m), and of the sample of each group.
 Combine: TypeAlias = Callable[[Floats, Integers], Floats]
+
+
+def _added(numbers: Floats, source: Integers) -> Floats:
+    return np.asarray(numbers.sum(axis=0))
 
 
 class AskedNumber(NamedTuple):
@@ -135,14 +139,13 @@ class QueryBlock:
     # sums
 
     def sum(self, columns: Expressions) -> Floats:
-        return self._ask([self._sum(term) for term in columns.terms])
+        return self._sums(columns.terms)
 
     def gram(self, columns: Expressions, others: Expressions) -> Floats:
         left, right = columns.terms, others.terms
         if columns is others:
             return self._symmetric(left, left, 0)
-        products = [_product(a, b) for a in left for b in right]
-        return self._ask([self._sum(term) for term in products]).reshape(len(left), len(right))
+        return self._sums([product(a, b) for a in left for b in right]).reshape(len(left), len(right))
 
     def products(self, p: Expressions, weights: Expressions) -> Floats:
         weighed = [p * weights.column(j) for j in range(len(weights.terms))]
@@ -151,13 +154,13 @@ class QueryBlock:
     def _symmetric(self, left: Sequence[Term], right: Sequence[Term], diagonal: int) -> Floats:
         """Return sums of products that are symmetric, of which those from a diagonal upwards are asked for."""
         upper = np.triu_indices(len(left), diagonal)
-        products = [_product(left[i], right[j]) for i, j in np.transpose(upper).tolist()]
+        products = [product(left[i], right[j]) for i, j in np.transpose(upper).tolist()]
         found = np.zeros((len(left), len(left)))
-        found[upper] = found.T[upper] = self._ask([self._sum(term) for term in products])
+        found[upper] = found.T[upper] = self._sums(products)
         return found
 
     def by_sample(self, columns: Expressions) -> Floats:
-        return self._ask([self._sum(term) for term in columns.terms], self._by_sample)
+        return self._sums(columns.terms, self._by_sample)
 
     def _by_sample(self, numbers: Floats, source: Integers) -> Floats:
         return sums_by_sample(numbers, source, self.K)
@@ -179,14 +182,18 @@ class QueryBlock:
 
     def unknown(self, columns: Expressions) -> Floats:
         endless = (1.0 - np.isfinite(columns)).terms
-        return self._ask([AskedNumber(Aggregate(expression(term))) for term in endless])
+        return self._ask([AskedNumber(Aggregate(expression(term))) for term in endless], _added)
+
+    def _sums(self, terms: Sequence[Term], combine: Combine = _added) -> Floats:
+        """Ask for sums, weighed by the counts of the rows."""
+        return self._ask([self._sum(term) for term in terms], combine)
 
     def _sum(self, term: Term) -> AskedNumber:
         if isinstance(term, nw.Expr):
             return AskedNumber(Aggregate(self.part.times_count(term)))
-        return AskedNumber(self.part.rows, term) if term else AskedNumber(None, 0.0)
+        return AskedNumber(self.part.rows if term else None, term)
 
-    def _ask(self, asked: list[AskedNumber], combine: Combine = lambda numbers, source: numbers.sum(axis=0)) -> Floats:
+    def _ask(self, asked: list[AskedNumber], combine: Combine) -> Floats:
         """Note aggregates, or return their answers."""
         place = len(self._asked)
         self._asked.append((asked, combine))
@@ -249,10 +256,6 @@ def _largest(numbers: Floats, source: Integers) -> Floats:
 
 def _are_equal(a: Term, b: Term) -> bool:
     return isinstance(a, float) and isinstance(b, float) and a == b
-
-
-def _product(a: Term, b: Term) -> Term:
-    return (Expressions([a]) * Expressions([b])).terms[0]
 
 
 def _extreme(term: Term, how: How) -> AskedNumber:

@@ -20,7 +20,7 @@ from vardi.errors._texts import WIDTH, number_of_rows, show
 
 if TYPE_CHECKING:
     from vardi._rows.base import Rows
-    from vardi._rows.lazy_rows import LazyRows
+    from vardi._rows.lazy_model import LazyRows
 
     AnyRows: TypeAlias = Rows | LazyRows
 

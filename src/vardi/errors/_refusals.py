@@ -5,7 +5,7 @@ An engine does not number its rows, so there the error names no rows and states 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from vardi.errors import (
@@ -185,12 +185,16 @@ def spanning_group(group: object, one: object, other: object) -> MismatchError:
     )
 
 
-def column_of_some(column: str, has: Sequence[object], lacks: Sequence[object]) -> MismatchError:
-    """Return the error for a column that some samples have and others lack."""
-    return MismatchError(
-        f"Column {column!r} is in {show(has)}, but not in {show(lacks)}, and this needs the rows of all "
-        f"samples. {FROM_SOME}"
-    )
+def require_everywhere(read: Iterable[str], columns: Mapping[Any, Container[str]]) -> None:
+    """Refuse to read a column that some samples have and others lack, given the columns of each."""
+    for column in read:
+        lacks = [name for name, own in columns.items() if column not in own]
+        if 0 < len(lacks) < len(columns):
+            has = [name for name in columns if name not in lacks]
+            raise MismatchError(
+                f"Column {column!r} is in {show(has)}, but not in {show(lacks)}, and this needs the rows of all "
+                f"samples. {FROM_SOME}"
+            )
 
 
 def not_covered(names: Sequence[object], which: str, sample: str | None, rows: Sequence[int]) -> ImpossibleRowError:

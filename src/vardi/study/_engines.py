@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import narwhals as nw
 
 from vardi._inputs.lazy_part import COUNTS, LABEL, ROW
+from vardi._inputs.lazy_survey import quoted
 from vardi.errors import StudyError, suggest
 from vardi.errors._texts import first_of
 from vardi.study._data import Data, Engine
@@ -277,12 +278,12 @@ def _relation(data: Data, *, as_texts: bool = False) -> DuckDBPyRelation:
     """Return a relation on a connection that can read these files and nothing else."""
     if data.format == "duckdb":
         connection = _database(data)
-        name = _quoted(str(data.table), '"')
+        name = quoted(str(data.table))
         return connection.sql(f"SELECT * FROM {name}")
     duckdb = package("duckdb")
     connection = duckdb.connect(":memory:", config=dict(_CLOSED))
     files = [str(path.resolve()) for path in data.files]
-    listed = ", ".join(_quoted(file) for file in files)
+    listed = ", ".join(quoted(file, "'") for file in files)
     connection.execute(f"SET allowed_paths = [{listed}]")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
@@ -300,18 +301,13 @@ def _read_csv(connection: DuckDBPyConnection, data: Data, listed: str, *, as_tex
     # as SQL, since relations derived from the method read_csv lose the types that it was given
     every = ", all_varchar = true" if as_texts else ""
     relation = connection.sql(f"SELECT * FROM read_csv([{listed}], {_DIALECT}{every})")
-    kinds = ", ".join(f"{_quoted(name)}: 'VARCHAR'" for name in data.texts if name in relation.columns)
+    kinds = ", ".join(quoted(name, "'") + ": 'VARCHAR'" for name in data.texts if name in relation.columns)
     if kinds and not as_texts:
         relation = connection.sql(f"SELECT * FROM read_csv([{listed}], {_DIALECT}, types = {{{kinds}}})")
     names = zip(relation.columns, relation.types, strict=True)
-    cells = [_quoted(name, '"') for name, kind in names if str(kind) == "VARCHAR"]
-    quoted = ", ".join(f"nullif({cell}, 'NA') AS {cell}" for cell in cells)  # as Polars does
-    return relation.project(f"* REPLACE ({quoted})") if quoted else relation
-
-
-def _quoted(text: str, sign: str = "'") -> str:
-    """Return a text as SQL writes it, or in double quotes as the name of a column or table."""
-    return sign + text.replace(sign, 2 * sign) + sign
+    cells = [quoted(name) for name, kind in names if str(kind) == "VARCHAR"]
+    replaced = ", ".join(f"nullif({cell}, 'NA') AS {cell}" for cell in cells)  # as Polars does
+    return relation.project(f"* REPLACE ({replaced})") if replaced else relation
 
 
 def _database(data: Data) -> DuckDBPyConnection:
