@@ -178,7 +178,7 @@ def _worst(
 
     The z of a cell is near a normal variable from an information of one row on.
     """
-    worst: Discrepancy | None = None
+    found = []
     for name, column in columns.items():
         cells = labels.cells(column.values, regions)
         variance = np.stack([_variances(M, labels) for M in cells.information])
@@ -186,15 +186,12 @@ def _worst(
         z = np.where(variance >= informed, gap / np.sqrt(np.maximum(variance, informed)), 0.0)
         largest = np.abs(z) >= np.abs(z).max() * (1.0 - 1e-9)  # two samples differ by the same amount: name the first
         j, k = np.unravel_index(int(largest.argmax()), z.shape)
-        if not z[j, k] or (worst is not None and abs(z[j, k]) <= abs(worst.z)):
-            continue
-        low, high = cells.low[j], cells.high[j]
-        region = (
-            f"between {to_digits(low, 4)} and {to_digits(high, 4)}" if low < high else f"equal to {to_digits(low, 4)}"
-        )
+        low, high = (to_digits(end, 4) for end in (cells.low[j], cells.high[j]))
+        region = f"{name} between {low} and {high}" if cells.low[j] < cells.high[j] else f"{name} equal to {low}"
         observed, expected = float(cells.observed[j, k]), float(cells.expected[j, k])
-        worst = Discrepancy(name, f"{name} {region}", names[int(k)], observed, expected, float(z[j, k]))
-    return worst
+        found.append(Discrepancy(name, region, names[int(k)], observed, expected, float(z[j, k])))
+    worst = max(found, key=lambda one: abs(one.z), default=None)
+    return worst if worst and worst.z else None
 
 
 def _variances(M: Floats, labels: Labels) -> Floats:

@@ -26,8 +26,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import narwhals as nw
 import numpy as np
 
-from vardi._estimate.refits import LONG, Progress, entropy_of, one_step
-from vardi._estimate.resampling import Strata, effective_rows
+from vardi._estimate.refits import LONG, Progress, Strata, effective_rows, entropy_of, one_step
 from vardi._inputs.engines import Aggregate, LazyFrame, answering
 from vardi._inputs.frames import Frame
 from vardi._inputs.lazy_dependence import SERIES_APART, UNIT, EngineDependence

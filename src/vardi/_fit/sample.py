@@ -34,8 +34,7 @@ if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked 
     from vardi._estimate.bounds import Bounds
     from vardi._estimate.check_results import BiasCheck, Features, KnownCheck
     from vardi._estimate.likelihood_ratio import LikelihoodRatio
-    from vardi._estimate.refits import Progress
-    from vardi._estimate.resampling import DrawKind
+    from vardi._estimate.refits import DrawKind, Progress
     from vardi._estimate.sensitivity.result import Kind as ErrorKind
     from vardi._estimate.sensitivity.result import Sensitivity
     from vardi._facts.account import Account
