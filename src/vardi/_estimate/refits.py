@@ -22,7 +22,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from vardi._estimate.tangent import Tangent
-from vardi._inputs.by_row import in_order
+from vardi._inputs.by_row import coded_labels, in_order
 from vardi._inputs.given import Labels
 from vardi._machine.threads import THREADED, cores, executor
 from vardi._rows import Rows
@@ -34,9 +34,9 @@ from vardi._rows.units import batch_lengths, in_series
 from vardi._solve.parameters import held_of
 from vardi._solve.refit import Refit, refit_draws
 from vardi._types import Floats, Integers, once
-from vardi.biases._values import as_array, coded, is_missing
+from vardi.biases._values import as_array, coded
 from vardi.errors import MismatchError
-from vardi.errors._refusals import missing_groups, no_groups, no_labels, spanning_group
+from vardi.errors._refusals import missing_groups, no_groups, spanning_group
 
 if TYPE_CHECKING:
     from vardi._fit.solved import Solved
@@ -276,24 +276,22 @@ def effective_rows(solved: Solved, functions: Kept | None, rounding: float = 1e-
 
 def group_codes(solved: Solved, groups: Labels) -> Integers:
     """Return the number of the group of each row in the fit; a group must lie within one sample."""
+    frames = solved.memory.pool.frames
     if isinstance(groups, str):
-        known = list(dict.fromkeys(name for frame in solved.memory.pool.frames for name in frame.columns))
-        if groups not in known or not all(groups in frame.columns for frame in solved.memory.pool.frames):
+        known = list(dict.fromkeys(name for frame in frames for name in frame.columns))
+        if groups not in known or not all(groups in frame.columns for frame in frames):
             raise no_groups(groups, known)
-        labels = np.concatenate([np.asarray(frame.column(groups)) for frame in solved.memory.pool.frames])
+        labels = np.concatenate([np.asarray(frame.column(groups)) for frame in frames])
     else:
-        labels = as_array(in_order(groups, solved.memory.pool.frames, "The series of groups"), "groups")
+        labels = as_array(in_order(groups, frames, "The series of groups"), "groups")
     if labels.shape != (len(solved),):
         raise MismatchError(
             f"The groups have shape {labels.shape}, but the pool has {len(solved)} rows. Give a group for each."
         )
     labels = solved.memory.kept.of(labels)
-    try:
-        codes, values = coded(labels)
-    except TypeError as error:
-        raise no_labels(repr(groups) if isinstance(groups, str) else "groups") from error
-    if missing := [j for j, value in enumerate(values) if is_missing(value)]:
-        raise missing_groups(int(np.isin(codes, missing).sum()))
+    codes, _, missing = coded_labels(labels, repr(groups) if isinstance(groups, str) else "groups")
+    if missing:
+        raise missing_groups(missing)
     source, firsts = solved.tangent.measure.source, _firsts(codes)
     astray = np.flatnonzero(source[firsts][codes] != source)
     if len(astray):

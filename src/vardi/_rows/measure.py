@@ -32,6 +32,7 @@ from vardi._rows.contract import (
     Question,
     Result,
     Spread,
+    members,
     unit_of,
 )
 from vardi._rows.grouping import factors_of
@@ -66,11 +67,11 @@ class Functions:
     make: Callable[[Block, Any], Floats] | None = None
     weighed: bool = False
 
-    def of(self, block: Block, at: Any) -> Floats:
+    def of(self, block: Block, at: Seen) -> Floats:
         """Return f, or r f."""
         return block.columns(self.values) if self.make is None else self.make(block, at)
 
-    def over(self, block: Block, at: Any, eta: Floats, C: Floats | None = None) -> Floats:
+    def over(self, block: Block, at: Seen, eta: Floats, C: Floats | None = None) -> Floats:
         """Return r (f - eta), or r (f'C - eta), without losing digits to an offset of f."""
         f = self.of(block, at)
         f = f if C is None or np.array_equal(C, np.eye(self.width)) else f @ C
@@ -267,8 +268,7 @@ class Measure:
 
     def inside_of(self, block: Block) -> Floats:
         """Return 1 on the rows that have weights, and 0 on others."""
-        K = len(self.rows.sizes)
-        return block.of_sample(np.isin(np.arange(K), self.states or np.arange(K)).astype(np.float64)[:, None])
+        return block.of_sample(members(block.K, self.states or list(range(block.K))))
 
     def _of_finite(
         self, f: Functions, question: Callable[[Block, Seen], tuple[Floats, ...]], width: int

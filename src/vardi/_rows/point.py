@@ -110,8 +110,7 @@ class Model:
     @cached_property
     def scaled(self) -> NDArray[np.bool_]:
         """Which parameters belong to columns of standard deviation 1."""
-        names = {k: len(family.names) for k, family in self.families.items()}
-        return np.repeat([self.families[k].scaled for k in names], list(names.values())).astype(bool)
+        return np.array([family.scaled for family in self.families.values() for _ in family.names], bool)
 
     def shift(self, theta: Floats) -> Floats:
         """Return the offset of log omega on the user's scale, for each bias."""

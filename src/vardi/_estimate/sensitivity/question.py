@@ -73,11 +73,6 @@ class Errors:
         return cls(tuple(name for name in sampled if name in wanted), wrong, kind)
 
     @property
-    def reweighs(self) -> bool:
-        """Whether an error only divides the probability of its row, so that p_i and the normalisers' part stay."""
-        return bool(self.wrong.all()) and (self.common or len(self.wrong) == 1)
-
-    @property
     def common(self) -> bool:
         """Whether a row's error is the same in all biases."""
         return self.kind == "common"
@@ -393,7 +388,9 @@ class Question:
         if not tangent.is_plain:
             note = "Known values and parameters would have to be refitted, so the range is given to first order."
             return first_order, steepest, note
-        if isinstance(target, Mean) and errors.reweighs:
+        # an error then only divides the probability of its row, so that p_i and the normalisers' part stay
+        reweighs = errors.wrong.all() and (errors.common or len(errors.wrong) == 1)
+        if isinstance(target, Mean) and reweighs:
             return Reweighed(tangent, target), steepest, ""
         numbers = len(self.solved) * len(errors.wrong)
         if numbers <= most:
