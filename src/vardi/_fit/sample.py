@@ -409,9 +409,9 @@ class DebiasedSample(WeightedSample):
         if self.data.in_memory and self.solved.pool.frames:
             fit, model = self._assisted(None, values, None, AUTO, None)
         if model is None:
-            question, functions = Question.of(fit.solved, gammas, samples, kind, threshold), fit.data.functions(values)
+            question, functions = Question(fit.solved, gammas, samples, kind, threshold), fit.data.functions(values)
             return question.answer(Mean(functions), fit._means(functions, [values], 0.95)[0], what)
-        question = Question.of(fit.solved, gammas, model.may_be_wrong(fit.solved, samples), kind, threshold)
+        question = Question(fit.solved, gammas, model.may_be_wrong(fit.solved, samples), kind, threshold)
         functions, own, estimate = model.apart(fit.solved, values, 0.95)
         return question.answer(Mean(functions), estimate, what, own)
 

@@ -365,7 +365,7 @@ def coefficient_sensitivity(
     One standard error (0.15) is reached at 1.198.
     0 is reached at 3.17.
     """
-    question = Question.of(fit.solved, gammas, samples, kind, threshold)
+    question = Question(fit.solved, gammas, samples, kind, threshold)
     solved = solve(fit, model, X, y)
     j = place_of(coefficient, solved.names)
     estimate = Estimate.from_influence(float(solved.theta[j]), solved.influence.column(j))

@@ -306,27 +306,22 @@ def slopes(measure: Measure, influence: Influence, errors: Errors) -> Floats:
     return measure.rows.total(question, m) / measure.n
 
 
-@dataclass(frozen=True)
 class Question:
-    """How far an estimate of a fit moves, at which factors, for which errors, and when it reaches a threshold."""
+    """How far an estimate of a fit moves, at which factors, for which errors, and when it reaches a threshold.
 
-    solved: Solved
-    gammas: Floats
-    errors: Errors
-    threshold: float | None
+    Whether it is valid is checked before anything is computed.
+    """
 
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         solved: Solved,
         gammas: float | Sequence[float],
         samples: Sequence[Name] | None,
         kind: Kind,
         threshold: float | None,
-    ) -> Question:
-        """Return the question; raise if it is invalid."""
-        threshold = None if threshold is None else require_number(threshold)
-        return cls(solved, _factors(gammas), Errors.of(solved, samples, kind), threshold)
+    ) -> None:
+        self.threshold = None if threshold is None else require_number(threshold)
+        self.solved, self.gammas, self.errors = solved, _factors(gammas), Errors.of(solved, samples, kind)
 
     def answer(self, target: Estimand, estimate: Estimate, name: str, missed: Influence | None = None) -> Sensitivity:
         r"""Return the range of a target at every factor, given the fit's estimate of it with its influence values.
