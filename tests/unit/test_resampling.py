@@ -13,9 +13,8 @@ from scipy.stats import chisquare, kstest, poisson
 
 import vardi
 from vardi._estimate import refits as module
-from vardi._estimate.refits import GroupRefits, one_step
+from vardi._estimate.refits import DrawPlan, GroupRefits, one_step
 from vardi._estimate.replicates import ReplicatesInMemory, SomeReplicates
-from vardi._estimate.resampling import DrawPlan
 from vardi._rows import choose, hashed
 from vardi._rows.multipliers import Multipliers, hashed_numbers
 from vardi._solve import newton, refit

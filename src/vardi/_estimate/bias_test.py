@@ -109,7 +109,10 @@ def check_biases(
         if df:
             few = "there are too few clusters, or effective rows of series, to compare the samples in"
             reason = f"{few} {df} ways at once."
-    worst = None if reason or labels.measure.rows.dependence.in_units else _worst(labels, sampled, varying)
+    worst = None
+    if not reason and not labels.measure.rows.dependence.in_units:
+        furthest = [labels.furthest(name, column.values, sampled) for name, column in varying.items()]
+        worst = max((one for one in furthest if one.z), key=lambda one: abs(one.z), default=None)
     by_sample = dict(zip(sampled, pvalues[:-1].tolist(), strict=True))
     without_others = dict(zip(sampled, labels.alone(alone).tolist(), strict=True))
     tested = tuple(varying)
@@ -171,40 +174,6 @@ def _chi2_of_each(
     return statistic, np.where((rank == 0) | (left < 1.0), math.nan, pvalue), rank
 
 
-def _worst(
-    labels: Labels, names: Sequence[Name], columns: Mapping[str, Varying], *, regions: int = 10, informed: float = 1.0
-) -> Discrepancy | None:
-    """Return the cell and the sample in which observed and expected rows are the most standard errors apart.
-
-    The z of a cell is near a normal variable from an information of one row on.
-    """
-    worst: Discrepancy | None = None
-    for name, column in columns.items():
-        cells = labels.cells(column.values, regions)
-        variance = np.stack([_variances(M, labels) for M in cells.information])
-        gap = cells.observed - cells.expected
-        z = np.where(variance >= informed, gap / np.sqrt(np.maximum(variance, informed)), 0.0)
-        largest = np.abs(z) >= np.abs(z).max() * (1.0 - 1e-9)  # two samples differ by the same amount: name the first
-        j, k = np.unravel_index(int(largest.argmax()), z.shape)
-        if not z[j, k] or (worst is not None and abs(z[j, k]) <= abs(worst.z)):
-            continue
-        low, high = cells.low[j], cells.high[j]
-        region = (
-            f"between {to_digits(low, 4)} and {to_digits(high, 4)}" if low < high else f"equal to {to_digits(low, 4)}"
-        )
-        observed, expected = float(cells.observed[j, k]), float(cells.expected[j, k])
-        worst = Discrepancy(name, f"{name} {region}", names[int(k)], observed, expected, float(z[j, k]))
-    return worst
-
-
-def _variances(M: Floats, labels: Labels) -> Floats:
-    """Return the diagonal of M - M M_00^+ M: only samples that have rows in the cell have any information."""
-    there = np.flatnonzero(np.diag(M))
-    variances = np.zeros(len(M))
-    variances[there] = np.diag(M)[there] - np.einsum("lk,lk->k", M[:, there], labels.solve(M[:, there]))
-    return variances
-
-
 @dataclass(frozen=True, eq=False)
 class Varying:
     """What the samples are compared in: a column, its mean over the pool, its smallest and its largest value."""
@@ -232,27 +201,6 @@ class ScoreSums:
     residual: Floats
     information: Floats
     cross: Floats
-
-
-@dataclass(frozen=True)
-class CellSums:
-    """Rows in a column's cells, as observed and as expected from the biases.
-
-    Attributes
-    ----------
-    low, high : ndarray of shape (cells,)
-        The smallest and the largest value of each.
-    observed, expected : ndarray of shape (cells, K)
-        How many rows of each sample there are, and how many are expected.
-    information : ndarray of shape (cells, K, K)
-        sum_i c_i (diag(p_i) - p_i p_i') over the rows of each.
-    """
-
-    low: Floats
-    high: Floats
-    observed: Floats
-    expected: Floats
-    information: Floats
 
 
 class Labels:
@@ -327,16 +275,36 @@ class Labels:
         spread = measure.spread(measure.influence(scores, np.zeros(width), self._placed(through)))
         return spread.covariance * measure.n**2, float(spread.freedom.sum(axis=0).min())
 
-    def cells(self, column: Kept, most: int) -> CellSums:
-        """Return rows by cells of a column of about equal size."""
-        low, high = cells_of(self.measure, column, most)
+    def furthest(
+        self, name: str, column: Kept, samples: Sequence[Name], regions: int = 10, informed: float = 1.0
+    ) -> Discrepancy:
+        """Return the cell of a column and the sample in which observed and expected rows are the most errors apart.
+
+        The z of a cell is near a normal variable from an information of one row on.
+        """
+        low, high = cells_of(self.measure, column, regions)
 
         def question(block: Block, at: RowsAt) -> tuple[Floats, ...]:
             inside = block.let(_within(block.columns(column), low, high))
             return block.by_sample(inside), block.gram(at.p, inside), block.products(at.p, inside)
 
         observed, expected, products = self.measure.total(question, len(high))
-        return CellSums(low, high, observed[self.sampled].T, expected[self.sampled].T, self._information(products))
+        observed, expected = observed[self.sampled].T, expected[self.sampled].T
+        variance = np.stack([self._variances(M) for M in self._information(products)])
+        z = np.where(variance >= informed, (observed - expected) / np.sqrt(np.maximum(variance, informed)), 0.0)
+        largest = np.abs(z) >= np.abs(z).max() * (1.0 - 1e-9)  # two samples differ by the same amount: name the first
+        j, k = np.unravel_index(int(largest.argmax()), z.shape)
+        first, last = (to_digits(ends[j], 4) for ends in (low, high))
+        region = f"{name} between {first} and {last}" if low[j] < high[j] else f"{name} equal to {first}"
+        numbers = (float(one[j, k]) for one in (observed, expected, z))
+        return Discrepancy(name, region, samples[int(k)], *numbers)
+
+    def _variances(self, M: Floats) -> Floats:
+        """Return the diagonal of M - M M_00^+ M: only samples that have rows in the cell have any information."""
+        there = np.flatnonzero(np.diag(M))
+        variances = np.zeros(len(M))
+        variances[there] = np.diag(M)[there] - np.einsum("lk,lk->k", M[:, there], self.solve(M[:, there]))
+        return variances
 
     def solve(self, a: Floats) -> Floats:
         """Return M_00^+ a for a of shape (K, m); of shape (K + p, m) that of all that was fitted, parameters too."""

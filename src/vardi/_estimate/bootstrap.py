@@ -24,8 +24,20 @@ import numpy as np
 
 from vardi._estimate.estimates import Estimate, cells_of, headings, judged
 from vardi._estimate.intervals import NORMAL, Kind, Law, quantile_of_normal
-from vardi._estimate.refits import Drawn, GroupRefits, Progress, Refits, Statistics, entropy_of, in_threads, in_turn
-from vardi._estimate.resampling import DrawKind, DrawPlan, group_codes, make_plan
+from vardi._estimate.refits import (
+    DrawKind,
+    Drawn,
+    DrawPlan,
+    GroupRefits,
+    Progress,
+    Refits,
+    Statistics,
+    entropy_of,
+    group_codes,
+    in_threads,
+    in_turn,
+    make_plan,
+)
 from vardi._inputs.given import is_function, name_of
 from vardi._machine import cores
 from vardi._notebook import fragment, paragraph, table

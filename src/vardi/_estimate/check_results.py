@@ -228,10 +228,9 @@ class KnownCheck:
 
     def summary(self) -> str:
         """Return the check in at most 80 columns."""
-        names, *others = zip(KNOWN_HEADING, *self._cells(SHOWN), strict=True)
-        widths = [max(map(len, column)) for column in others]
-        width = min(max(map(len, names)), WIDTH - sum(widths) - 2 * len(widths))
-        head, *lines = ((cut(name, width), *row) for name, *row in zip(names, *others, strict=True))
+        cells = [KNOWN_HEADING, *self._cells(SHOWN)]
+        room = WIDTH - sum(max(map(len, column)) + 2 for column in list(zip(*cells, strict=True))[1:])
+        head, *lines = ((cut(name, room), *row) for name, *row in cells)
         said = textwrap.fill(self.verdict, WIDTH, break_on_hyphens=False)
         return "\n".join([said, "", aligned(head, lines), *more(self.lines, SHOWN)])
 

@@ -117,8 +117,7 @@ class Domains(ByDomain[Estimate]):
         doubt = ["errors are approximate"] if self._estimates.approximate else []
         return "\n".join([cut(self.what, WIDTH), aligned(lines[0], lines[1:], names), *more(list(self), SHOWN), *doubt])
 
-    def __str__(self) -> str:
-        return self.table()
+    __str__ = table
 
     def _repr_html_(self) -> str:
         heads, rows = self._cells(MOST_ROWS)

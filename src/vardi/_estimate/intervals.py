@@ -147,12 +147,9 @@ class Share(Law):
         rows, all_rows = min(self.events, self.others), self.events + self.others
         if rows >= RARE:
             return ""
+        one, several = ("has", "have") if self.events == rows else ("lacks", "lack")
         few = f"{rows:g}" if rows else "none"
-        return (
-            f"; {few} of {all_rows:,.0f} rows {'has' if rows == 1 else 'have'} it"
-            if self.events == rows
-            else (f"; {few} of {all_rows:,.0f} rows {'lacks' if rows == 1 else 'lack'} it")
-        )
+        return f"; {few} of {all_rows:,.0f} rows {one if rows == 1 else several} it"
 
 
 #: What kind of number an estimate is: given its value, its error and Student's t with the latter's degrees of freedom,

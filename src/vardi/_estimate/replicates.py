@@ -26,8 +26,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import narwhals as nw
 import numpy as np
 
-from vardi._estimate.refits import LONG, Progress, entropy_of, one_step
-from vardi._estimate.resampling import Strata, effective_rows
+from vardi._estimate.refits import LONG, Progress, Strata, effective_rows, entropy_of, one_step
 from vardi._inputs.engines import Aggregate, LazyFrame, answering
 from vardi._inputs.frames import Frame
 from vardi._inputs.lazy_part import Part, sums_by_sample
@@ -82,8 +81,8 @@ def replicate_weights(
     for chunk in (range(low, min(low + size, n)) for low in range(0, n, size)):
         times, counted, q = rows.drawn(chunk)
         steps = one_step(solved.tangent, q, counted, drawn_errors(rows.law, uncertain, chunk))
-        spread = rows.keep(SomeReplicates(chunk, rows.point, times, steps))
-        far += int((spread > LONG).sum())
+        mean, squares = rows.keep(SomeReplicates(chunk, rows.point, times, steps))
+        far += int((squares - mean**2 > LONG**2).sum())
         if progress is not None:
             progress(chunk.stop, n)
     if far:
@@ -209,8 +208,8 @@ class ReplicatesInMemory:
 
         return lambda block: block.columns(times), *self.rows.total(question, len(replicates))
 
-    def keep(self, replicates: SomeReplicates) -> Floats:
-        """Compute weights of mean 1; return the standard deviation of x'delta in each replicate."""
+    def keep(self, replicates: SomeReplicates) -> tuple[Floats, Floats]:
+        """Compute weights of mean 1; return the means of x'delta and of its square in each replicate."""
 
         def question(block: Block) -> Floats:
             change = replicates.change(block)
@@ -220,7 +219,7 @@ class ReplicatesInMemory:
         share = self.counts / self.counts.sum()
         place = slice(replicates.numbers.start, replicates.numbers.stop)
         self.weights[:, place] = self.solved.memory.kept.spread(weights / (share @ weights))
-        return _deviation(share @ change, share @ change**2)
+        return share @ change, share @ change**2
 
     def result(self) -> Any:
         """Return the weights, a column for each replicate, in the user's library."""
@@ -296,8 +295,8 @@ class ReplicatesInEngine:
 
         return scaled, np.tile(sizes, R), sums
 
-    def keep(self, replicates: SomeReplicates) -> Floats:
-        """Note weights of mean 1; return the standard deviation of x'delta in each, by a query for each frame."""
+    def keep(self, replicates: SomeReplicates) -> tuple[Floats, Floats]:
+        """Note weights of mean 1; return the means of x'delta and of its square, by a query for each frame."""
 
         def question(block: Block) -> tuple[Floats, Floats, Floats]:
             change = block.let(replicates.change(block))
@@ -306,7 +305,7 @@ class ReplicatesInEngine:
         n = self.rows.sizes.sum()
         weight, change, squares = self.rows.total(question)
         self._kept.append((replicates, n / weight))
-        return _deviation(change / n, squares / n)
+        return change / n, squares / n
 
     def result(self) -> Any:
         """Return the user's frames, lazy as they are, with a column of weights and one for each replicate."""
@@ -323,10 +322,6 @@ class ReplicatesInEngine:
         """Return how many clusters each sample has, with a query for each frame."""
         units = {"units": Aggregate(clusters, "n_unique")}
         return sums_by_sample(self.rows.parts, len(self.rows.sizes), lambda part: units)["units"]
-
-
-def _deviation(mean: Floats, squares: Floats) -> Floats:
-    return np.sqrt(np.maximum(squares - mean**2, 0.0))
 
 
 def _clusters(solved: Solved) -> Integers | None:
@@ -398,10 +393,8 @@ def _in_batches(dependence: EngineDependence, part: Part, lengths: list[int]) ->
 
 def _with_hash(part: Part, place: int, seed: int, identity: str | None, clusters: str | None) -> Part:
     """Return a part with the hash of each row; rows outside the fit are numbered, too."""
-    if clusters is None:
-        halves = hashed(part, place, seed, identity, WHAT)
-    else:
-        halves = hashed(part, 0, seed, clusters, WHAT, clusters=True)
+    together = clusters is not None  # a cluster has the same hash in all frames
+    halves = hashed(part, 0 if together else place, seed, clusters if together else identity, WHAT, clusters=together)
 
     def change(frame: LazyFrame) -> LazyFrame:
         return halves(frame).with_columns(nw.col(LEFT, RIGHT).cast(nw.Float64))

@@ -165,14 +165,13 @@ def _unset(part: Any, method: str) -> set[str]:
 
 def _steps(estimator: Estimator) -> list[tuple[str, Estimator]]:
     """Return the named parts of a pipeline or union of transformers that have a fit."""
+    named: list[tuple[str, Estimator]] = []
     if isinstance(estimator, Pipeline):
-        named = [(name, step) for name, step in estimator.steps]
+        named = estimator.steps
     elif isinstance(estimator, ColumnTransformer):
         named = [(name, step) for name, step, _ in estimator.transformers] + [("remainder", estimator.remainder)]
     elif isinstance(estimator, FeatureUnion):
-        named = [(name, step) for name, step in estimator.transformer_list]
-    else:
-        named = []
+        named = estimator.transformer_list
     return [(name, step) for name, step in named if hasattr(step, "fit")]
 
 

@@ -12,8 +12,7 @@ import narwhals as nw
 import numpy as np
 
 from vardi._estimate.cdf import Steps
-from vardi._estimate.refits import entropy_of
-from vardi._estimate.resampling import effective_rows
+from vardi._estimate.refits import effective_rows, entropy_of
 from vardi._facts.biases import bias_notes
 from vardi._fit.capabilities import Holder, refusal
 from vardi._fit.parameters import independent, require_told

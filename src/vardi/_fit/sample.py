@@ -32,8 +32,7 @@ if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked 
     from vardi._estimate.bounds import Bounds
     from vardi._estimate.check_results import BiasCheck, Features, KnownCheck
     from vardi._estimate.likelihood_ratio import LikelihoodRatio
-    from vardi._estimate.refits import Progress
-    from vardi._estimate.resampling import DrawKind
+    from vardi._estimate.refits import DrawKind, Progress
     from vardi._estimate.sensitivity.result import Kind as ErrorKind
     from vardi._estimate.sensitivity.result import Sensitivity
     from vardi._facts.account import Account
@@ -405,9 +404,9 @@ class DebiasedSample(WeightedSample):
         if self.data.in_memory and self.solved.pool.frames:
             fit, model = self._assisted(None, values, None, AUTO, None)
         if model is None:
-            question, functions = Question.of(fit.solved, gammas, samples, kind, threshold), fit.data.functions(values)
+            question, functions = Question(fit.solved, gammas, samples, kind, threshold), fit.data.functions(values)
             return question.answer(Mean(functions), fit._means(functions, [values], 0.95)[0], what)
-        question = Question.of(fit.solved, gammas, model.may_be_wrong(samples), kind, threshold)
+        question = Question(fit.solved, gammas, model.may_be_wrong(samples), kind, threshold)
         functions, own, estimate = model.apart(0.95)
         return question.answer(Mean(functions), estimate, what, own)
 

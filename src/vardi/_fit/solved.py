@@ -32,6 +32,7 @@ from vardi._solve.refit import Refit, SharedPasses, refit_joint, refit_plain
 from vardi._types import Floats
 from vardi.biases import Bias, ExpressionBias, ParametricBias
 from vardi.errors import ImpossibleRowError, NotIdentifiableError
+from vardi.errors._refusals import needs_rows
 from vardi.errors._texts import show
 
 if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked for
@@ -488,7 +489,12 @@ class Solved:
 
         return weigh(self, rows)
 
-    # Refits
+    # Refits, and other questions to rows in memory
+
+    def require_rows(self, what: str) -> None:
+        """Refuse a question where the rows are in an engine."""
+        if not self.data.in_memory:
+            raise needs_rows(what)
 
     def refit(self, counts: Floats, *, tol: float, may_part: bool, rng: np.random.Generator | None = None) -> Refit:
         """Solve again for other counts of the rows in memory; rng redraws known values that have an error."""

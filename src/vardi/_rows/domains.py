@@ -59,9 +59,6 @@ class DomainSums:
     largest: Floats
     high: Floats
 
-    def __len__(self) -> int:
-        return len(self.base)
-
     @cached_property
     def base_mass(self) -> Floats:
         """The sum of weights of the base of each domain."""
@@ -97,10 +94,10 @@ class DomainLabels(Protocol):
     def places(self, keys: Sequence[Any]) -> Integers:
         """Return the domains that values of the key stand for; -1 for rows that do not count."""
 
-    def within(self, places: Integers) -> Kept:
+    def within(self, places: Integers) -> Functions:
         """Return 1 on the rows of some domains, and 0 on others."""
 
-    def within_base(self, places: Integers) -> Kept:
+    def within_base(self, places: Integers) -> Functions:
         """Return 1 on the rows of the bases of some domains, and 0 on others."""
 
 
@@ -122,22 +119,11 @@ class DomainCodes:
     def places(self, keys: Sequence[Any]) -> Integers:
         return np.array(keys, np.int64)
 
-    def within(self, places: Integers) -> DomainIndicators:
-        return DomainIndicators(self.key, places)
+    def within(self, places: Integers) -> Functions:
+        return Functions((), len(places), lambda block, at: block.columns(self.key) == places)
 
-    def within_base(self, places: Integers) -> DomainIndicators:
-        return DomainIndicators(self._base_of_rows, self.base[places])
-
-
-@dataclass(frozen=True, eq=False)
-class DomainIndicators:
-    """Whether rows have some of the codes, of shape (n, m), computed for the rows that are read."""
-
-    codes: Integers
-    chosen: Integers
-
-    def __getitem__(self, rows: slice) -> NDArray[np.bool_]:
-        return np.asarray(self.codes[rows, None] == self.chosen)
+    def within_base(self, places: Integers) -> Functions:
+        return Functions((), len(places), lambda block, at: block.columns(self._base_of_rows) == self.base[places])
 
 
 class RowsByDomain:
@@ -212,11 +198,11 @@ class RowsByDomain:
         base = self.labels.within_base(places[first])
 
         def h(block: Block, at: Any) -> Floats:
-            event, inside = block.columns(within), block.columns(base)[:, own]
+            event, inside = within.of(block, at), base.of(block, at)[:, own]
             return (event * self._value(block) - inside * mean) * scale
 
         def h_of_bases(block: Block, at: Any) -> Floats:
-            return (self._value(block) - mean) * block.columns(within) * scale
+            return (self._value(block) - mean) * within.of(block, at) * scale
 
         return Functions((), len(places), h_of_bases if self._are_bases.all() else h)
 
@@ -228,7 +214,7 @@ class RowsByDomain:
     def evenness(self, j: int) -> Evenness:
         """Return how evenly the weights are spread over the base of a domain."""
         if self.measure.in_clusters:
-            return self.measure.evenness_of(Functions(self.labels.within_base(np.array([j])), 1))
+            return self.measure.evenness_of(self.labels.within_base(np.array([j])))
         sums, mine = self.sums, self.base == self.base[j]
         return Evenness(float(sums.mass[mine].sum()), float(sums.squares[mine].sum()), float(sums.largest[mine].max()))
 
@@ -237,7 +223,7 @@ class RowsByDomain:
         if self.measure.in_clusters:
             within = self.labels.within(np.array([j]))
             return self.measure.evenness_of(
-                Functions((), 1, lambda block, at: block.columns(within) * (self._value(block) != 0.0))
+                Functions((), 1, lambda block, at: within.of(block, at) * (self._value(block) != 0.0))
             )
         sums = self.sums
         return Evenness(float(sums.total[j]), float(sums.event_squares[j]), float(sums.largest[j]))

@@ -23,6 +23,7 @@ from vardi._inputs.lazy_columns import expressions, missing_values, on_frame
 from vardi._inputs.lazy_part import PREFIX, Groups, Part, with_columns
 from vardi._rows.cells import MOST_VALUES, Categories, plain
 from vardi._rows.contract import Question
+from vardi._rows.measure import Functions, as_functions
 from vardi._types import Floats, Integers
 from vardi.biases import Bias, ExpressionBias, ParametricBias
 from vardi.biases._compile import NarwhalsTarget, literal, require_columns
@@ -254,15 +255,15 @@ class DomainColumns:
     def places(self, keys: Sequence[Any]) -> Integers:
         return np.array([self._place.get(key, -1) for key in keys])
 
-    def within(self, places: Integers) -> tuple[EngineFunction, ...]:
+    def within(self, places: Integers) -> Functions:
         return self._having(self.columns, places)
 
-    def within_base(self, places: Integers) -> tuple[EngineFunction, ...]:
+    def within_base(self, places: Integers) -> Functions:
         return self._having(self.columns[: self.of_base], places)
 
-    def _having(self, columns: Sequence[str], places: Integers) -> tuple[EngineFunction, ...]:
+    def _having(self, columns: Sequence[str], places: Integers) -> Functions:
         """Return where columns have the values of each of some domains."""
-        return tuple(condition(self.parts, is_in(columns, self.keys[j])) for j in places.tolist())
+        return as_functions(tuple(condition(self.parts, is_in(columns, self.keys[j])) for j in places.tolist()))
 
 
 def domains_of(rows: Queries, by: By, mixed: Mapping[str, str], *, whole: bool) -> tuple[Key, ...]:

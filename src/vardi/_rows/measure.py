@@ -32,6 +32,7 @@ from vardi._rows.contract import (
     Question,
     Result,
     Spread,
+    members,
     unit_of,
 )
 from vardi._rows.grouping import factors_of
@@ -66,11 +67,11 @@ class Functions:
     make: Callable[[Block, Any], Floats] | None = None
     weighed: bool = False
 
-    def of(self, block: Block, at: Any) -> Floats:
+    def of(self, block: Block, at: Seen) -> Floats:
         """Return f, or r f."""
         return block.columns(self.values) if self.make is None else self.make(block, at)
 
-    def over(self, block: Block, at: Any, eta: Floats, C: Floats | None = None) -> Floats:
+    def over(self, block: Block, at: Seen, eta: Floats, C: Floats | None = None) -> Floats:
         """Return r (f - eta), or r (f'C - eta), without losing digits to an offset of f."""
         f = self.of(block, at)
         f = f if C is None or np.array_equal(C, np.eye(self.width)) else f @ C
@@ -245,11 +246,10 @@ class Measure:
         """Return eta of functions; those of an engine that have a name must be finite."""
         f = as_functions(functions)
 
-        def question(block: Block, at: Seen) -> tuple[Floats, Floats]:
-            return block.sum(f.over(block, at, np.zeros(f.width))), self._endless(block, f)
+        def question(block: Block, at: Seen) -> tuple[Floats, ...]:
+            return (block.sum(f.over(block, at, np.zeros(f.width))),)
 
-        total, endless = self.total(question, f.width, biases=self._reads_biases(f))
-        _require_finite(f, endless)
+        (total,) = self._of_finite(f, question, f.width)
         return np.asarray(total / self.n)
 
     def means(self, functions: Functions | Kept) -> Means:
@@ -260,25 +260,31 @@ class Measure:
             columns, inside = f.of(block, at), self.inside_of(block)
             events = block.let(inside * (columns != 0.0))
             strays = events * (columns != 1.0)
-            means = block.sum(columns * at.weight)
-            return means, block.sum(strays), block.sum(events), self._endless(block, f)
+            return block.sum(columns * at.weight), block.sum(strays), block.sum(events)
 
-        total, strays, events, endless = self.total(question, 3 * f.width, biases=self._reads_biases(f))
-        _require_finite(f, endless)
+        total, strays, events = self._of_finite(f, question, 3 * f.width)
         rows = float(self.rows.sizes[self.states].sum()) if self.states else self.n
         return Means(total / self.n, strays, events, rows)
 
     def inside_of(self, block: Block) -> Floats:
         """Return 1 on the rows that have weights, and 0 on others."""
-        K = len(self.rows.sizes)
-        return block.of_sample(np.isin(np.arange(K), self.states or np.arange(K)).astype(np.float64)[:, None])
+        return block.of_sample(members(block.K, self.states or list(range(block.K))))
 
-    def _endless(self, block: Block, f: Functions) -> Floats:
-        """Return on how many rows functions of an engine are not finite: a null, as from a division by zero, is not."""
-        if not f.names:
-            return np.empty(0)
-        columns = block.columns(f.values)[:, [j for j, _ in f.names]]
-        return block.unknown(columns)
+    def _of_finite(
+        self, f: Functions, question: Callable[[Block, Seen], tuple[Floats, ...]], width: int
+    ) -> tuple[Floats, ...]:
+        """Return sums; raise if functions of an engine are not finite: a null, as from a division by zero, is not."""
+        places = [j for j, _ in f.names]
+
+        def checked(block: Block, at: Seen) -> tuple[Floats, ...]:
+            endless = block.unknown(block.columns(f.values)[:, places]) if places else np.empty(0)
+            return *question(block, at), endless
+
+        *sums, endless = self.total(checked, width, biases=self._reads_biases(f))
+        for (_, name), count in zip(f.names, endless, strict=True):
+            if count:
+                raise not_finite(int(count), name)
+        return tuple(sums)
 
     def range(self, functions: Functions | Kept, j: int) -> tuple[float, float]:
         """Return the smallest and the largest value of a function on the rows that have weights."""
@@ -505,9 +511,3 @@ class Measure:
     def column(self, make: Callable[[Any], Floats], m: int) -> Floats:
         """Return columns that are made of the rows at the point, of shape (n, m)."""
         return self.arrays.column(lambda block: make(self.point.at(block)), m)
-
-
-def _require_finite(functions: Functions, endless: Floats) -> None:
-    for (_, name), count in zip(functions.names, endless, strict=True):
-        if count:
-            raise not_finite(int(count), name)

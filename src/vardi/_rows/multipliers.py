@@ -76,7 +76,8 @@ class Multipliers:
             return (group != np.arange(replicates.start, replicates.stop)) * 1.0
         uniform = self._uniform(left, right, replicates)
         if self.kind == "rows":
-            return sum(((uniform >= least) * 1.0 for least in _poisson_thresholds()), start=np.zeros(1))
+            thresholds = scipy.special.pdtr(np.arange(11), 1.0)  # the least U of a count of 1 to 11, which none exceeds
+            return sum(((uniform >= least) * 1.0 for least in thresholds), start=np.zeros(1))
         return (-np.log(uniform)) ** power
 
     def of_counts(self, left: Floats, right: Floats, replicates: range, counts: Floats) -> Floats:
@@ -96,11 +97,6 @@ class Multipliers:
     def _uniform(self, left: Floats, right: Floats, replicates: range) -> Floats:
         phase = (left + right * self.factors[replicates.start : replicates.stop] + 0.5) / float(PRIME)
         return phase - np.floor(phase)
-
-
-def _poisson_thresholds() -> Floats:
-    """Return the least U of a count of 1, 2, ... 11; U never passes the next."""
-    return np.asarray(scipy.special.pdtr(np.arange(11), 1.0))
 
 
 def names_of(n: int) -> list[str]:

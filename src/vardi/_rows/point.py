@@ -110,8 +110,7 @@ class Model:
     @cached_property
     def scaled(self) -> NDArray[np.bool_]:
         """Which parameters belong to columns of standard deviation 1."""
-        names = {k: len(family.names) for k, family in self.families.items()}
-        return np.repeat([self.families[k].scaled for k in names], list(names.values())).astype(bool)
+        return np.array([family.scaled for family in self.families.values() for _ in family.names], bool)
 
     @cached_property
     def held(self) -> int:
@@ -240,21 +239,22 @@ class RowsAt:
 
     def times(self, column: Floats) -> list[Any]:
         """Return x times a column, in pieces."""
-        at, pieces = self.model.coordinates, [self.p * column]
-        if at.parameters or at.known:
-            pieces.append(self.others * column)  # type: ignore[arg-type]
-        if at.uncertain:
-            pieces.append(self.weight * column * self.weight_of_epsilon)  # type: ignore[arg-type]
+        pieces: list[Any] = [piece * column for piece in self._pieces]
+        if self.model.coordinates.uncertain:
+            pieces.append(self.weight * column * self.weight_of_epsilon)
         return pieces
+
+    @property
+    def _pieces(self) -> list[Any]:
+        """X in u, and in theta and mu if there are any."""
+        at = self.model.coordinates
+        return [self.p, self.others] if at.parameters or at.known else [self.p]
 
     def against(self, columns: Floats) -> Floats:
         """Return the sums of columns times x, of shape (d, m)."""
-        at, block = self.model.coordinates, self.block
-        parts = [block.gram(self.p, columns)]
-        if at.parameters or at.known:
-            parts.append(block.gram(self.others, columns))
-        if at.uncertain:
-            parts.append(np.outer(self.weight_of_epsilon, block.sum(self.weight * columns)))
+        parts = [self.block.gram(piece, columns) for piece in self._pieces]
+        if self.model.coordinates.uncertain:
+            parts.append(np.outer(self.weight_of_epsilon, self.block.sum(self.weight * columns)))
         return np.vstack(parts)
 
     def against_q(self, columns: Floats) -> Floats:

@@ -19,17 +19,16 @@ independent, and N / g of them are effective.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from vardi._inputs.dependence import Dependence
 from vardi._rows.contract import Spread, unit_of
-from vardi._rows.grouping import factors_of, membership
+from vardi._rows.grouping import factors_of, sums_by_code
 from vardi._types import Floats, Integers
 
 BIN = np.log(2.0) / 16.0  # width of a bin of logs: a sixteenth of an octave
@@ -69,59 +68,57 @@ class Units:
         row, whose centre is kept.
         """
         deviations = self._centred(sums / n) * np.sqrt(self.remaining)[self.sample][:, None]
-        tails = partial(self._tails, sums)
-        return self._of_series(deviations, tails) if self.in_series else self._of_clusters(deviations, tails)
+        totals = deviations if self.in_series else self._by_unit(deviations)
+        scale = unit_of(np.abs(totals).max(axis=0, initial=0.0))
+        totals = totals / scale
+        of_kind = self._of_series(totals, scale) if self.in_series else self._of_clusters(totals, deviations / scale)
+        covariance, within, effective, freedom, carried = of_kind
+        with np.errstate(over="ignore"):
+            covariance = covariance * np.outer(scale, scale)
+        squares, nothing, tails = totals**2, np.zeros(len(scale)), partial(self._tails, sums)
+        squared, fourths = squares.sum(axis=0), (squares**2).sum(axis=0)
+        values = len(totals) if self.in_series else None
+        return Spread(
+            covariance, scale, within, squared, fourths, nothing, effective, freedom, carried, tails, values=values
+        )
 
     def _tails(self, sums: Floats, estimates: Sequence[int]) -> list[float]:
         """Return the tail index of some estimates' sums over units."""
-        return [tail_of(np.abs(self._by_unit @ self._centred(sums[:, [j]]))[:, 0]) for j in estimates]
+        return [tail_of(np.abs(self._by_unit(self._centred(sums[:, [j]])))[:, 0]) for j in estimates]
 
     def _centred(self, sums: Floats) -> Floats:
         """Return sums of deviations from the means of samples, minus their means over the units of a stratum."""
-        samples = membership(self.sample, len(self.remaining))
-        rows = np.maximum(samples @ self.rows, 1.0)
-        means = np.where((rows < 2.0)[:, None], 0.0, samples @ sums / rows[:, None])[self.sample]
+        rows = np.maximum(np.bincount(self.sample, self.rows, minlength=len(self.remaining)), 1.0)[:, None]
+        means = np.where(rows < 2.0, 0.0, self._by_sample(sums) / rows)[self.sample]
         deviations = np.asarray(sums - means * self.rows[:, None])
-        if len(self._sample_of_cell) == len(np.unique(self.sample)):
+        in_cell = np.bincount(self.cell)[:, None]
+        if len(in_cell) == len(np.unique(self.sample)):
             return deviations
-        own = (self._cells @ deviations / np.maximum(np.bincount(self.cell), 1)[:, None])[self.cell]
-        return np.where(self._lonely[self.cell][:, None], deviations, deviations - own)
+        own = sums_by_code(self.cell, deviations, len(in_cell)) / np.maximum(in_cell, 1)
+        return deviations - np.where(in_cell < 2, 0.0, own)[self.cell]
 
-    def _of_clusters(self, deviations: Floats, tails: Callable[[Sequence[int]], list[float]]) -> Spread:
-        totals = self._by_unit @ deviations
-        scale = unit_of(np.abs(totals).max(axis=0, initial=0.0))
-        totals = totals / scale
+    def _of_clusters(self, totals: Floats, deviations: Floats) -> tuple[Floats, ...]:
+        """Return covariance, variance by part, units and degrees of freedom of these, and variance by sample."""
         G = np.bincount(self.part).astype(np.float64)
         factors = factors_of(G)
         scaled = totals * np.sqrt(factors)[self.part][:, None]
-        with np.errstate(over="ignore"):
-            covariance = (scaled.T @ scaled) * np.outer(scale, scale)
-        squares = totals**2
-        within = np.asarray(membership(self.part, len(G)) @ scaled**2)
-        own = deviations / scale * (factors[self.part][:, None] * totals)[self.unit]
-        carried = np.asarray(membership(self.sample, len(self.remaining)) @ own)
+        within = sums_by_code(self.part, scaled**2, len(G))
+        carried = self._by_sample(deviations * (factors[self.part][:, None] * totals)[self.unit])
         freedom = np.where(self.is_alone, 0.0, np.maximum(G - 1.0, 1.0))[:, None]
-        squared, fourths, nothing = squares.sum(axis=0), (squares**2).sum(axis=0), np.zeros(len(scale))
-        return Spread(covariance, scale, within, squared, fourths, nothing, G[:, None], freedom, carried, tails)
+        return scaled.T @ scaled, within, G[:, None], freedom, carried
 
-    def _of_series(self, deviations: Floats, tails: Callable[[Sequence[int]], list[float]]) -> Spread:
-        scale = unit_of(np.abs(deviations).max(axis=0, initial=0.0))
+    def _of_series(self, values: Floats, scale: Floats) -> tuple[Floats, ...]:
+        """Return the same of values in time order: parts are samples, and units effective rows."""
         K, m = len(self.remaining), len(scale)
         covariance, within = np.zeros((m, m)), np.zeros((K, m))
         effective, freedom = np.zeros((K, m)), np.ones((K, m))
-        values = deviations / scale
         order = np.argsort(self.unit)
         for k in np.unique(self.sample).tolist():
             found = Autocorrelation(values[order[self.sample[order] == k]], scale)
             own = found.covariance()
             covariance += own
             within[k], effective[k], freedom[k] = np.diag(own), found.effective, found.freedom
-        squares = values**2
-        with np.errstate(over="ignore"):
-            covariance = covariance * np.outer(scale, scale)
-        squared, fourths, nothing = squares.sum(axis=0), (squares**2).sum(axis=0), np.zeros(m)
-        several = covariance, scale, within, squared, fourths, nothing, effective, freedom, within, tails
-        return Spread(*several, values=len(values))
+        return covariance, within, effective, freedom, within
 
     @cached_property
     def is_alone(self) -> bool:
@@ -135,29 +132,18 @@ class Units:
         pairs = np.unique(np.column_stack([self.sample, self.unit]), axis=0)[:, 0]
         return np.bincount(pairs, minlength=len(self.remaining))
 
-    @cached_property
-    def _cells(self) -> sparse.csc_array:
-        return membership(self.cell, int(self.cell.max()) + 1)
+    def _by_unit(self, entries: Floats) -> Floats:
+        """Return sums of entries by unit."""
+        return sums_by_code(self.unit, entries, int(self.unit.max()) + 1)
 
-    @cached_property
-    def _by_unit(self) -> sparse.csc_array:
-        return membership(self.unit, int(self.unit.max()) + 1)
-
-    @cached_property
-    def _sample_of_cell(self) -> Integers:
-        of = np.zeros(int(self.cell.max()) + 1, np.int64)
-        of[self.cell] = self.sample
-        return of
-
-    @cached_property
-    def _lonely(self) -> NDArray[np.bool_]:
-        """Which strata have only one unit."""
-        return np.asarray(np.bincount(self.cell) < 2)
+    def _by_sample(self, entries: Floats) -> Floats:
+        """Return sums of entries by sample."""
+        return sums_by_code(self.sample, entries, len(self.remaining))
 
     @cached_property
     def part(self) -> Integers:
         """The part of each unit: its stratum, or all strata that some unit joins with it."""
-        U, H = int(self.unit.max()) + 1, len(self._sample_of_cell)
+        U, H = int(self.unit.max()) + 1, int(self.cell.max()) + 1
         graph = sparse.coo_array((np.ones(len(self.unit)), (self.unit, U + self.cell)), shape=(U + H, U + H))
         labels = sparse.csgraph.connected_components(graph, directed=False)[1][:U]
         return np.unique(labels, return_inverse=True)[1]

@@ -14,7 +14,6 @@ from sklearn.utils.validation import _is_fitted
 
 from vardi._estimate.estimates import Estimate, Estimates, cells_of, estimates_of
 from vardi._estimate.intervals import warn_of_doubt
-from vardi._estimate.resampling import require_rows
 from vardi._estimate.sensitivity.question import Question
 from vardi._estimate.sensitivity.result import GAMMAS, Kind, Sensitivity
 from vardi._estimate.tangent import Influence
@@ -211,7 +210,7 @@ class SolvedModel:
 def solve(fit: WeightedSample, model: LinearModel, X: Features, y: Outcome, missing: Missing = "refuse") -> SolvedModel:
     """Fit a model to the debiased rows and solve it to rounding; or check that a fitted one solves its equations."""
     response = response_of(model)
-    require_rows(fit.solved, "A regression")
+    fit.solved.require_rows("A regression")
     rows = model_rows(fit, X, y, missing)
     influence, names, Z = fit.solved.tangent, rows.names, rows.Z
     counted = influence.measure.weights * influence.measure.counts
@@ -366,7 +365,7 @@ def coefficient_sensitivity(
     One standard error (0.15) is reached at 1.198.
     0 is reached at 3.17.
     """
-    question = Question.of(fit.solved, gammas, samples, kind, threshold)
+    question = Question(fit.solved, gammas, samples, kind, threshold)
     solved = solve(fit, model, X, y)
     j = place_of(coefficient, solved.names)
     estimate = Estimate.from_influence(float(solved.theta[j]), solved.influence.column(j))

@@ -23,7 +23,6 @@ from sklearn.utils.metadata_routing import MetadataRequest
 from sklearn.utils.validation import has_fit_parameter
 
 from vardi._estimate.draws import Random
-from vardi._estimate.resampling import require_rows
 from vardi._estimate.weight_routing import Estimator, Rows, fit_weighted, require_weight_use
 from vardi._fit.sample import DebiasedSample
 from vardi._inputs.dependence import dealt_out
@@ -251,7 +250,7 @@ def debiased_scorer(scoring: Scoring = None, *, fit: DebiasedSample, target: str
     >>> search.fit(rows[["RM", "LSTAT"]], rows["MEDV"], sample_weight=fit.weights).best_params_
     {'alpha': 1.0}
     """
-    require_rows(fit.solved, "A scorer")
+    fit.solved.require_rows("A scorer")
     return DebiasedScorer(scoring, fit, target)
 
 

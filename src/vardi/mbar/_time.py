@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vardi._estimate.estimates import Estimate
-from vardi._estimate.resampling import require_rows
 from vardi._estimate.tangent import Influence
 from vardi._fit.debias import fitted
 from vardi._fit.sample import DebiasedSample
@@ -317,7 +316,7 @@ def convergence(
     100%      0.426  0.045     0.426  0.045
     """
     fit = fit.fit if isinstance(fit, MBAR) else fit
-    require_rows(fit.solved, "Convergence in time")
+    fit.solved.require_rows("Convergence in time")
     parts = _fractions(fractions)
     k, l = _states(fit, states)
     source, order = fit.solved.pool.source, fit.solved.pool.dependence.order

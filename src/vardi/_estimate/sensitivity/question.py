@@ -72,11 +72,6 @@ class Errors:
         return cls(tuple(name for name in sampled if name in wanted), wrong, kind)
 
     @property
-    def reweighs(self) -> bool:
-        """Whether an error only divides the probability of its row, so that p_i and the normalisers' part stay."""
-        return bool(self.wrong.all()) and (self.common or len(self.wrong) == 1)
-
-    @property
     def common(self) -> bool:
         """Whether a row's error is the same in all biases."""
         return self.kind == "common"
@@ -310,27 +305,22 @@ def slopes(measure: Measure, influence: Influence, errors: Errors) -> Floats:
     return measure.rows.total(question, m) / measure.n
 
 
-@dataclass(frozen=True)
 class Question:
-    """How far an estimate of a fit moves, at which factors, for which errors, and when it reaches a threshold."""
+    """How far an estimate of a fit moves, at which factors, for which errors, and when it reaches a threshold.
 
-    solved: Solved
-    gammas: Floats
-    errors: Errors
-    threshold: float | None
+    Whether it is valid is checked before anything is computed.
+    """
 
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         solved: Solved,
         gammas: float | Sequence[float],
         samples: Sequence[Name] | None,
         kind: Kind,
         threshold: float | None,
-    ) -> Question:
-        """Return the question; raise if it is invalid."""
-        threshold = None if threshold is None else require_number(threshold)
-        return cls(solved, _factors(gammas), Errors.of(solved, samples, kind), threshold)
+    ) -> None:
+        self.threshold = None if threshold is None else require_number(threshold)
+        self.solved, self.gammas, self.errors = solved, _factors(gammas), Errors.of(solved, samples, kind)
 
     def answer(self, target: Estimand, estimate: Estimate, name: str, missed: Influence | None = None) -> Sensitivity:
         r"""Return the range of a target at every factor, given the fit's estimate of it with its influence values.
@@ -392,7 +382,9 @@ class Question:
         if not tangent.is_plain:
             note = "Known values and parameters would have to be refitted, so the range is given to first order."
             return first_order, steepest, note
-        if isinstance(target, Mean) and errors.reweighs:
+        # an error then only divides the probability of its row, so that p_i and the normalisers' part stay
+        reweighs = errors.wrong.all() and (errors.common or len(errors.wrong) == 1)
+        if isinstance(target, Mean) and reweighs:
             return Reweighed(tangent, target), steepest, ""
         numbers = len(self.solved) * len(errors.wrong)
         if numbers <= most:
