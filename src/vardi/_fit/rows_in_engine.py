@@ -16,7 +16,7 @@ from vardi._estimate.refits import entropy_of
 from vardi._estimate.resampling import effective_rows
 from vardi._facts.biases import bias_notes
 from vardi._fit.capabilities import Holder, refusal
-from vardi._fit.parameters import independent, require_told
+from vardi._fit.parameters import known_moments, require_told
 from vardi._fit.solved import Keys, Prepared, UserRows
 from vardi._inputs.domains import By, bases, in_domains
 from vardi._inputs.frames.frame import bias_of, is_function, name_of
@@ -102,8 +102,7 @@ class RowsInEngine(UserRows):
         few = in_memory(pool, found, is_all=is_all)
         rows = few if is_all else LazyRows(self.frames, pool.reach, few, lambda: _start(few))
         H = functions_on(pool, found)
-        directions, root, moving = independent(known, H, set(pool.declared.features))
-        moments = KnownMoments(pool.declared.function_columns, directions, known.values @ directions, root, moving)
+        moments = known_moments(known, H, set(pool.declared.features), pool.declared.function_columns)
         frames, model = model_of(pool, moments)
         joint = joint_rows(pool, frames, model, found, few, is_all=is_all)
         data = replace(self, frames=frames, model=model)

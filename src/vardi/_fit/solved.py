@@ -374,14 +374,7 @@ class Solved:
     # Normalisers
 
     def bias_functions(self) -> Functions:
-        r"""Return the functions :math:`\omega_k / \Omega_k` at the estimated parameters: all have the mean 1.
-
-        If every state has a sample, they are :math:`(n / n_k)\,p_{ik}` over the weights, which takes no logs.
-        """
-        is_solved = self.data.in_memory and self.is_plain and self.data.is_whole and bool(self.rows.sizes.all())
-        if is_solved and self.tangent.hessian.gram.is_formed:
-            factors = np.diag(self.tangent.n / self.rows.sizes)
-            return Functions((), len(factors), lambda block, at: at.p @ factors, weighed=True)
+        r"""Return the functions :math:`\omega_k / \Omega_k` at the estimated parameters: all have the mean 1."""
         logs = np.where(np.isfinite(self.log_omegas), self.log_omegas, 0.0)  # a bias that covers no row has no tilt
         return Functions((), len(logs), lambda block, at: block.tilts(at, logs), weighed=True)
 
