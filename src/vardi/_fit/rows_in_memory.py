@@ -89,8 +89,8 @@ class RowsInMemory(UserRows):
         omega = [kept.of(column) for column in omega] if isinstance(omega, list) else kept.of(omega)
         return as_rows(
             omega,
-            kept.of(pool.source),
-            kept.of(pool.counts),
+            self.source,
+            self.counts,
             pool.names,
             log=self.log,
             positions=None if kept.is_all else kept.positions,
