@@ -242,11 +242,12 @@ class RowsInEngine(UserRows):
         """Return where the distribution function of something steps."""
         return _steps(measure, self.functions(values)[0])
 
-    def domains(
-        self, measure: Measure, values: Function | None, by: By, base: int, *, whole: bool = False
-    ) -> tuple[Keys, RowsByDomain]:
-        """Return domains and a function of their rows (1 for None); the first ``base`` columns define their bases."""
-        keys = domains_of(self.rows_asked, by, self.mixed, whole=whole)
+    def domains(self, measure: Measure, values: Function | None, by: By, base: int) -> tuple[Keys, RowsByDomain]:
+        """Return domains and a function of their rows; the first ``base`` columns define their bases.
+
+        Without a function it is 1, and domains are all combinations of values, also those without rows.
+        """
+        keys = domains_of(self.rows_asked, by, self.mixed, whole=values is None)
         y = None if values is None else as_functions([self._function_in(values, by, keys)])
         labels = DomainColumns(self.parts_asked, by.columns, keys, base)
         return keys, RowsByDomain(measure, self.rows_asked, y, by, keys, labels, bases(keys, base))

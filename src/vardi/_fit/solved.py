@@ -337,12 +337,12 @@ class Solved:
         return self.of(states).recorded(values) if states else self
 
     def in_domains(
-        self, values: Function | None, by: By, base: int, level: float, factor: float | Estimate | None, *, whole: bool
+        self, values: Function | None, by: By, base: int, level: float, factor: float | Estimate | None
     ) -> tuple[Keys, DomainEstimates]:
         """Return domains and their numbers; the first ``base`` columns define the rows that each is relative to."""
         from vardi._estimate.domains import estimates_in_domains
 
-        keys, domains = self.data.domains(self.tangent.measure, values, by, base, whole=whole)
+        keys, domains = self.data.domains(self.tangent.measure, values, by, base)
         return keys, estimates_in_domains(self.tangent, domains, level, factor)
 
     @cached_property

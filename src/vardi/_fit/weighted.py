@@ -459,7 +459,7 @@ class WeightedSample:
             )
         both = within + of
         fit = self._recorded(among, [], both)
-        return fit._in_domains(None, both, "share", level, base=len(within.columns), whole=True)
+        return fit._in_domains(None, both, "share", level, base=len(within.columns))
 
     @overload
     def total(
@@ -607,7 +607,6 @@ class WeightedSample:
         level: float,
         *,
         base: int | None = None,
-        whole: bool = False,
         factor: float | Estimate | None = None,
         model: Assisted | None = None,
     ) -> Domains:
@@ -615,7 +614,7 @@ class WeightedSample:
         from vardi._estimate.domains import Domains
 
         base = len(by.columns) if base is None else base
-        keys, found = self.solved.in_domains(values, by, base, level, factor, whole=whole)
+        keys, found = self.solved.in_domains(values, by, base, level, factor)
         if model is not None:
             found = model.in_domains(by, keys, base, found, factor)
         warn_of_doubt(self.names, [f"the {what} where {by.said(key)}" for key in keys], found.laws)
