@@ -13,6 +13,7 @@ import numpy as np
 from vardi._estimate.estimates import Estimate
 from vardi._estimate.reliability import Bridge, Trust, bridge_of, warn_of_doubt, warn_of_few_bridging
 from vardi._estimate.sensitivity.result import GAMMAS
+from vardi._fit.capabilities import Part, refused
 from vardi._fit.solved import Solved
 from vardi._fit.weighted import AUTO, WeightedSample, called
 from vardi._inputs.given import Biases, Function, Functions, Labels, Samples
@@ -420,7 +421,9 @@ class DebiasedSample(WeightedSample):
         delta : float
             Probability with which a bound may fail.
         """
-        self.solved.require_bounds()
+        part: Part = "learned" if self.data.reference else "none" if self.solved.is_plain else "both"
+        if no := refused("bounds", self.data.holder, part, "clusters" if self.solved.depends else "independent"):
+            raise no.error()  # the theory is for known biases joined by overlap alone
         from vardi._estimate.bounds import bounds
 
         return bounds(self.solved.tangent, self.names, delta)

@@ -12,7 +12,7 @@ import numpy as np
 from vardi._estimate.estimates import ROUNDING, Estimate, estimates_of
 from vardi._estimate.intervals import Kind, any_number, constant, known
 from vardi._estimate.tangent import Hessian, Influence, Tangent
-from vardi._fit.capabilities import Holder, Part, refused
+from vardi._fit.capabilities import Holder
 from vardi._inputs.domains import By
 from vardi._inputs.given import Function
 from vardi._inputs.known import Known
@@ -470,12 +470,6 @@ class Solved:
         from vardi._estimate.sensitivity.worst import slopes
 
         return slopes(self.tangent.measure, influence, errors)
-
-    def require_bounds(self) -> None:
-        """Refuse the paper's bounds, whose theory is for known biases joined by overlap alone, as it is declared."""
-        part: Part = "learned" if self.data.reference else "none" if self.is_plain else "both"
-        if no := refused("bounds", self.data.holder, part, "clusters" if self.depends else "independent"):
-            raise no.error()
 
     def weigh(self, rows: Any) -> Any:
         """Return the weight of rows that need not be in the pool."""
