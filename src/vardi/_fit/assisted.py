@@ -152,8 +152,8 @@ class Assisted:
     ) -> DomainEstimates:
         """Return the numbers of domains, given those without the model."""
         spread = self.whole.memory.kept.spread
-        everywhere, of_all = self.over.in_domains(spread(self.predicted), by, base, plain.level, factor, whole=False)
-        _, missed = self.asked.in_domains(spread(self.missed), by, base, plain.level, factor, whole=False)
+        everywhere, of_all = self.over.in_domains(spread(self.predicted), by, base, plain.level, factor)
+        _, missed = self.asked.in_domains(spread(self.missed), by, base, plain.level, factor)
         place = {key: j for j, key in enumerate(everywhere)}
         absent = [key for key in keys if key not in place]
         if absent:

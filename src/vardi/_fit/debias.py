@@ -406,9 +406,8 @@ class FrameInputs(Inputs):
             return self._with_labelled(samples, biases, pool)
         given, own = as_named(samples, "samples"), as_named(self.samples, "samples")
         by_name = _joined_biases(given, as_named(self.biases, "biases"), biases)
-        joined = {name: stacked(own[name], given[name]) if name in given else own[name] for name in own}
-        joined |= {name: rows for name, rows in given.items() if name not in own}
-        return replace(self, samples=joined, biases=by_name)
+        joined = {name: stacked(own[name], rows) if name in own else rows for name, rows in given.items()}
+        return replace(self, samples={**own, **joined}, biases=by_name)
 
     def _with_labelled(self, samples: Samples, biases: Biases | None, pool: Pool) -> FrameInputs:
         """Return the inputs of one labelled frame with further rows and their labels."""

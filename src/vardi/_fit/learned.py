@@ -183,9 +183,11 @@ def check_reference(solved: Solved, asked: Mapping[str, given.Function], feature
     assert reference is not None
     rows = reference_of(solved, reference.data.states)
     inside, learned = rows.tangent.measure.inside, tuple(checks_of(solved.names, solved.pool.biases))
-    said = f"The bias of {show(learned)} was" if len(learned) == 1 else f"The biases of {show(learned)} were"
-    note = f"{said} learned from these rows and has no p-value: fit.learned shows its calibration on held-out rows."
-    note = note if len(learned) == 1 else note.replace("and has", "and have").replace("its", "their")
+    bias, was, has, its = ("bias", "was", "has", "its") if len(learned) == 1 else ("biases", "were", "have", "their")
+    note = (
+        f"The {bias} of {show(learned)} {was} learned from these rows and {has} no p-value: fit.learned shows {its} "
+        "calibration on held-out rows."
+    )
     if len(rows.data.states) == 1:
         return untested(f"{show(rows.tangent.measure.recorded_by)} is the only known sample. {note}")
     values = {name: rows.memory.values(value)[inside] for name, value in asked.items()}

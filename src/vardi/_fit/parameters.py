@@ -29,7 +29,7 @@ from vardi._inputs.known_on_rows import reduced, values_on
 from vardi._inputs.pool import Name, Pool
 from vardi._rows.arrays import Arrays
 from vardi._rows.cells import with_levels
-from vardi._rows.contract import Block
+from vardi._rows.contract import Block, Kept
 from vardi._rows.families import Function, as_model
 from vardi._rows.joint import Joint, JointRows
 from vardi._rows.measure import Functions
@@ -78,8 +78,7 @@ def prepare(data: RowsInMemory, omega: Any) -> Prepared:
         first = np.empty(len(rows), np.int64)
         first[rows.inverse[::-1]] = np.arange(len(rows.inverse))[::-1]
         H, families = H[first], {k: model.subset(first) for k, model in families.items()}
-    directions, root, moving = independent(known, H, set(families))
-    moments = KnownMoments(H, directions, known.values @ directions, root, moving)
+    moments = known_moments(known, H, set(families), H)
     return Prepared(pool.names, rows, Joint(rows, families, moments), data, known)
 
 
@@ -102,10 +101,21 @@ def _with_levels(pool: Pool, kept: KeptRows, omega: Any) -> Pool:
     return replace(pool, biases=tuple(biases))
 
 
-def independent(known: Known, H: Floats, parametric: set[int]) -> tuple[Floats, Floats, dict[int, int]]:
-    """Return which combinations of known functions are used, a root of their covariance, and which have parameters.
+def known_moments(known: Known, H: Floats, parametric: set[int], values: Kept) -> KnownMoments:
+    """Return the combinations of known functions that are linearly independent.
 
     A function that is a bias with parameters is kept on its own, since it moves with these.
+
+    Parameters
+    ----------
+    known : Known
+        What is known.
+    H : ndarray of shape (n, m)
+        The functions on the rows, or on the distinct ones.
+    parametric : set of int
+        The biases that have parameters.
+    values : ndarray, or names of columns
+        The functions as questions read them.
     """
     moving = known.moving(parametric)
     fixed = [j for j in range(len(known)) if j not in moving]
@@ -118,7 +128,8 @@ def independent(known: Known, H: Floats, parametric: set[int]) -> tuple[Floats, 
     variances, axes = np.linalg.eigh(directions.T @ known.covariance @ directions)
     kept = variances > SINGULAR * max(float(np.abs(variances).max(initial=0.0)), 1e-300)
     root = axes[:, kept] * np.sqrt(variances[kept])
-    return directions, root, {inside.shape[1] + i: k for i, k in enumerate(moving.values())}
+    places = {inside.shape[1] + i: k for i, k in enumerate(moving.values())}
+    return KnownMoments(values, directions, known.values @ directions, root, places)
 
 
 def estimates(solved: Solved) -> dict[Name, dict[str, Estimate]]:
@@ -215,7 +226,7 @@ def _means_at(solved: Solved, tangent: Tangent, joint: JointRows, v: Floats) -> 
     moved = np.zeros((len(joint.coordinates), len(eta)))
     for j, k in solved.prepared.known.moving(joint.families).items():
         moved[:, j] = tangent.n * eta[j] * gradients[:, k]
-    return tangent.influence(functions, moved)
+    return eta, tangent.influence_on(functions, eta, moved)
 
 
 def _least(solved: Solved) -> Floats:

@@ -15,7 +15,7 @@ from vardi._estimate.cdf import Steps
 from vardi._estimate.refits import effective_rows, entropy_of
 from vardi._facts.biases import bias_notes
 from vardi._fit.capabilities import Holder, refusal
-from vardi._fit.parameters import independent, require_told
+from vardi._fit.parameters import known_moments, require_told
 from vardi._fit.solved import Keys, Prepared, UserRows
 from vardi._inputs.dependence import Depends
 from vardi._inputs.domains import By, bases, in_domains
@@ -107,8 +107,7 @@ class RowsInEngine(UserRows):
         few = in_memory(pool, found, is_all=is_all)
         rows = few if is_all else LazyRows(self.frames, pool.reach, few, lambda: _start(few))
         H = functions_on(pool, found)
-        directions, root, moving = independent(known, H, set(pool.declared.features))
-        moments = KnownMoments(pool.declared.function_columns, directions, known.values @ directions, root, moving)
+        moments = known_moments(known, H, set(pool.declared.features), pool.declared.function_columns)
         frames, model = model_of(pool, self.frames, moments)
         joint = joint_rows(pool, frames, model, found, few, is_all=is_all)
         data = replace(self, frames=frames, model=model)
@@ -247,11 +246,12 @@ class RowsInEngine(UserRows):
         """Return where the distribution function of something steps."""
         return _steps(measure, self.functions(values)[0])
 
-    def domains(
-        self, measure: Measure, values: Function | None, by: By, base: int, *, whole: bool = False
-    ) -> tuple[Keys, RowsByDomain]:
-        """Return domains and a function of their rows (1 for None); the first ``base`` columns define their bases."""
-        keys = domains_of(self.rows_asked, by, self.mixed, whole=whole)
+    def domains(self, measure: Measure, values: Function | None, by: By, base: int) -> tuple[Keys, RowsByDomain]:
+        """Return domains and a function of their rows; the first ``base`` columns define their bases.
+
+        Without a function it is 1, and domains are all combinations of values, also those without rows.
+        """
+        keys = domains_of(self.rows_asked, by, self.mixed, whole=values is None)
         y = None if values is None else as_functions([self._function_in(values, by, keys)])
         labels = DomainColumns(self.parts_asked, by.columns, keys, base)
         return keys, RowsByDomain(measure, self.rows_asked, y, by, keys, labels, bases(keys, base))

@@ -88,8 +88,8 @@ class RowsInMemory(UserRows):
         omega = [kept.of(column) for column in omega] if isinstance(omega, list) else kept.of(omega)
         return as_rows(
             omega,
-            kept.of(pool.source),
-            kept.of(pool.counts),
+            self.source,
+            self.counts,
             pool.names,
             log=self.log,
             positions=None if kept.is_all else kept.positions,
@@ -173,13 +173,14 @@ class RowsInMemory(UserRows):
         """Return where the distribution function of something steps."""
         return Steps.in_memory(measure, self.values(values))
 
-    def domains(
-        self, measure: Measure, values: Function | None, by: By, base: int, *, whole: bool = False
-    ) -> tuple[Keys, RowsByDomain]:
-        """Return domains and a function of their rows (1 for None); the first ``base`` columns define their bases."""
+    def domains(self, measure: Measure, values: Function | None, by: By, base: int) -> tuple[Keys, RowsByDomain]:
+        """Return domains and a function of their rows; the first ``base`` columns define their bases.
+
+        Without a function it is 1, and domains are all combinations of values, also those without rows.
+        """
         from vardi._rows.domains import DomainCodes, RowsByDomain
 
-        found = self._grouping(by, whole=whole)
+        found = self._grouping(by, whole=values is None)
         y = None if values is None else as_functions(self._values_in(values, by, found)[:, None])
         places = bases(found.keys, base)
         labels = DomainCodes(found.codes, places)

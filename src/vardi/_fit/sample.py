@@ -14,9 +14,10 @@ from vardi._estimate.estimates import Estimate
 from vardi._estimate.intervals import warn_of_doubt
 from vardi._estimate.reliability import Bridge, Trust, bridge_of, warn_of_few_bridging
 from vardi._estimate.sensitivity.result import GAMMAS
+from vardi._fit.capabilities import Part, refused
 from vardi._fit.solved import Solved
-from vardi._fit.weighted import AUTO, WeightedSample
-from vardi._inputs.given import Biases, Function, Functions, Labels, Samples, is_function, name_of
+from vardi._fit.weighted import AUTO, WeightedSample, called
+from vardi._inputs.given import Biases, Function, Functions, Labels, Samples
 from vardi._inputs.pool import Name
 from vardi._machine import require_writable, whole_file
 from vardi._solve.identify import Verdict
@@ -104,8 +105,8 @@ class DebiasedSample(WeightedSample):
         -0.230 ± 0.035 (95%: -0.299 to -0.161)
         """
         found = dict(zip(self.names, self.solved.log_normalisers(level), strict=True))
-        called = [f"the normaliser of {str(name)!r}" for name in found]
-        warn_of_doubt(self.names, called, [estimate.law for estimate in found.values()])
+        what = [f"the normaliser of {str(name)!r}" for name in found]
+        warn_of_doubt(self.names, what, [estimate.law for estimate in found.values()])
         return found
 
     def log_ratio(self, name: Name, other: Name, level: float = 0.95) -> Estimate:
@@ -398,7 +399,7 @@ class DebiasedSample(WeightedSample):
         """
         from vardi._estimate.sensitivity.question import Mean, Question
 
-        what = f"mean of {name_of(values) if is_function(values) else 'values'}"
+        what = f"mean of {called(values)}"
         fit: WeightedSample = self
         model = None
         if self.data.in_memory and self.solved.pool.frames:
@@ -418,7 +419,9 @@ class DebiasedSample(WeightedSample):
         delta : float
             Probability with which a bound may fail.
         """
-        self.solved.require_bounds()
+        part: Part = "learned" if self.data.reference else "none" if self.solved.is_plain else "both"
+        if no := refused("bounds", self.data.holder, part, "clusters" if self.solved.depends else "independent"):
+            raise no.error()  # the theory is for known biases joined by overlap alone
         from vardi._estimate.bounds import bounds
 
         return bounds(self.solved.tangent, self.names, delta)

@@ -12,7 +12,7 @@ import numpy as np
 from vardi._estimate.estimates import ROUNDING, Estimate, estimates_of
 from vardi._estimate.intervals import Kind, any_number, constant, known
 from vardi._estimate.tangent import Hessian, Influence, Tangent
-from vardi._fit.capabilities import Holder, Part, refused
+from vardi._fit.capabilities import Holder
 from vardi._inputs.domains import By
 from vardi._inputs.given import Function
 from vardi._inputs.known import NOTHING_KNOWN, Known
@@ -336,12 +336,12 @@ class Solved:
         return self.of(states).recorded(values) if states else self
 
     def in_domains(
-        self, values: Function | None, by: By, base: int, level: float, factor: float | Estimate | None, *, whole: bool
+        self, values: Function | None, by: By, base: int, level: float, factor: float | Estimate | None
     ) -> tuple[Keys, DomainEstimates]:
         """Return domains and their numbers; the first ``base`` columns define the rows that each is relative to."""
         from vardi._estimate.domains import estimates_in_domains
 
-        keys, domains = self.data.domains(self.tangent.measure, values, by, base, whole=whole)
+        keys, domains = self.data.domains(self.tangent.measure, values, by, base)
         return keys, estimates_in_domains(self.tangent, domains, level, factor)
 
     @cached_property
@@ -373,14 +373,7 @@ class Solved:
     # Normalisers
 
     def bias_functions(self) -> Functions:
-        r"""Return the functions :math:`\omega_k / \Omega_k` at the estimated parameters: all have the mean 1.
-
-        If every state has a sample, they are :math:`(n / n_k)\,p_{ik}` over the weights, which takes no logs.
-        """
-        is_solved = self.data.in_memory and self.is_plain and self.data.is_whole and bool(self.rows.sizes.all())
-        if is_solved and self.tangent.hessian.gram.is_formed:
-            factors = np.diag(self.tangent.n / self.rows.sizes)
-            return Functions((), len(factors), lambda block, at: at.p @ factors, weighed=True)
+        r"""Return the functions :math:`\omega_k / \Omega_k` at the estimated parameters: all have the mean 1."""
         logs = np.where(np.isfinite(self.log_omegas), self.log_omegas, 0.0)  # a bias that covers no row has no tilt
         return Functions((), len(logs), lambda block, at: block.tilts(at, logs), weighed=True)
 
@@ -476,12 +469,6 @@ class Solved:
         from vardi._estimate.sensitivity.question import slopes
 
         return slopes(self.tangent.measure, influence, errors)
-
-    def require_bounds(self) -> None:
-        """Refuse the paper's bounds, whose theory is for known biases joined by overlap alone, as it is declared."""
-        part: Part = "learned" if self.data.reference else "none" if self.is_plain else "both"
-        if no := refused("bounds", self.data.holder, part, "clusters" if self.depends else "independent"):
-            raise no.error()
 
     def weigh(self, rows: Any) -> Any:
         """Return the weight of rows that need not be in the pool."""

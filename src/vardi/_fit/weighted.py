@@ -358,7 +358,7 @@ class WeightedSample:
         if model is None:
             return fit._means(fit.data.functions(values), [values], level)[0]
         found = model.mean(level)
-        warn_of_doubt(self.names, [f"the mean of {_called(values)!r}"], [found.law])
+        warn_of_doubt(self.names, [f"the mean of {called(values)!r}"], [found.law])
         return found
 
     def _assisted(
@@ -458,7 +458,7 @@ class WeightedSample:
             )
         both = within + of
         fit = self._recorded(among, [], both)
-        return fit._in_domains(None, both, "share", level, base=len(within.columns), whole=True)
+        return fit._in_domains(None, both, "share", level, base=len(within.columns))
 
     @overload
     def total(
@@ -558,7 +558,7 @@ class WeightedSample:
 
         found = fit._mean(values, level, model)
         found = replace(total(found), plain=None if found.plain is None else total(found.plain))
-        warn_of_doubt(self.names, [f"the total of {_called(values)!r}"], [found.law])
+        warn_of_doubt(self.names, [f"the total of {called(values)!r}"], [found.law])
         return found
 
     @overload
@@ -593,9 +593,9 @@ class WeightedSample:
         """Return means of functions, some of them named, with a warning if errors rest on few rows."""
         declared = [isinstance(one, str) and self.data.is_declared(one) for one in named]
         estimates = self.solved.tangent.estimates(functions, level, declared)
-        called = [f"the mean of {name_of(one)!r}" if is_function(one) else "the mean" for one in named]
-        called = called or [f"mean {j}" for j in range(len(estimates))]
-        warn_of_doubt(self.names, called, estimates.laws)
+        what = [f"the mean of {name_of(one)!r}" if is_function(one) else "the mean" for one in named]
+        what = what or [f"mean {j}" for j in range(len(estimates))]
+        warn_of_doubt(self.names, what, estimates.laws)
         return estimates
 
     def _in_domains(
@@ -606,7 +606,6 @@ class WeightedSample:
         level: float,
         *,
         base: int | None = None,
-        whole: bool = False,
         factor: float | Estimate | None = None,
         model: Assisted | None = None,
     ) -> Domains:
@@ -614,12 +613,12 @@ class WeightedSample:
         from vardi._estimate.domains import Domains
 
         base = len(by.columns) if base is None else base
-        keys, found = self.solved.in_domains(values, by, base, level, factor, whole=whole)
+        keys, found = self.solved.in_domains(values, by, base, level, factor)
         if model is not None:
             found = model.in_domains(by, keys, base, found, factor)
         warn_of_doubt(self.names, [f"the {what} where {by.said(key)}" for key in keys], found.laws)
         told = by.columns if values is not None else by.columns[:base]
-        of = _called(values) if values is not None else ", ".join(by.columns[base:])
+        of = called(values) if values is not None else ", ".join(by.columns[base:])
         within = f" by {', '.join(told)}" if told else ""
         source = f", from {show(found.among)}" if found.among else ""
         source += "" if model is None else f", assisted by {model.name}"
@@ -637,10 +636,10 @@ class WeightedSample:
         mean = fit._mean(column, level, model)
         if not mean.value:
             raise MismatchError(
-                f"The mean of {_called(column)!r} is 0, so nothing can be estimated relative to its total. Give a "
+                f"The mean of {called(column)!r} is 0, so nothing can be estimated relative to its total. Give a "
                 "column that is positive."
             )
-        return self._known_number(total, f"total of {_called(column)}", level), mean
+        return self._known_number(total, f"total of {called(column)}", level), mean
 
     def _known_number(self, given: Size, what: str, level: float) -> float | Estimate:
         """Return a known size or total: a number, or an estimate from this fit or independent of it."""
@@ -657,5 +656,6 @@ class WeightedSample:
         return tangent.apart((what, value, stderr), value, stderr, level)
 
 
-def _called(values: Function) -> str:
+def called(values: Function) -> str:
+    """Return what messages and tables call a function."""
     return name_of(values) if is_function(values) else "values"
