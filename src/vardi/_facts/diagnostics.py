@@ -129,8 +129,7 @@ class Diagnostics:
             lines += ["", *textwrap.wrap(warning, WIDTH)]
         return "\n".join(lines)
 
-    def __str__(self) -> str:
-        return self.summary()
+    __str__ = summary
 
     def _repr_html_(self) -> str:
         samples = list(map(_sample_cells, self.samples[:MOST_ROWS]))
@@ -148,7 +147,7 @@ def _sample_cells(sample: SampleFacts) -> tuple[str, ...]:
     return str(sample.name), *(text.format(getattr(sample, measure)) for measure, text in OF_A_SAMPLE.items())
 
 
-def _column_cells(column: ColumnFacts) -> tuple[str, str, str, str, str, str, str]:
+def _column_cells(column: ColumnFacts) -> tuple[str, ...]:
     return (
         column.label,
         _short(column.pooled, 4),

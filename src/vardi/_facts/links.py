@@ -134,8 +134,6 @@ def links_of(
     either = sparse.csr_array(sparse.triu(reach + reach.T, 1))
     either.sort_indices()
     k, l = either.tocoo().coords
-    if not len(k):
-        return [], 0
     there, back = (np.asarray(reach[ends]).ravel() for ends in ((l, k), (k, l)))
     bridging = np.full(len(k), math.nan) if gram is None else gram.pairs(k, l)
     strength = np.where(np.isnan(bridging), there + back, bridging)

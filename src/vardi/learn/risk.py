@@ -29,7 +29,7 @@ from vardi._inputs.dependence import dealt_out
 from vardi._inputs.given import Biases, ByRow, Known, Labels, Table
 from vardi._types import Floats, Integers
 from vardi.errors import InvalidBiasError, MismatchError
-from vardi.learn._losses import LOSSES, Loss, Scoring, as_loss, listed_losses
+from vardi.learn._losses import LOSSES, Scoring, as_loss, listed_losses
 from vardi.learn.resampler import Seed, as_generator
 from vardi.learn.xy_pool import debias_rows, joined, take, with_targets, without
 
@@ -148,32 +148,22 @@ def debiased_risk(
     recorded, places = with_targets(fit, y)
     if places is not None:
         folds = [(np.intersect1d(train, places), np.intersect1d(test, places)) for train, test in folds]
-    weights = np.asarray(recorded.weights)
-    losses = [_held_out(one, X, y, labels, weights, folds, as_loss(scoring, one)) for one in estimators]
-    estimates = recorded.expectations(np.column_stack(losses), level)
+    weights, losses = np.asarray(recorded.weights), [as_loss(scoring, one) for one in estimators]
+    total, times = np.zeros((len(fit), len(estimators))), np.zeros((len(fit), 1))
+    for train, test in folds:
+        rows, held_out = (take(X, train), take(y, train)), (take(X, test), take(y, test))
+        for j, (one, loss) in enumerate(zip(estimators, losses, strict=True)):
+            total[test, j] += loss(_trained(one, *rows, labels[train], weights[train]), *held_out)
+        times[test] += 1
+    mean_losses = total / np.maximum(times, 1.0)  # rows of samples without targets are never held out
+    estimates = recorded.expectations(mean_losses, level)
     return estimates if isinstance(estimator, list | tuple) else estimates[0]
 
 
-def _held_out(
-    estimator: Estimator,
-    X: Rows,
-    y: Rows | None,
-    labels: np.ndarray,
-    weights: Floats,
-    folds: list[tuple[Integers, Integers]],
-    loss: Loss,
-) -> Floats:
-    """Return for each row the mean loss of the models that were trained without it."""
-    total, times = np.zeros(len(weights)), np.zeros(len(weights))
-    for train, test in folds:
-        rows = take(X, train), take(y, train)
-        if has_fit_parameter(estimator, "source"):  # it debiases by itself
-            model = clone(estimator).fit(*rows, source=labels[train])
-        else:
-            model = fit_weighted(estimator, *rows, weights[train], {})
-        total[test] += loss(model, take(X, test), take(y, test))
-        times[test] += 1
-    return total / np.maximum(times, 1.0)  # rows of samples without targets are never held out
+def _trained(estimator: Estimator, X: Rows, y: Rows | None, labels: np.ndarray, weights: Floats) -> Estimator:
+    if has_fit_parameter(estimator, "source"):  # it debiases by itself
+        return clone(estimator).fit(X, y, source=labels)
+    return fit_weighted(estimator, X, y, weights, {})
 
 
 def _folds(
