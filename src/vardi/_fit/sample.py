@@ -13,12 +13,12 @@ import numpy as np
 from vardi._estimate.estimates import Estimate
 from vardi._estimate.reliability import Bridge, Trust, bridge_of, warn_of_doubt, warn_of_few_bridging
 from vardi._estimate.sensitivity.result import GAMMAS
+from vardi._files import require_writable, whole_file
 from vardi._fit.known import check_known, joined
 from vardi._fit.solved import Solved
 from vardi._fit.weighted import AUTO, WeightedSample
 from vardi._inputs.given import Biases, Function, Functions, Labels, Samples, is_function, name_of
 from vardi._inputs.pool import Name
-from vardi._machine import require_writable, whole_file
 from vardi._solve.identify import Verdict
 from vardi._types import Floats
 from vardi.biases import Bias

@@ -85,11 +85,6 @@ class Known:
         """Whether no value has an error."""
         return not self.covariance.any()
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that the functions read, except those that only the bias of a state reads."""
-        return tuple(dict.fromkeys(column for h in self.functions if isinstance(h, Bias) for column in h.columns))
-
     def margin_of(self, j: int) -> tuple[str, bool | float | str] | None:
         """Return the column and the value whose share function j is in a margin; None if it is in no margin."""
         for column, place in self.margins:

@@ -85,7 +85,7 @@ def init(
 
     The files are opened, and each bias is tried on the rows. No file is overwritten.
     """
-    from vardi._machine import whole_file
+    from vardi._files import whole_file
     from vardi.cli._outputs import require_free
     from vardi.study import parse
 
