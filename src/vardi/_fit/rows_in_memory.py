@@ -430,7 +430,7 @@ class RowsInMemory(UserRows):
 
 def counted(pool: Pool) -> KeptRows:
     """Return which rows of a pool count."""
-    return KeptRows(pool.counts > 0 if pool.is_counted else np.ones(len(pool), bool))
+    return KeptRows(pool.counts > 0 if pool.is_counted else np.broadcast_to(np.True_, len(pool)))
 
 
 def _numbers(array: np.ndarray, *, copy: bool = True) -> Floats:

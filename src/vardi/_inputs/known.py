@@ -207,13 +207,14 @@ def _piece(key: Hashable, value: object, names: tuple[Name, ...], table: Table) 
     keys = key if isinstance(key, tuple) and several else (key,)
     labels = tuple(map(str, keys))
     functions = tuple(_function(one, names, table) for one in keys)
+    scales = [_scale_of(function, label, table) for function, label in zip(functions, labels, strict=True)]
     if several:
         values, covariance = _estimates_of(value, labels)
     else:
         number, stderr = value_of(value, labels[0])
         values, covariance = np.array([number]), np.array([[stderr**2]])
-    for number, label, function in zip(values.tolist(), labels, functions, strict=True):
-        _require_range(number, label, _scale_of(function, label, table))
+    for number, label, scale in zip(values.tolist(), labels, scales, strict=True):
+        _require_range(number, label, scale)
     return Known(labels, functions, values, covariance)
 
 
