@@ -169,12 +169,11 @@ def as_known(known: object, names: tuple[Name, ...], table: Table) -> Known:
     pieces = [_piece(key, value, names, table) for key, value in known.items()]
     if not pieces:
         raise MismatchError("There are no known values. Give at least one, or leave known out.")
-    ends = np.cumsum([len(piece) for piece in pieces]).tolist()
-    margins = [
-        (column, slice(end - len(piece), end))
-        for piece, end in zip(pieces, ends, strict=True)
-        for column, _ in piece.margins
-    ]
+    margins: list[tuple[str, slice]] = []
+    end = 0
+    for piece in pieces:
+        start, end = end, end + len(piece)
+        margins += [(column, slice(start, end)) for column, _ in piece.margins]
     return Known(
         tuple(label for piece in pieces for label in piece.labels),
         tuple(function for piece in pieces for function in piece.functions),
@@ -473,13 +472,10 @@ def _no_error(labels: str) -> InvalidKnownError:
 
 def _number(number: object) -> float | None:
     """Return a finite number, or None for anything else."""
-    if isinstance(number, bool | np.bool) or not isinstance(number, Real):
-        return None
-    try:
-        value = float(number)
-    except OverflowError:
-        return None
-    return value if math.isfinite(value) else None
+    if not isinstance(number, bool) and isinstance(number, Real):
+        with suppress(OverflowError):  # of a huge integer
+            return float(number) if math.isfinite(number) else None
+    return None
 
 
 def _is_estimates(value: object) -> TypeGuard[HasCovariance]:
