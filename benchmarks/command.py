@@ -15,7 +15,7 @@ from benchmarks.render import render
 from benchmarks.run import BENCHMARKS, chosen, run
 from benchmarks.standing import read_tried
 from benchmarks.stored import from_json, to_json
-from vardi._machine import whole_file
+from vardi._files import whole_file
 from vardi.cli._command import NO, Quiet, guarded
 from vardi.cli._console import complain, progress, show_files, show_plain
 from vardi.cli._outputs import require_free

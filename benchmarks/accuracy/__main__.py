@@ -10,7 +10,7 @@ import typer
 from benchmarks.accuracy.designs import designs
 from benchmarks.accuracy.elsewhere import PEERS
 from benchmarks.accuracy.race import race
-from vardi._machine import whole_file
+from vardi._files import whole_file
 from vardi.cli._command import guarded
 from vardi.cli._console import progress, show_files
 

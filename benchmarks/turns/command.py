@@ -19,7 +19,7 @@ from benchmarks.turns.cases import APART, CASES
 from benchmarks.turns.compare import Comparison, Turns, compare
 from benchmarks.turns.page import page, ratios, to_json
 from benchmarks.turns.versions import TurnError, Version, new_version, old_version
-from vardi._machine import whole_file
+from vardi._files import whole_file
 from vardi.cli._command import NO, Quiet, guarded
 from vardi.cli._console import complain, progress, show_files, show_plain
 from vardi.errors import StudyError, suggest

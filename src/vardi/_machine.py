@@ -1,4 +1,4 @@
-"""The machine: work in threads, the memory that there is, and files that are written whole or not at all.
+"""The machine: work in threads, and the memory that there is.
 
 Sums over blocks of rows are made in threads; blocks and their order never depend on how many threads there are.
 """
@@ -8,12 +8,11 @@ from __future__ import annotations
 import functools
 import operator
 import os
-import secrets
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from vardi.errors import OutputError, TooLargeError
+from vardi.errors import TooLargeError
 
 Result = TypeVar("Result")
 Item = TypeVar("Item")
@@ -228,55 +227,3 @@ def _of_container() -> int | None:
     except (OSError, ValueError):
         return None
     return None if limit == "max" else max(int(limit) - used, 0)
-
-
-def require_writable(path: str | os.PathLike[str], *, overwrite: bool, remedy: str = "Name another file.") -> Path:
-    """Return the path of an output, or refuse one that cannot be written, before any work; ``remedy`` if it exists."""
-    target = Path(path)
-    if target.is_dir():
-        raise OutputError(f"{target} is a folder. Give the name of a file in it.", path=str(target))
-    if target.exists() and not target.is_file():
-        raise OutputError(f"{target} is a device or a pipe, not a file. Give the name of a file.", path=str(target))
-    if os.path.lexists(target) and not overwrite:
-        raise OutputError(f"{target} already exists, and is not overwritten. {remedy}", path=str(target))
-    if not target.parent.is_dir():
-        raise OutputError(f"{target} cannot be written: there is no folder {target.parent}.", path=str(target))
-    as_who_writes = os.access in os.supports_effective_ids  # rather than as who started the process
-    if not os.access(target.parent, os.W_OK | os.X_OK, effective_ids=as_who_writes):
-        raise OutputError(f"{target} cannot be written: the folder {target.parent} is read-only.", path=str(target))
-    return target
-
-
-@contextmanager
-def whole_file(path: str | os.PathLike[str], *, overwrite: bool) -> Iterator[Path]:
-    """Yield a temporary name to write to, which is moved to ``path`` only if the block succeeds.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     with whole_file(Path(folder) / "a.txt", overwrite=False) as temporary:
-    ...         _ = temporary.write_text("whole")
-    ...     [(path.name, path.read_text()) for path in Path(folder).iterdir()]
-    [('a.txt', 'whole')]
-    """
-    target = require_writable(path, overwrite=overwrite)
-    if target.is_symlink():  # its target is written, and the link stays
-        target = require_writable(target.resolve(), overwrite=overwrite)
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part{target.suffix}")
-    try:
-        temporary.touch(exist_ok=False)
-    except OSError as error:
-        raise OutputError(f"{target} cannot be written: {error.strerror}.", path=str(target)) from error
-    try:
-        yield temporary
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
-        temporary.replace(target)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise OutputError(f"{target} was not written: {reason}.", path=str(target)) from error
-    finally:
-        with suppress(FileNotFoundError):
-            temporary.unlink()

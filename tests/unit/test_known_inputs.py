@@ -70,7 +70,6 @@ def test_every_kind_of_key():
     assert known.values.tolist() == [41.2, 0.31, 0.4, 0.2, 2.0, 3.0]
     assert known.exact
     assert known.margins == ()
-    assert known.columns == ("age", "x", "region", "house hold")
     assert known.states == (0, 2)
     assert len(known) == 6
 

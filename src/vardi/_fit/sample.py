@@ -14,12 +14,12 @@ from vardi._estimate.estimates import Estimate
 from vardi._estimate.intervals import warn_of_doubt
 from vardi._estimate.reliability import Bridge, Trust, bridge_of, warn_of_few_bridging
 from vardi._estimate.sensitivity.result import GAMMAS
+from vardi._files import require_writable, whole_file
 from vardi._fit.capabilities import Part, refused
 from vardi._fit.solved import Solved
 from vardi._fit.weighted import AUTO, WeightedSample, called
 from vardi._inputs.given import Biases, Function, Functions, Labels, Samples
 from vardi._inputs.pool import Name
-from vardi._machine import require_writable, whole_file
 from vardi._solve.identify import Verdict
 from vardi._types import Floats
 from vardi.biases import Bias

@@ -200,12 +200,11 @@ def in_order(values: Given, frames: Sequence[Frame], what: str) -> Given:
 
 def counts_by_name(counts: Mapping[Hashable, object], frames: Mapping[Hashable, Frame]) -> list[np.ndarray]:
     """Return the counts of each sample; raise if they do not fit its rows."""
-    for name in frames:
+    for name in (*frames, *counts):
         if name not in counts:
             raise MismatchError(
                 f"No counts for sample {str(name)!r}. The counts are for {show(counts)}.{suggest(name, counts)}"
             )
-    for name in counts:
         if name not in frames:
             raise MismatchError(
                 f"There are counts for {str(name)!r}, which is not a sample. The samples are {show(frames)}."

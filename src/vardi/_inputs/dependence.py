@@ -171,10 +171,9 @@ def labels_of(pool: Pool, values: object, what: str) -> np.ndarray:
     if isinstance(values, Mapping):
         return np.concatenate([*_by_sample(pool, values, what)])
     if isinstance(values, str):
-        known = list(dict.fromkeys(name for frame in pool.frames for name in frame.columns))
         if not pool.frames or not all(values in frame.columns for frame in pool.frames):
-            raise no_column(values, known, what)
-        return np.concatenate([np.asarray(frame.column(values)) for frame in pool.frames])
+            raise no_column(values, list(dict.fromkeys(name for frame in pool.frames for name in frame.columns)), what)
+        return pool.column(values)
     labels = as_array(in_order(values, pool.frames, f"The series of {what}"), what)
     require_length(what, labels, len(pool))
     return labels

@@ -365,14 +365,12 @@ class NarwhalsFrame(Frame):
 
     def coded(self, name: str) -> tuple[Integers, list[Hashable]]:
         require_columns((name,), self.columns)
-        column = self.data.get_column(name)
-        if column.dtype != nw.String:
+        column, is_pandas = self.data.get_column(name), self.data.implementation.is_pandas_like()
+        if column.dtype != nw.String or (not is_pandas and column.null_count()):
             return super().coded(name)
-        if self.data.implementation.is_pandas_like():  # texts that NumPy would make an object each of
+        if is_pandas:  # texts that NumPy would make an object each of
             codes, distinct = column.to_native().factorize(use_na_sentinel=False)
             return codes.astype(np.int64, copy=False), distinct.tolist()
-        if column.null_count():
-            return super().coded(name)
         values = column.unique(maintain_order=True).to_list()
         codes = column.replace_strict(values, range(len(values)), return_dtype=nw.Int64).to_numpy()
         return codes.astype(np.int64, copy=False), values

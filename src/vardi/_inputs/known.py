@@ -84,11 +84,6 @@ class Known:
         """Whether no value has an error."""
         return not self.covariance.any()
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that the functions read, except those that only the bias of a state reads."""
-        return tuple(dict.fromkeys(column for h in self.functions if isinstance(h, Bias) for column in h.columns))
-
     def margin_of(self, j: int) -> tuple[str, bool | float | str] | None:
         """Return the column and the value whose share function j is in a margin; None if it is in no margin."""
         for column, place in self.margins:
@@ -173,12 +168,11 @@ def as_known(known: object, names: tuple[Name, ...], table: Table) -> Known:
     pieces = [_piece(key, value, names, table) for key, value in known.items()]
     if not pieces:
         raise MismatchError("There are no known values. Give at least one, or leave known out.")
-    ends = np.cumsum([len(piece) for piece in pieces]).tolist()
-    margins = [
-        (column, slice(end - len(piece), end))
-        for piece, end in zip(pieces, ends, strict=True)
-        for column, _ in piece.margins
-    ]
+    margins: list[tuple[str, slice]] = []
+    end = 0
+    for piece in pieces:
+        start, end = end, end + len(piece)
+        margins += [(column, slice(start, end)) for column, _ in piece.margins]
     return Known(
         tuple(label for piece in pieces for label in piece.labels),
         tuple(function for piece in pieces for function in piece.functions),
@@ -211,13 +205,14 @@ def _piece(key: Hashable, value: object, names: tuple[Name, ...], table: Table) 
     keys = key if isinstance(key, tuple) and several else (key,)
     labels = tuple(map(str, keys))
     functions = tuple(_function(one, names, table) for one in keys)
+    scales = [_scale_of(function, label, table) for function, label in zip(functions, labels, strict=True)]
     if several:
         values, covariance = _estimates_of(value, labels)
     else:
         number, stderr = value_of(value, labels[0])
         values, covariance = np.array([number]), np.array([[stderr**2]])
-    for number, label, function in zip(values.tolist(), labels, functions, strict=True):
-        _require_range(number, label, _scale_of(function, label, table))
+    for number, label, scale in zip(values.tolist(), labels, scales, strict=True):
+        _require_range(number, label, scale)
     return Known(labels, functions, values, covariance)
 
 
@@ -476,13 +471,10 @@ def _no_error(labels: str) -> InvalidKnownError:
 
 def _number(number: object) -> float | None:
     """Return a finite number, or None for anything else."""
-    if isinstance(number, bool | np.bool) or not isinstance(number, Real):
-        return None
-    try:
-        value = float(number)
-    except OverflowError:
-        return None
-    return value if math.isfinite(value) else None
+    if not isinstance(number, bool) and isinstance(number, Real):
+        with suppress(OverflowError):  # of a huge integer
+            return float(number) if math.isfinite(number) else None
+    return None
 
 
 def _is_estimates(value: object) -> TypeGuard[HasCovariance]:

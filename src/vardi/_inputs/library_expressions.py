@@ -43,11 +43,8 @@ class EagerTarget(NarwhalsTarget):
 
     def missing(self, names: Sequence[str]) -> dict[str, int]:
         """Return those of some columns that have missing values, with their number."""
-        if not names:
-            return {}
-        counted = self._data.select(*(self.is_missing(name).sum().alias(name) for name in names))
-        counts = {name: counted.get_column(name).to_list()[0] for name in names}  # row() returns PyArrow scalars
-        return {name: int(count) for name, count in counts.items() if count}
+        counts = self.compute([self.is_missing(name).sum() for name in names])
+        return {name: int(count[0]) for name, count in zip(names, counts, strict=True) if count[0]}
 
     def compute(self, values: Sequence[Operand]) -> list[np.ndarray]:
         """Return the values, with one select."""

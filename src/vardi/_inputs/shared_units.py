@@ -68,9 +68,9 @@ def _equal_rows(pool: Pool, looked_at: int = 4_000) -> tuple[Name, Name, int] | 
     share = 0.0 if ids else 2 / 3  # of a sample's rows, which independent samples of one short list may share
     rows = _some(pool, (*ids, *continuous)[0])
     found = _most_shared(pool, rows, properties, share)
-    if found is not None and len(rows) < len(pool):  # now it is worth counting them all
-        found = _most_shared(pool, np.arange(len(pool)), properties, share)
-    return None if found is None else (pool.names[found[0]], pool.names[found[1]], found[2])
+    if found is None or len(rows) == len(pool):
+        return found
+    return _most_shared(pool, np.arange(len(pool)), properties, share)  # now it is worth counting them all
 
 
 def _columns(pool: Pool, rows: Integers, names: Sequence[str]) -> dict[str, np.ndarray]:
@@ -118,7 +118,7 @@ def _some(pool: Pool, key: str, compared: int = 10_000) -> Integers:
     return np.arange(len(pool))
 
 
-def _most_shared(pool: Pool, rows: Integers, names: Sequence[str], share: float) -> tuple[int, int, int] | None:
+def _most_shared(pool: Pool, rows: Integers, names: Sequence[str], share: float) -> tuple[Name, Name, int] | None:
     """Return the two samples that share most of some rows, by some columns, with their number, if not by chance."""
     source, hashes = pool.source[rows], np.zeros(len(rows), np.uint64)
     for values in _columns(pool, rows, names).values():
@@ -136,7 +136,7 @@ def _most_shared(pool: Pool, rows: Integers, names: Sequence[str], share: float)
     repeated = np.bincount(source[1:][same_row & ~other], minlength=K)[[first, second]].sum()
     # equal rows between two samples for each within them: chance gives one or less
     is_chance = count <= 10 * (1 + repeated) or count <= share * sizes[[first, second]].min()
-    return None if is_chance else (first, second, count)
+    return None if is_chance else (pool.names[first], pool.names[second], count)
 
 
 def _codes(values: np.ndarray) -> NDArray[np.uint64]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import vardi
-from vardi._machine import whole_file
+from vardi._files import whole_file
 from vardi.cli._command import guarded
 from vardi.cli._console import show, show_next, show_plain
 from vardi.cli._outputs import require_free

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vardi._machine import require_writable
+from vardi._files import require_writable
 from vardi.errors import OutputError
 
 if TYPE_CHECKING:

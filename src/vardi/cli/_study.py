@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 import vardi
-from vardi._machine import whole_file
+from vardi._files import whole_file
 from vardi.cli._command import NO, Force, Json, Quiet, StudyFile, guarded, opening
 from vardi.cli._console import show, show_files, show_json, show_next
 from vardi.cli._outputs import is_pdf, print_page, writing

@@ -37,7 +37,16 @@ class ExpressionError(VardiError):
         self.offset = offset
 
 
-class InvalidBiasError(VardiError):
+class _AtRowsError(VardiError):
+    """An error that names a sample and rows."""
+
+    def __init__(self, message: str, *, sample: str | None = "", rows: Iterable[int] = ()) -> None:
+        super().__init__(message)
+        self.sample = sample
+        self.rows = tuple(int(row) for row in rows)
+
+
+class InvalidBiasError(_AtRowsError):
     """A bias with a negative, NaN or infinite value, or one that cannot be used where it is given.
 
     Attributes
@@ -48,13 +57,8 @@ class InvalidBiasError(VardiError):
         Pool positions of the offending rows (at most the first ten); empty if no row is to blame.
     """
 
-    def __init__(self, message: str, *, sample: str = "", rows: Iterable[int] = ()) -> None:
-        super().__init__(message)
-        self.sample = sample
-        self.rows = tuple(int(row) for row in rows)
 
-
-class ImpossibleRowError(VardiError):
+class ImpossibleRowError(_AtRowsError):
     """A row that its own sample's bias forbids, or that no bias covers.
 
     Attributes
@@ -64,11 +68,6 @@ class ImpossibleRowError(VardiError):
     rows : tuple of int
         Pool positions of the offending rows (at most the first ten).
     """
-
-    def __init__(self, message: str, *, sample: str | None, rows: Iterable[int]) -> None:
-        super().__init__(message)
-        self.sample = sample
-        self.rows = tuple(int(row) for row in rows)
 
 
 class NotIdentifiableError(VardiError):
