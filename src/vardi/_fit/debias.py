@@ -261,14 +261,16 @@ def solve(rows: UserRows, options: Options, near: Mapping[Name, float] | None = 
 
 def _solve_joint(prepared: Prepared, options: Options, near: Mapping[Name, float] | None) -> Solved:
     _refuse_largest(options.on_unidentified, known=bool(prepared.known))
-    problem = _problem(prepared, prepared.data.overlap(prepared))
-    problem = replace(problem, tol=options.tol, max_iterations=options.max_iterations, near=near)
+    problem = _problem(prepared, prepared.data.overlap(prepared), options, near)
     return prepared.data.solved(prepared, problem.solve())
 
 
-def _problem(prepared: Prepared, verdict: Verdict) -> JointProblem:
+def _problem(
+    prepared: Prepared, verdict: Verdict, options: Options, near: Mapping[Name, float] | None = None
+) -> JointProblem:
     """Return what determines parameters and multipliers of known values, given the verdict on the overlap."""
-    return JointProblem(prepared.joint, prepared.names, prepared.known, prepared.values, verdict)
+    tol, most = options.tol, options.max_iterations
+    return JointProblem(prepared.joint, prepared.names, prepared.known, prepared.values, verdict, tol, most, near)
 
 
 def verdict_of(prepared: Prepared) -> Verdict:
@@ -282,7 +284,7 @@ def verdict_of(prepared: Prepared) -> Verdict:
             return as_identified(verdict, str(unknown_everywhere(sampled, verdict)))
         return verdict
     try:
-        joining = _problem(prepared, verdict).joining()
+        joining = _problem(prepared, verdict, Options(tol=1e-6)).joining()
     except NotIdentifiableError as error:
         if error.verdict is None:
             raise

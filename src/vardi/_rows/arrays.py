@@ -58,13 +58,6 @@ class Arrays:
         self.rows, self.source, self.counts, self.sizes = rows, source, counts, rows.sizes
         self.dependence, self.samples, self.inverse = dependence, source if samples is None else samples, rows.inverse
 
-    @classmethod
-    def as_solved(cls, rows: Rows) -> Arrays:
-        """Return the rows as they are solved, of which equal ones may be collapsed."""
-        found = cls(rows, rows.source, rows.counts, Dependence.none(len(rows.sizes)))
-        found.inverse = None
-        return found
-
     def __len__(self) -> int:
         return len(self.source)
 

@@ -14,6 +14,7 @@ import scipy
 from numpy.typing import NDArray
 from scipy import sparse
 
+from vardi._inputs.dependence import Dependence
 from vardi._machine.threads import Scratch, blocks, map_blocks, sum_blocks
 from vardi._rows.arrays import ArrayBlock, Arrays
 from vardi._rows.contract import Normalised, Result, Sums
@@ -142,8 +143,10 @@ class Rows(ABC):
 
     @property
     def arrays(self) -> Arrays:
-        """The rows, as questions see them."""
-        return Arrays.as_solved(self)
+        """The rows as they are solved, of which equal ones may be collapsed, as questions see them."""
+        found = Arrays(self, self.source, self.counts, Dependence.none(len(self.sizes)))
+        found.inverse = None
+        return found
 
     def sums(self, u: Floats, *, gram: bool = True, objective: bool = True, rough: bool = False) -> Sums:
         """Return shares and, if asked for, log_mass and gram at u, in one pass over the rows.
@@ -267,8 +270,13 @@ class Rows(ABC):
         """Return the K x K masses of the rows that both biases could have drawn."""
 
     def log_omega(self) -> Floats:
-        """Return log omega as one dense matrix: a copy, meant for small pools."""
+        """Return log omega as one dense matrix, meant for small pools."""
         return self.log_omega_of(slice(0, len(self)), None)
+
+    @cached_property
+    def logs(self) -> Floats:
+        """The same, kept."""
+        return self.log_omega()
 
     def spread(self, values: Numbers) -> Numbers:
         """Return values of rows for all rows of the pool."""

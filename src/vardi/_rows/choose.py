@@ -250,15 +250,14 @@ class Checks:
         return f"row {row} of {self.whole}" if self.place is None else self.place(int(row), k)
 
     def values(self, values: NDArray[Any], k: int, rows: Integers | None) -> None:
-        """Refuse invalid values of bias k; ``rows`` are their places, if not in order."""
+        """Refuse invalid values of bias k; ``rows`` are their places, if not all are there."""
         bad = np.flatnonzero(np.isnan(values) | (values == np.inf) | (False if self.log else values < 0))
         if not len(bad):
             return
-        order = np.argsort(bad if rows is None else rows[bad])
-        places = self._places((bad if rows is None else rows[bad])[order])
+        places = self._places(bad if rows is None else rows[bad])
         such = "such row" if len(places) == 1 else "such rows"
         where = f"{self._said(places[0], k)} ({len(places)} {such})"
-        raise invalid_bias(self.names[k], values[bad[order[0]]], where, log=self.log, rows=places[:LISTED])
+        raise invalid_bias(self.names[k], values[bad[0]], where, log=self.log, rows=places[:LISTED])
 
 
 def own_of(part: NDArray[Any], source: Integers) -> NDArray[Any]:

@@ -87,11 +87,12 @@ class BiasFamily(ABC):
 
     def offset(self, theta: Floats) -> float:
         """Return what to add to get log omega on the user's scale."""
-        return 0.0
+        return float(theta @ self.offset_gradient)
 
-    def offset_gradient(self, theta: Floats) -> Floats:
-        """Return the derivatives of the offset in theta."""
-        return np.zeros(len(theta))
+    @property
+    def offset_gradient(self) -> Floats:
+        """The derivatives of the offset in theta."""
+        return np.zeros(len(self.names))
 
     @abstractmethod
     def subset(self, rows: Integers) -> Self:
@@ -139,12 +140,9 @@ class Linear(OfColumns):
         """Return theta'z."""
         return np.asarray(self.z @ theta)
 
-    def offset(self, theta: Floats) -> float:
-        """Return the contribution of the means of the columns."""
-        return float(theta @ (self.mean / self.deviation))
-
-    def offset_gradient(self, theta: Floats) -> Floats:
-        """Return the means of the columns, in standard deviations."""
+    @property
+    def offset_gradient(self) -> Floats:
+        """The means of the columns, in standard deviations."""
         return self.mean / self.deviation
 
 

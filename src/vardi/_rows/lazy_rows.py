@@ -13,8 +13,7 @@ from vardi._rows.base import additions
 from vardi._rows.contract import Block, Coordinates, JointSums, Sums
 from vardi._rows.dense import Dense
 from vardi._rows.gram import DenseGram
-from vardi._rows.joint import Joint, JointRows
-from vardi._rows.likelihood import likelihood
+from vardi._rows.joint import Joint, JointRows, likelihood
 from vardi._rows.point import KnownMoments, Model, Point
 from vardi._rows.queries import Queries
 from vardi._rows.union import united

@@ -218,7 +218,7 @@ class RowsAt:
 
     def users_gradient(self, k: int) -> Floats:
         """Return the gradient of log omega_k in theta, on the user's scale."""
-        return self.families[k].gradient + self.model.families[k].offset_gradient(self.theta[self.model.places[k]])
+        return self.families[k].gradient + self.model.families[k].offset_gradient
 
     @cached_property
     def others(self) -> Floats:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from vardi._machine.threads import BLOCK, blocks, map_blocks, sum_blocks
+from vardi._machine.threads import blocks, map_blocks, sum_blocks
 from vardi._rows.base import Rows, Space
 from vardi._rows.contract import Normalised
 from vardi._rows.dense import Dense, DenseProbabilities, weighed_products
@@ -316,17 +316,13 @@ class Thinned(Dense):
 
     def _thinned(self, u: Floats) -> Counting:
         K = len(self.sizes)
-        step = max(BLOCK // K, 1)
 
         def block(rows: slice) -> list[tuple[Integers, Integers, Floats]]:
-            return [part(slice(low, min(low + step, rows.stop))) for low in range(rows.start, rows.stop, step)]
-
-        def part(rows: slice) -> tuple[Integers, Integers, Floats]:
             values = self.matrix[rows]
             row, column = np.divmod(np.flatnonzero(self._counts(u, rows, values)), K)
-            return np.bincount(row, minlength=len(values)), column.astype(np.int32), values[row, column]
+            return [(np.bincount(row, minlength=len(values)), column.astype(np.int32), values[row, column])]
 
-        parts = [one for found in map_blocks(block, len(self), K) for one in found]
+        parts = sum_blocks(block, len(self), K, sums=1)
         lengths, columns, values = (np.concatenate(these) for these in zip(*parts, strict=True))
         indptr = np.concatenate([[0], np.cumsum(lengths)])
         narrow = indptr.astype(np.int32 if indptr[-1] < 2**31 else np.int64)  # SciPy uses the wider type for both

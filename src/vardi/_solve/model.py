@@ -61,8 +61,8 @@ class JointProblem:
     known: Known
     values: Floats
     verdict: Verdict
-    tol: float = START_TOLERANCE
-    max_iterations: int = 100
+    tol: float
+    max_iterations: int
     near: Mapping[Name, float] | None = None
 
     @cached_property

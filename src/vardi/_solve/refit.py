@@ -118,16 +118,7 @@ class SharedPasses:
     def _gathered(self) -> Floats | None:
         """Return p at the fit of all rows, if that is not large: then no pass takes exps or rereads rows."""
         K = len(self.u)
-        if len(self.rows) * K > KEPT_NUMBERS:
-            return None
-        found = np.empty((len(self.rows), K))
-
-        def fill(block: ArrayBlock) -> None:
-            found[block.place] = self._p(block)
-
-        for _ in self.rows.arrays.each(fill):
-            pass
-        return found
+        return None if len(self.rows) * K > KEPT_NUMBERS else self.rows.arrays.column(self._p, K)
 
 
 def _flat(scratch: Scratch, shape: tuple[int, int]) -> Floats:
