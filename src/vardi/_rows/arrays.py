@@ -48,12 +48,7 @@ class Arrays:
     """
 
     def __init__(
-        self,
-        rows: Rows,
-        source: Integers,
-        counts: Floats,
-        dependence: Dependence,
-        samples: Integers | None = None,
+        self, rows: Rows, source: Integers, counts: Floats, dependence: Dependence, samples: Integers | None = None
     ) -> None:
         self.rows, self.source, self.counts, self.sizes = rows, source, counts, rows.sizes
         self.dependence, self.samples, self.inverse = dependence, source if samples is None else samples, rows.inverse

@@ -122,19 +122,15 @@ def _sparse_rows(matrix: sparse.sparray, source: Integers, counts: Floats, check
 
 
 def _sparse_columns(columns: Sequence[NDArray[Any]]) -> sparse.csr_array:
-    rows = [np.flatnonzero(column) for column in columns]
-    data = np.concatenate([np.asarray(column[where], np.float64) for column, where in zip(columns, rows, strict=True)])
-    indptr = np.concatenate([[0], np.cumsum([len(where) for where in rows])])
-    shape = (len(columns[0]), len(columns))
-    return sparse.csc_array((data, np.concatenate(rows), indptr), shape=shape).tocsr()
+    stored = [sparse.csc_array(np.asarray(column, np.float64)[:, None]) for column in columns]
+    return sparse.hstack(stored, format="csr")
 
 
 def window_rows(windows: Windows, source: Integers, counts: Floats, checks: Checks) -> Intervals:
     """Hold windows, or refuse a row that lies outside the window of its sample."""
     if checks.log:
         raise MismatchError("Windows are 0 or 1, but log=True says that logs are given. Leave log out.")
-    own = (windows.low[source] <= windows.x) & (windows.x <= windows.high[source])
-    checks.own(own.astype(np.float64), source)
+    checks.own(windows[np.arange(len(source)), source].astype(np.float64), source)
     return Intervals(windows, source, counts, moderate=True)
 
 

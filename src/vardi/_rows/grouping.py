@@ -80,12 +80,9 @@ def stratified(source: Integers, K: int, fraction: float, least: int) -> NDArray
     lengths = np.bincount(source, minlength=K)
     sizes = np.minimum(lengths, np.maximum(least, (lengths * fraction).astype(np.int64)))
     starts = np.cumsum(lengths) - lengths
-    places = np.concatenate(
-        [
-            start + (np.arange(size) * (length / max(size, 1))).astype(np.intp)
-            for start, size, length in zip(starts, sizes, lengths, strict=True)
-        ]
-    )
+    steps = lengths / np.maximum(sizes, 1)
+    by_label = zip(starts, sizes, steps, strict=True)
+    places = np.concatenate([start + (np.arange(size) * step).astype(np.intp) for start, size, step in by_label])
     if is_sorted(source):  # the usual case: samples one after the other
         return places
     return np.concatenate(by_sample(source, K))[places]

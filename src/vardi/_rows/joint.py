@@ -134,11 +134,12 @@ class JointRows(ABC):
 
     def with_values(self, means: Floats) -> Self:
         """Return the same rows with other known values."""
-        return self.with_model(lambda model: replace(model, known=model.known.with_means(means)))
+        return self.with_model(lambda model: replace(model, known=replace(model.known, means=means)))
 
     def with_tilts(self, states: Collection[int]) -> Self:
         """Return the same rows with the families of some biases replaced by the tilts that they resemble."""
-        return self.with_model(lambda model: model.with_tilts(states))
+        families = {k: family.tilt if k in states else family for k, family in self.families.items()}
+        return self.with_model(lambda model: replace(model, families=families))
 
     def masses_of(self, groups: Integers, v: Floats) -> Floats:
         """Return the share of the weight that each group of samples carries at a point."""

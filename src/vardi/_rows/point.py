@@ -12,7 +12,7 @@ With :math:`S^0_i` the first sum, p are the shares of its terms in S, and each o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -62,10 +62,6 @@ class KnownMoments:
         """Return the value if only the shares of the population that groups of samples represent are known."""
         others = len(masses) - 1
         return cls((), np.eye(others), masses[1:], np.empty((others, 0)), {}, np.eye(len(masses))[groups][:, 1:])
-
-    def with_means(self, means: Floats) -> KnownMoments:
-        """Return the same functions with other means."""
-        return replace(self, means=means)
 
     def subset(self, rows: Integers) -> KnownMoments:
         """Return the same on some rows in memory."""
@@ -125,11 +121,6 @@ class Model:
         for k, family in self.families.items():
             shift[k] = family.offset(theta[self.places[k]])
         return shift
-
-    def with_tilts(self, states: Collection[int]) -> Model:
-        """Return the model with the families of some biases replaced by the tilts that they resemble."""
-        families = {k: family.tilt if k in states else family for k, family in self.families.items()}
-        return replace(self, families=families)
 
 
 class Seen(Protocol):

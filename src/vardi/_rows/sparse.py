@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
@@ -125,7 +125,7 @@ class Sparse(Rows):
         def block(rows: slice) -> sparse.sparray:
             return membership(self.source[rows], K, self.counts[rows]) @ _part(positive, rows)
 
-        reach = self._total(block).T.tocsr()
+        reach = sum_blocks(block, len(self), self.width).T.tocsr()
         reach.eliminate_zeros()
         return reach
 
@@ -137,7 +137,9 @@ class Sparse(Rows):
         positive, K = self._positive(), len(self.sizes)
         weighted = _with(self.matrix, positive.data * self._spread(mass))
         if self.forms_gram:
-            return self._total(lambda rows: _part(weighted, rows).T @ _part(positive, rows)).tocsr()
+            return sum_blocks(
+                lambda rows: _part(weighted, rows).T @ _part(positive, rows), len(self), self.width
+            ).tocsr()
         if K <= MAX_DENSE_SAMPLES:
 
             def block(rows: slice) -> Floats:
@@ -152,10 +154,6 @@ class Sparse(Rows):
             lambda part: _shared(columns, positive, tree.row[part], tree.col[part]), tree.nnz, positive.nnz // K
         )
         return sparse.csr_array((np.concatenate(list(shared)), (tree.row, tree.col)), shape=reach.shape)
-
-    def _total(self, function: Callable[[slice], sparse.sparray]) -> sparse.sparray:
-        """Sum the function's results over all blocks of rows."""
-        return sum_blocks(function, len(self), self.matrix.nnz // max(len(self), 1))
 
     def _rows(self, rows: slice | Integers) -> sparse.csr_array:
         return _part(self.matrix, rows) if isinstance(rows, slice) else self.matrix[rows]
