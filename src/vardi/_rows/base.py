@@ -316,17 +316,12 @@ class Rows(ABC):
         """Return the same rows with counts such that samples have the given sizes."""
         with np.errstate(divide="ignore", invalid="ignore"):
             factor = np.where(self.sizes > 0, sizes / self.sizes, 0.0)[self.source]
-        return self.with_rows(self.matrix, self.source, factor * self.counts)
+        return self.with_counts(factor * self.counts)
 
     def subset(self, rows: Integers) -> Self:
         """Return some of the rows."""
-        return self.with_rows(self.matrix[rows], self.source[rows], self.counts[rows])
-
-    def with_rows(self, matrix: Any, source: Integers, counts: Floats) -> Self:
-        """Return other rows of the same kind, with the same known properties."""
-        return type(self)(
-            matrix, source, counts, log=self.log, moderate=self.moderate, positive=self.positive, inverse=None
-        )
+        known = {"log": self.log, "moderate": self.moderate, "positive": self.positive}
+        return type(self)(self.matrix[rows], self.source[rows], self.counts[rows], inverse=None, **known)
 
     def with_counts(self, counts: Floats) -> Self:
         """Return the same rows with other counts."""
