@@ -61,7 +61,7 @@ class Arrays:
         of_block = self._answering(lambda block: addable(question(block)))
         if self.inverse is None and biases:
             return self.rows.total_of_blocks(of_block, width)
-        return sum_blocks(lambda place: of_block(place, None), len(self), self._width(width))
+        return sum_blocks(lambda place: of_block(place, None), len(self), len(self.sizes) + width)
 
     def each(
         self, question: Callable[[ArrayBlock], Result], width: int = 0, *, biases: bool = True
@@ -70,7 +70,7 @@ class Arrays:
         of_block = self._answering(question)
         if self.inverse is None and biases:
             return self.rows.each_block(of_block, width)
-        return map_blocks(lambda place: of_block(place, None), len(self), self._width(width))
+        return map_blocks(lambda place: of_block(place, None), len(self), len(self.sizes) + width)
 
     def _answering(self, question: Callable[[ArrayBlock], Result]) -> Callable[[slice, Numbers | None], Result]:
         """Return what answers a question from the place of a block, and from what was read of it."""
@@ -142,9 +142,6 @@ class Arrays:
     def entries(self) -> tuple[Integers, Units]:
         """The entry of each row among the units of rows that depend on one another, and these units."""
         return entries_of(self.samples, self.counts, self.dependence)
-
-    def _width(self, width: int) -> int:
-        return len(self.sizes) + width
 
     @cached_property
     def _is_once(self) -> bool:
