@@ -11,7 +11,6 @@ import vardi
 from vardi import _machine as threads
 from vardi._estimate.bias_test import Labels
 from vardi._rows import sparse as sparse_rows
-from vardi._rows.arrays import Arrays
 from vardi._rows.dense import Dense
 from vardi._rows.measure import Functions
 from vardi._rows.sparse import SparseProbabilities, Thinned
@@ -103,7 +102,7 @@ def test_products_of_few_samples_are_those_of_all(shuffled, dense_is_faster, mon
     monkeypatch.setattr(sparse_rows, "DENSE_IS_FASTER", dense_is_faster)
     fit, x = along_a_line(shuffled)
     weights = np.column_stack([x, np.sin(x), x > np.median(x)])
-    entries = Arrays.as_solved(fit.solved.tangent.measure.rows.rows)
+    entries = fit.solved.tangent.measure.rows.rows.arrays
     (p,) = entries.each(lambda block: fit.solved.tangent.measure.point.at(block).p)
     assert isinstance(p, SparseProbabilities)
     P = p @ np.eye(len(p.step))

@@ -15,7 +15,6 @@ from vardi._rows import Checks
 from vardi._rows import gram as _gram
 from vardi._rows import sparse as sparse_rows
 from vardi._rows import windows as _windows
-from vardi._rows.arrays import Arrays
 from vardi._rows.choose import window_rows
 from vardi._rows.gram import Laplacian
 from vardi._rows.measure import Measure
@@ -194,7 +193,7 @@ def held_both_ways(n: int, *, ties: bool, counted: bool, seed: int = 0) -> tuple
 
 
 def measure_at(rows, u):
-    return Measure(Arrays.as_solved(rows), Point(Model(rows.sizes, {}, KnownMoments.none()), u))
+    return Measure(rows.arrays, Point(Model(rows.sizes, {}, KnownMoments.none()), u))
 
 
 @pytest.mark.parametrize("ties", [False, True])

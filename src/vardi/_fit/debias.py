@@ -291,17 +291,18 @@ def solve(rows: AnyRows, options: Options, near: Mapping[Name, float] | None = N
 
 def _solve_joint(prepared: Prepared, options: Options, near: Mapping[Name, float] | None) -> Solved:
     if options.on_unidentified == "largest":  # known values or parameters concern all samples
-        why = LARGEST_WITH_KNOWN if prepared.known.labels else LARGEST_WITH_PARAMETERS
+        why = LARGEST_WITH_KNOWN if prepared.known else LARGEST_WITH_PARAMETERS
         raise MismatchError(f"on_unidentified='largest' leaves samples out, {why}")
-    problem = _problem(prepared, prepared.data.overlap(prepared))
-    problem = replace(problem, tol=options.tol, max_iterations=options.max_iterations, near=near)
+    problem = _problem(prepared, prepared.data.overlap(prepared), options, near)
     return prepared.data.solved(prepared, problem.solve())
 
 
-def _problem(prepared: Prepared, verdict: Verdict) -> JointProblem:
+def _problem(
+    prepared: Prepared, verdict: Verdict, options: Options, near: Mapping[Name, float] | None = None
+) -> JointProblem:
     """Return what determines parameters and multipliers of known values, given the verdict on the overlap."""
-    values = np.asarray(prepared.joint.few.known.values)
-    return JointProblem(prepared.joint, prepared.names, prepared.known, values, verdict)
+    values, tol, most = np.asarray(prepared.joint.few.known.values), options.tol, options.max_iterations
+    return JointProblem(prepared.joint, prepared.names, prepared.known, values, verdict, tol, most, near)
 
 
 def verdict_of(prepared: Prepared) -> Verdict:
@@ -313,7 +314,7 @@ def verdict_of(prepared: Prepared) -> Verdict:
             return replace(verdict, identified=False, message=str(unknown_everywhere(sampled, verdict)))
         return verdict
     try:
-        joining = _problem(prepared, verdict).joining()
+        joining = _problem(prepared, verdict, Options(tol=1e-6)).joining()
     except NotIdentifiableError as error:
         if error.verdict is None:
             raise

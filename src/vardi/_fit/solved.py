@@ -18,7 +18,6 @@ from vardi._inputs.given import Function
 from vardi._inputs.known import NOTHING_KNOWN, Known
 from vardi._inputs.pool import Name, Pool
 from vardi._rows import Rows
-from vardi._rows.arrays import Arrays
 from vardi._rows.contract import Block, Kept
 from vardi._rows.dense import Dense
 from vardi._rows.joint import Joint, JointRows
@@ -294,7 +293,7 @@ class Solved:
         v = joint.coordinates.rescaled(v, scale)
         if quick and self.summed_in_memory and not self.data.in_memory:
             assert isinstance(joint, Joint)
-            measure = Measure(Arrays.as_solved(joint.base), Point(joint.model, v, weights))
+            measure = Measure(joint.base.arrays, Point(joint.model, v, weights))
         else:
             measure = self.data.measure_of(joint, v, weights)
         return self._tangent_at(measure, joint, v)

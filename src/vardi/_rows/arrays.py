@@ -49,22 +49,10 @@ class Arrays:
     """
 
     def __init__(
-        self,
-        rows: Rows,
-        source: Integers,
-        counts: Floats,
-        dependence: Dependence,
-        samples: Integers | None = None,
+        self, rows: Rows, source: Integers, counts: Floats, dependence: Dependence, samples: Integers | None = None
     ) -> None:
         self.rows, self.source, self.counts, self.sizes = rows, source, counts, rows.sizes
         self.dependence, self.samples, self.inverse = dependence, source if samples is None else samples, rows.inverse
-
-    @classmethod
-    def as_solved(cls, rows: Rows) -> Arrays:
-        """Return the rows as they are solved, of which equal ones may be collapsed."""
-        found = cls(rows, rows.source, rows.counts, Dependence.none(len(rows.sizes)))
-        found.inverse = None
-        return found
 
     def __len__(self) -> int:
         return len(self.source)
@@ -74,7 +62,7 @@ class Arrays:
         of_block = self._answering(lambda block: addable(question(block)))
         if self.inverse is None and biases:
             return self.rows.total_of_blocks(of_block, width)
-        return sum_blocks(lambda place: of_block(place, None), len(self), self._width(width))
+        return sum_blocks(lambda place: of_block(place, None), len(self), len(self.sizes) + width)
 
     def each(
         self, question: Callable[[ArrayBlock], Result], width: int = 0, *, biases: bool = True
@@ -83,7 +71,7 @@ class Arrays:
         of_block = self._answering(question)
         if self.inverse is None and biases:
             return self.rows.each_block(of_block, width)
-        return map_blocks(lambda place: of_block(place, None), len(self), self._width(width))
+        return map_blocks(lambda place: of_block(place, None), len(self), len(self.sizes) + width)
 
     def _answering(self, question: Callable[[ArrayBlock], Result]) -> Callable[[slice, Numbers | None], Result]:
         """Return what answers a question from the place of a block, and from what was read of it."""
@@ -155,9 +143,6 @@ class Arrays:
     def entries(self) -> tuple[Integers, Units]:
         """The entry of each row among the units of rows that depend on one another, and these units."""
         return entries_of(self.samples, self.counts, self.dependence)
-
-    def _width(self, width: int) -> int:
-        return len(self.sizes) + width
 
     @cached_property
     def _is_once(self) -> bool:

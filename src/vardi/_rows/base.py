@@ -14,6 +14,7 @@ import scipy
 from numpy.typing import NDArray
 from scipy import sparse
 
+from vardi._inputs.dependence import Dependence
 from vardi._machine import Scratch, blocks, map_blocks, sum_blocks
 from vardi._rows.arrays import ArrayBlock, Arrays
 from vardi._rows.contract import Normalised, Result, Sums
@@ -143,8 +144,10 @@ class Rows(ABC):
 
     @property
     def arrays(self) -> Arrays:
-        """The rows, as questions see them."""
-        return Arrays.as_solved(self)
+        """The rows as they are solved, of which equal ones may be collapsed, as questions see them."""
+        found = Arrays(self, self.source, self.counts, Dependence.none(len(self.sizes)))
+        found.inverse = None
+        return found
 
     def sums(self, u: Floats, *, gram: bool = True, objective: bool = True, rough: bool = False) -> Sums:
         """Return shares and, if asked for, log_mass and gram at u, in one pass over the rows.
@@ -268,8 +271,13 @@ class Rows(ABC):
         """Return the K x K masses of the rows that both biases could have drawn."""
 
     def log_omega(self) -> Floats:
-        """Return log omega as one dense matrix: a copy, meant for small pools."""
+        """Return log omega as one dense matrix, meant for small pools."""
         return self.log_omega_of(slice(0, len(self)), None)
+
+    @cached_property
+    def logs(self) -> Floats:
+        """The same, kept."""
+        return self.log_omega()
 
     def spread(self, values: Numbers) -> Numbers:
         """Return values of rows for all rows of the pool."""
@@ -309,17 +317,12 @@ class Rows(ABC):
         """Return the same rows with counts such that samples have the given sizes."""
         with np.errstate(divide="ignore", invalid="ignore"):
             factor = np.where(self.sizes > 0, sizes / self.sizes, 0.0)[self.source]
-        return self.with_rows(self.matrix, self.source, factor * self.counts)
+        return self.with_counts(factor * self.counts)
 
     def subset(self, rows: Integers) -> Self:
         """Return some of the rows."""
-        return self.with_rows(self.matrix[rows], self.source[rows], self.counts[rows])
-
-    def with_rows(self, matrix: Any, source: Integers, counts: Floats) -> Self:
-        """Return other rows of the same kind, with the same known properties."""
-        return type(self)(
-            matrix, source, counts, log=self.log, moderate=self.moderate, positive=self.positive, inverse=None
-        )
+        known = {"log": self.log, "moderate": self.moderate, "positive": self.positive}
+        return type(self)(self.matrix[rows], self.source[rows], self.counts[rows], inverse=None, **known)
 
     def with_counts(self, counts: Floats) -> Self:
         """Return the same rows with other counts."""

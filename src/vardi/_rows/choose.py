@@ -122,19 +122,15 @@ def _sparse_rows(matrix: sparse.sparray, source: Integers, counts: Floats, check
 
 
 def _sparse_columns(columns: Sequence[NDArray[Any]]) -> sparse.csr_array:
-    rows = [np.flatnonzero(column) for column in columns]
-    data = np.concatenate([np.asarray(column[where], np.float64) for column, where in zip(columns, rows, strict=True)])
-    indptr = np.concatenate([[0], np.cumsum([len(where) for where in rows])])
-    shape = (len(columns[0]), len(columns))
-    return sparse.csc_array((data, np.concatenate(rows), indptr), shape=shape).tocsr()
+    stored = [sparse.csc_array(np.asarray(column, np.float64)[:, None]) for column in columns]
+    return sparse.hstack(stored, format="csr")
 
 
 def window_rows(windows: Windows, source: Integers, counts: Floats, checks: Checks) -> Intervals:
     """Hold windows, or refuse a row that lies outside the window of its sample."""
     if checks.log:
         raise MismatchError("Windows are 0 or 1, but log=True says that logs are given. Leave log out.")
-    own = (windows.low[source] <= windows.x) & (windows.x <= windows.high[source])
-    checks.own(own.astype(np.float64), source)
+    checks.own(windows[np.arange(len(source)), source].astype(np.float64), source)
     return Intervals(windows, source, counts, moderate=True)
 
 
@@ -250,15 +246,14 @@ class Checks:
         return f"row {row} of {self.whole}" if self.place is None else self.place(int(row), k)
 
     def values(self, values: NDArray[Any], k: int, rows: Integers | None) -> None:
-        """Refuse invalid values of bias k; ``rows`` are their places, if not in order."""
+        """Refuse invalid values of bias k; ``rows`` are their places, if not all are there."""
         bad = np.flatnonzero(np.isnan(values) | (values == np.inf) | (False if self.log else values < 0))
         if not len(bad):
             return
-        order = np.argsort(bad if rows is None else rows[bad])
-        places = self._places((bad if rows is None else rows[bad])[order])
+        places = self._places(bad if rows is None else rows[bad])
         such = "such row" if len(places) == 1 else "such rows"
         where = f"{self._said(places[0], k)} ({len(places)} {such})"
-        raise invalid_bias(self.names[k], values[bad[order[0]]], where, log=self.log, rows=places[:LISTED])
+        raise invalid_bias(self.names[k], values[bad[0]], where, log=self.log, rows=places[:LISTED])
 
 
 def own_of(part: NDArray[Any], source: Integers) -> NDArray[Any]:

@@ -87,11 +87,12 @@ class BiasFamily(ABC):
 
     def offset(self, theta: Floats) -> float:
         """Return what to add to get log omega on the user's scale."""
-        return 0.0
+        return float(theta @ self.offset_gradient)
 
-    def offset_gradient(self, theta: Floats) -> Floats:
-        """Return the derivatives of the offset in theta."""
-        return np.zeros(len(theta))
+    @property
+    def offset_gradient(self) -> Floats:
+        """The derivatives of the offset in theta."""
+        return np.zeros(len(self.names))
 
     @abstractmethod
     def subset(self, rows: Integers) -> Self:
@@ -139,12 +140,9 @@ class Linear(OfColumns):
         """Return theta'z."""
         return np.asarray(self.z @ theta)
 
-    def offset(self, theta: Floats) -> float:
-        """Return the contribution of the means of the columns."""
-        return float(theta @ (self.mean / self.deviation))
-
-    def offset_gradient(self, theta: Floats) -> Floats:
-        """Return the means of the columns, in standard deviations."""
+    @property
+    def offset_gradient(self) -> Floats:
+        """The means of the columns, in standard deviations."""
         return self.mean / self.deviation
 
 
@@ -199,11 +197,8 @@ class Function(BiasFamily):
     frames: tuple[Frame, ...]
     sample: str
     rows: Any
-    names: tuple[str, ...] = field(init=False)
+    names: tuple[str, ...]
     _made: dict[bytes, tuple[Floats, Floats, Floats]] = field(default_factory=dict, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "names", self.family.names)
 
     def starts(self) -> Sequence[Floats]:
         """Return the user's starts."""
@@ -229,7 +224,7 @@ class Function(BiasFamily):
     def gradient(self, theta: Floats) -> Floats:
         """Return the user's gradient over omega, or differences of log omega."""
         if self.family.gradient is None:
-            return np.column_stack([self._difference(theta, j) for j in range(len(theta))])
+            return np.column_stack([self._difference(theta, step) for step in self._steps(theta)])
         gradient = self.family.gradient
         parts = [np.asarray(gradient(frame.native, theta.copy()), np.float64) for frame in self.frames]
         shapes = [(len(frame), len(theta)) for frame in self.frames]
@@ -259,8 +254,7 @@ class Function(BiasFamily):
 
     def _second_differences(self, theta: Floats) -> Floats:
         """Return the second differences of log omega, of shape (n, p * p)."""
-        here, p = self.log_omega(theta), len(theta)
-        steps = np.diag([self._step(theta, j, here) for j in range(p)])
+        here, steps = self.log_omega(theta), self._steps(theta)
 
         def moved(by: Floats) -> Floats:
             return self._change(here, self.log_omega(theta + by))
@@ -273,24 +267,23 @@ class Function(BiasFamily):
         own = np.arange(sum(len(frame) for frame in self.frames))[self.rows][rows]
         return replace(self, rows=own, _made={})
 
-    def _difference(self, theta: Floats, j: int) -> Floats:
+    def _difference(self, theta: Floats, step: Floats) -> Floats:
         """Return a five-point difference."""
-        direction = np.eye(len(theta))[j]
-        h = self._step(theta, j, self.log_omega(theta))
-        f = {k: self.log_omega(theta + k * h * direction) for k in (-2, -1, 1, 2)}
+        f = {k: self.log_omega(theta + k * step) for k in (-2, -1, 1, 2)}
         near, far = self._change(f[-1], f[1]), self._change(f[-2], f[2])
-        return (8 * near - far) / (12 * h)
+        return (8 * near - far) / (12 * step.sum())
 
-    def _step(self, theta: Floats, j: int, here: Floats) -> float:
-        """Return a step of a parameter that changes log omega little, but by much more than rounding."""
-        direction, h = np.eye(len(theta))[j], 1e-4 * max(abs(theta[j]), 1e-2)
-        for _ in range(8):
-            ends = [self.log_omega(theta + side * h * direction) for side in (-1.0, 1.0)]
-            change = max(float(np.abs(self._change(here, end)).max(initial=0.0)) for end in ends)
-            if STEP / 4 <= change <= STEP or not change:
-                break
-            h *= np.clip(STEP / 2 / change, 1e-4, 1e4)
-        return float(h)
+    def _steps(self, theta: Floats) -> Floats:
+        """Return a step of each parameter (rows) that changes log omega little, but by much more than rounding."""
+        here, steps = self.log_omega(theta), np.diag(1e-4 * np.maximum(np.abs(theta), 1e-2))
+        for step in steps:
+            for _ in range(8):
+                ends = [self.log_omega(theta + side * step) for side in (-1.0, 1.0)]
+                change = max(float(np.abs(self._change(here, end)).max(initial=0.0)) for end in ends)
+                if STEP / 4 <= change <= STEP or not change:
+                    break
+                step *= np.clip(STEP / 2 / change, 1e-4, 1e4)
+        return steps
 
     def _change(self, before: Floats, after: Floats) -> Floats:
         moved = int(np.count_nonzero(np.isfinite(before) != np.isfinite(after)))
@@ -308,7 +301,7 @@ def as_model(bias: ParametricBias, frames: tuple[Frame, ...], kept: Any, counts:
     """Bind a family to the rows of the pool that the fit uses."""
     family = bias.family
     if isinstance(family, FunctionFamily):
-        return Function(family, frames, sample, kept)
+        return Function(family, frames, sample, kept, family.names)
     columns = columns_of(bias, frames, sample)[kept]
     if isinstance(family, Cells) or family.kind == "steps":
         return model_on(bias, (), np.zeros(columns.shape[1]), np.ones(columns.shape[1]), sample).on(columns)
@@ -363,7 +356,7 @@ def users_log_omega(
     """
     family = bias.family
     if isinstance(family, FunctionFamily):
-        return Function(family, (frame,), sample, slice(None)).log_omega(parameters)
+        return Function(family, (frame,), sample, slice(None), family.names).log_omega(parameters)
     if isinstance(family, Cells):
         columns, places = dummies(bias, (frame,), sample)
         require_seen(bias, frame, places, matters, sample)

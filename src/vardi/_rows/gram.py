@@ -122,9 +122,8 @@ class SparseGram(FormedGram):
         """Return what solves its equations, given the root of q; None if products with vectors are cheaper."""
         if len(root) ** 3 > MAX_FACTOR_WORK and factor_work(self.matrix) > MAX_FACTOR_WORK:
             return None
-        off = self.matrix.tocoo()
-        keep = off.row != off.col
-        off = sparse.coo_array((off.data[keep], (off.row[keep], off.col[keep])), shape=off.shape).tocsc()
+        off = self.matrix.tocsc()
+        off.setdiag(0.0)
         H = sparse.diags_array(off.sum(axis=0)).tocsc() - off
         ground = int(np.argmax(root))  # H is singular: hold one sample at zero and solve for the others
         free = np.flatnonzero(np.arange(len(root)) != ground)

@@ -86,12 +86,9 @@ def stratified(source: Integers, K: int, fraction: float, least: int) -> NDArray
     lengths = np.bincount(source, minlength=K)
     sizes = np.minimum(lengths, np.maximum(least, (lengths * fraction).astype(np.int64)))
     starts = np.cumsum(lengths) - lengths
-    places = np.concatenate(
-        [
-            start + (np.arange(size) * (length / max(size, 1))).astype(np.intp)
-            for start, size, length in zip(starts, sizes, lengths, strict=True)
-        ]
-    )
+    steps = lengths / np.maximum(sizes, 1)
+    by_label = zip(starts, sizes, steps, strict=True)
+    places = np.concatenate([start + (np.arange(size) * step).astype(np.intp) for start, size, step in by_label])
     if is_sorted(source):  # the usual case: samples one after the other
         return places
     return np.concatenate(by_sample(source, K))[places]
@@ -149,7 +146,7 @@ def tree_start(log_omega: Floats, source: Integers, c: Floats, sizes: Floats) ->
     with np.errstate(divide="ignore", invalid="ignore"):
         drop = drops / shared  # the mean of log omega_k / omega_l over the rows of k
         weight = np.log(np.minimum(shared, shared.T)) - (drop + drop.T) / 4.0
-    for k, l in _tree(weight):
+    for k, l in _tree(np.where(np.isfinite(weight), weight, -np.inf)):
         rows = np.concatenate([rows_of[k], rows_of[l]])
         rows = rows[finite[rows, k] & finite[rows, l]]
         u[l] = u[k] - _ratio(L[rows, k] - L[rows, l], c[rows], float(c[rows] @ (source[rows] == k)))
@@ -158,12 +155,19 @@ def tree_start(log_omega: Floats, source: Integers, c: Floats, sizes: Floats) ->
 
 def _tree(weight: Floats) -> list[tuple[int, int]]:
     """Return (parent, child) along the maximum spanning forest, parents first; -inf is no edge."""
-    is_edge = np.isfinite(weight)
-    heights = np.where(is_edge, weight, weight.min(where=is_edge, initial=0.0) - 1.0)  # one tree through all samples
-    tree = sparse.csgraph.minimum_spanning_tree(heights.max() + 1.0 - heights)  # zero would be no edge
-    order, parents = sparse.csgraph.breadth_first_order(tree, 0, directed=False)
-    pairs = zip(parents[order[1:]].tolist(), order[1:].tolist(), strict=True)
-    return [(k, l) for k, l in pairs if is_edge[k, l]]
+    ordered = []
+    nearest, best = np.zeros(len(weight), np.intp), np.full(len(weight), -np.inf)
+    left = np.ones(len(weight), bool)
+    for _ in range(len(weight)):  # Prim's way, in K^2 comparisons and without loading scipy's graphs
+        child = int(np.argmax(np.where(left, best, -np.inf)))
+        if np.isneginf(best[child]) or not left[child]:
+            child = int(np.argmax(left))  # the first that no edge leads to: the root of another tree
+        else:
+            ordered.append((int(nearest[child]), child))
+        left[child] = False
+        closer = left & (weight[child] > best)
+        nearest[closer], best[closer] = child, weight[child][closer]
+    return ordered
 
 
 def _ratio(d: Floats, counts: Floats, target: float) -> float:

@@ -5,18 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from vardi._rows.arrays import Arrays
 from vardi._rows.base import Rows
-from vardi._rows.contract import Coordinates, JointSums
+from vardi._rows.contract import Block, Coordinates, JointSums, Question, within
 from vardi._rows.dense import Dense
 from vardi._rows.families import BiasFamily
 from vardi._rows.grouping import scaled_to_mean_one
-from vardi._rows.likelihood import likelihood
 from vardi._rows.point import KnownMoments, Model, Point, RowsAt
 from vardi._types import Floats, Integers, Numbers
 
@@ -24,6 +22,53 @@ if TYPE_CHECKING:
     from vardi._rows.contract import Holder
 
 MODERATE = 200.0  # log omega up to which omega itself is held
+
+
+def likelihood(point: Point, *, objective: bool) -> Question[JointSums]:
+    r"""Return the question of all sums at a point; without the objective ``log_mass`` is NaN.
+
+    With :math:`x_i = \nabla S_i / S_i = (p_i, y_i, -R'\mu / S_i)`, where y has the parts in theta and mu, and
+    :math:`t_k = \nabla\log\omega_k`. A known moment that is the mean of a bias with parameters is
+    :math:`e^o\omega_k` on the user's scale, with gradient :math:`t_k + o'` in theta.
+    """
+
+    def question(block: Block) -> JointSums:
+        at, rows = point.model.coordinates, point.at(block)
+        K, d, inner = at.samples, len(at), at.epsilon.start
+        p, r, epsilon = rows.p, rows.weight, rows.weight_of_epsilon
+        shares, inverse = block.sum(p), block.sum(r)  # type: ignore[arg-type]
+        products, gram, beside = block.gram(p, p), np.zeros((d - K, d)), np.zeros((d - K, d))  # gram: beyond u
+        x, own, bend = np.zeros(d), np.zeros(d), np.zeros((at.parameters, at.parameters))
+        x[at.u], x[at.epsilon], log_mass = shares, epsilon * inverse, np.full(1, np.nan)
+        if inner > K:
+            y = rows.others
+            x[K:inner], gram[: inner - K, :K] = block.sum(y), block.gram(y, p)
+            gram[: inner - K, K:inner] = block.gram(y, y)
+        if at.uncertain:
+            gram[inner - K :] = np.outer(epsilon, rows.against(r)[:, 0])
+            gram[:, at.epsilon] = gram[inner - K :, K:].T
+            mu, known = slice(at.mu.start - K, at.mu.stop - K), -point.model.known.root * inverse
+            beside[mu, at.epsilon], beside[inner - K :, at.mu] = known, known.T
+        if objective:
+            log_mass = block.sum(rows.log_mass)
+        for k, place in point.model.places.items():
+            where, family = slice(K + place.start, K + place.stop), rows.families[k]  # among all coordinates
+            share, mine, t = p.column(k), within(block, k), family.gradient
+            own[where] = block.sum(t * mine)
+            beside[place, k] = block.sum(t * share)
+            beside[place, where], bend[place, place] = block.gram(t * share, t), family.bend(share - mine)
+            if objective:
+                log_mass = log_mass - block.sum(family.log * mine)
+        for j, k in point.model.known.moving.items():
+            place, row = point.model.places[k], at.mu.start + j
+            where = slice(K + place.start, K + place.stop)
+            h, t = block.let(rows.users_bias(k) * r), rows.users_gradient(k)
+            beside[row - K, where] = beside[place, row] = block.sum(t * h)
+            bend[place, place] += rows.mu[j] * (block.gram(t * h, t) + rows.families[k].bend(h))
+        refused = float(block.sum(rows.refused)[0]) if at.known else 0.0
+        return JointSums(float(inverse[0]), float(log_mass[0]), x, products, gram, own, beside, bend, refused)
+
+    return question
 
 
 class JointRows(ABC):
@@ -89,11 +134,12 @@ class JointRows(ABC):
 
     def with_values(self, means: Floats) -> Self:
         """Return the same rows with other known values."""
-        return self.with_model(lambda model: replace(model, known=model.known.with_means(means)))
+        return self.with_model(lambda model: replace(model, known=replace(model.known, means=means)))
 
     def with_tilts(self, states: Collection[int]) -> Self:
         """Return the same rows with the families of some biases replaced by the tilts that they resemble."""
-        return self.with_model(lambda model: model.with_tilts(states))
+        families = {k: family.tilt if k in states else family for k, family in self.families.items()}
+        return self.with_model(lambda model: replace(model, families=families))
 
     def masses_of(self, groups: Integers, v: Floats) -> Floats:
         """Return the share of the weight that each group of samples carries at a point."""
@@ -111,7 +157,7 @@ class JointRows(ABC):
         for k, family in self.families.items():
             place = self.places[k]
             theta = slice(at.theta.start + place.start, at.theta.start + place.stop)
-            means[theta, k] = information[k, theta] / self.sizes[k] + family.offset_gradient(v[theta])
+            means[theta, k] = information[k, theta] / self.sizes[k] + family.offset_gradient
         return means
 
 
@@ -146,12 +192,7 @@ class Joint(JointRows):
     @property
     def holder(self) -> Arrays:
         """The rows as they were solved."""
-        return Arrays.as_solved(self.base)
-
-    @cached_property
-    def logs(self) -> Floats:
-        """The log of the known factor of each bias, if some have parameters."""
-        return self.base.log_omega()
+        return self.base.arrays
 
     def rows_at(self, theta: Floats) -> Rows:
         """Return the rows with all biases at theta, on the user's scale."""
@@ -159,7 +200,7 @@ class Joint(JointRows):
             return self.base
         key = theta.tobytes()
         if self._rows is None or self._rows[0] != key:
-            L = self.logs.copy(order="F")
+            L = self.base.logs.copy(order="F")
             for k, family in self.families.items():
                 L[:, k] += family.log_omega(theta[self.places[k]]) + family.offset(theta[self.places[k]])
             own = L[np.arange(len(L)), self.source]
@@ -194,18 +235,13 @@ class Joint(JointRows):
 
     def with_counts(self, counts: Floats) -> Joint:
         """Return the same rows with other counts."""
-        joint = Joint(self.base.with_counts(counts), self.families, self.known)
-        if self.families:
-            joint.logs = self.logs
-        return joint
+        return Joint(self.base.with_counts(counts), self.families, self.known)
 
     def with_model(self, change: Callable[[Model], Model]) -> Joint:
         """Return the same rows with another model, which keeps what does not depend on it."""
         model = change(self.model)
         joint = Joint(self.base, model.families, model.known)
         joint._rows = self._rows if model.families is self.families else None
-        if self.families:
-            joint.logs = self.logs
         return joint
 
     @property

@@ -496,12 +496,12 @@ class Measure:
     @property
     def solved(self) -> Holder:
         """The rows as they were solved: in memory one stands for all equal ones, if these were collapsed."""
-        return Arrays.as_solved(self.rows.rows) if isinstance(self.rows, Arrays) else self.rows
+        return self.rows.rows.arrays if isinstance(self.rows, Arrays) else self.rows
 
     @property
     def row_weights(self) -> Floats:
         """Weight of each row as it was solved."""
-        return Arrays.as_solved(self.arrays.rows).column(lambda block: self.point.at(block).weight, 1)[:, 0]
+        return self.arrays.rows.arrays.column(lambda block: self.point.at(block).weight, 1)[:, 0]
 
     @property
     def inside(self) -> NDArray[np.bool_] | None:

@@ -12,7 +12,7 @@ With :math:`S^0_i` the first sum, p are the shares of its terms in S, and each o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -62,10 +62,6 @@ class KnownMoments:
         """Return the value if only the shares of the population that groups of samples represent are known."""
         others = len(masses) - 1
         return cls((), np.eye(others), masses[1:], np.empty((others, 0)), {}, np.eye(len(masses))[groups][:, 1:])
-
-    def with_means(self, means: Floats) -> KnownMoments:
-        """Return the same functions with other means."""
-        return replace(self, means=means)
 
     def subset(self, rows: Integers) -> KnownMoments:
         """Return the same on some rows in memory."""
@@ -124,11 +120,6 @@ class Model:
         for k, family in self.families.items():
             shift[k] = family.offset(theta[self.places[k]])
         return shift
-
-    def with_tilts(self, states: Collection[int]) -> Model:
-        """Return the model with the families of some biases replaced by the tilts that they resemble."""
-        families = {k: family.tilt if k in states else family for k, family in self.families.items()}
-        return replace(self, families=families)
 
 
 class RowsAt:
@@ -200,7 +191,7 @@ class RowsAt:
 
     def users_gradient(self, k: int) -> Floats:
         """Return the gradient of log omega_k in theta, on the user's scale."""
-        return self.families[k].gradient + self.model.families[k].offset_gradient(self.theta[self.model.places[k]])
+        return self.families[k].gradient + self.model.families[k].offset_gradient
 
     @cached_property
     def others(self) -> Floats:

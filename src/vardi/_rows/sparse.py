@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from vardi._machine import BLOCK, blocks, map_blocks, sum_blocks
+from vardi._machine import blocks, map_blocks, sum_blocks
 from vardi._rows.base import Rows, Space
 from vardi._rows.contract import Normalised
 from vardi._rows.dense import Dense, DenseProbabilities, weighed_products
@@ -125,7 +125,7 @@ class Sparse(Rows):
         def block(rows: slice) -> sparse.sparray:
             return membership(self.source[rows], K, self.counts[rows]) @ _part(positive, rows)
 
-        reach = self._total(block).T.tocsr()
+        reach = sum_blocks(block, len(self), self.width).T.tocsr()
         reach.eliminate_zeros()
         return reach
 
@@ -137,7 +137,9 @@ class Sparse(Rows):
         positive, K = self._positive(), len(self.sizes)
         weighted = _with(self.matrix, positive.data * self._spread(mass))
         if self.forms_gram:
-            return self._total(lambda rows: _part(weighted, rows).T @ _part(positive, rows)).tocsr()
+            return sum_blocks(
+                lambda rows: _part(weighted, rows).T @ _part(positive, rows), len(self), self.width
+            ).tocsr()
         if K <= MAX_DENSE_SAMPLES:
 
             def block(rows: slice) -> Floats:
@@ -152,10 +154,6 @@ class Sparse(Rows):
             lambda part: _shared(columns, positive, tree.row[part], tree.col[part]), tree.nnz, positive.nnz // K
         )
         return sparse.csr_array((np.concatenate(list(shared)), (tree.row, tree.col)), shape=reach.shape)
-
-    def _total(self, function: Callable[[slice], sparse.sparray]) -> sparse.sparray:
-        """Sum the function's results over all blocks of rows."""
-        return sum_blocks(function, len(self), self.matrix.nnz // max(len(self), 1))
 
     def _rows(self, rows: slice | Integers) -> sparse.csr_array:
         return _part(self.matrix, rows) if isinstance(rows, slice) else self.matrix[rows]
@@ -316,17 +314,13 @@ class Thinned(Dense):
 
     def _thinned(self, u: Floats) -> Counting:
         K = len(self.sizes)
-        step = max(BLOCK // K, 1)
 
         def block(rows: slice) -> list[tuple[Integers, Integers, Floats]]:
-            return [part(slice(low, min(low + step, rows.stop))) for low in range(rows.start, rows.stop, step)]
-
-        def part(rows: slice) -> tuple[Integers, Integers, Floats]:
             values = self.matrix[rows]
             row, column = np.divmod(np.flatnonzero(self._counts(u, rows, values)), K)
-            return np.bincount(row, minlength=len(values)), column.astype(np.int32), values[row, column]
+            return [(np.bincount(row, minlength=len(values)), column.astype(np.int32), values[row, column])]
 
-        parts = [one for found in map_blocks(block, len(self), K) for one in found]
+        parts = sum_blocks(block, len(self), K, sums=1)
         lengths, columns, values = (np.concatenate(these) for these in zip(*parts, strict=True))
         indptr = np.concatenate([[0], np.cumsum(lengths)])
         narrow = indptr.astype(np.int32 if indptr[-1] < 2**31 else np.int64)  # SciPy uses the wider type for both

@@ -5,6 +5,8 @@ It is a memory map, a stored array, or a function that yields blocks; a reader m
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import functools
 import operator
 from abc import ABC, abstractmethod
@@ -12,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, NoReturn, Self, TypeAlias, TypeVar
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -45,19 +47,18 @@ class Reader(ABC):
         Rows and columns of what is read.
     dtype : dtype
         A type that holds its numbers without loss.
-    rows : ndarray of int, optional
-        The rows that are wanted, in increasing order; all by default.
+
+    Attributes
+    ----------
+    rows : ndarray of int or None
+        The rows that are wanted, in increasing order, if they are not all of them.
     """
 
     ndim = 2
+    rows: Integers | None = None
 
-    def __init__(self, length: int, width: int, dtype: DTypeLike, rows: Integers | None = None) -> None:
-        self.length, self.dtype, self.rows = length, np.dtype(dtype), rows
-        self.shape = (length if rows is None else len(rows), width)
-
-    @abstractmethod
-    def _selected(self, rows: Integers) -> Self:
-        """Return a reader of these rows."""
+    def __init__(self, length: int, width: int, dtype: DTypeLike) -> None:
+        self.length, self.shape, self.dtype = length, (length, width), np.dtype(dtype)
 
     @abstractmethod
     def _read(self) -> Iterator[Block]:
@@ -69,7 +70,9 @@ class Reader(ABC):
             return np.concatenate([block[:, key[1]] for _, block in self.blocks()])
         rows = np.flatnonzero(key) if key.dtype == bool else key
         assert (rows[1:] > rows[:-1]).all(), "rows come in the order in which they are read"
-        return self._selected(rows if self.rows is None else self.rows[rows])
+        part = copy.copy(self)
+        part.rows, part.shape = rows if self.rows is None else self.rows[rows], (len(rows), self.shape[1])
+        return part
 
     def blocks(self) -> Iterator[Block]:
         """Yield the wanted rows in order: the place of each block among them, and its values."""
@@ -94,13 +97,10 @@ class Reader(ABC):
 class Stored(Reader):
     """An array with a shape, a type and slices: a memory map, or a data set of Zarr or HDF5."""
 
-    def __init__(self, array: Any, rows: Integers | None = None) -> None:
+    def __init__(self, array: Any) -> None:
         n, K = array.shape
-        super().__init__(n, K, array.dtype, rows)
+        super().__init__(n, K, array.dtype)
         self.array = array
-
-    def _selected(self, rows: Integers) -> Self:
-        return type(self)(self.array, rows)
 
     def _read(self) -> Iterator[Block]:
         step = rows_at_once(self.array)
@@ -135,24 +135,11 @@ def rows_at_once(array: Any) -> int:
 class Yielded(Reader):
     """A function that yields blocks of successive rows, ``length`` in all, and is called again for each pass."""
 
-    def __init__(
-        self,
-        function: Callable[[], Iterable[Any]],
-        length: int,
-        width: int | None = None,
-        rows: Integers | None = None,
-    ) -> None:
+    def __init__(self, function: Callable[[], Iterable[Any]], length: int) -> None:
         self.function = function
-        super().__init__(length, self._first_width() if width is None else width, np.float64, rows)
-
-    def _selected(self, rows: Integers) -> Self:
-        return type(self)(self.function, self.length, self.shape[1], rows)
-
-    def _first_width(self) -> int:
-        blocks = self._blocks()
-        width = next((block.shape[1] for _, block in blocks), 0)
-        blocks.close()
-        return width
+        with contextlib.closing(self._blocks()) as blocks:
+            width = next((block.shape[1] for _, block in blocks), 0)
+        super().__init__(length, width, np.float64)
 
     def _read(self) -> Iterator[Block]:
         """Join small blocks into what a thread takes at once, which costs less than handing each over."""
@@ -167,17 +154,14 @@ class Yielded(Reader):
             if place.stop > self.length:
                 self._refuse(f"at least {place.stop}")
             parts.append(block)
-            if (place.stop - start) * self.shape[1] >= BLOCK:
-                yield slice(start, place.stop), _joined(parts)
+            is_enough = self.rows is not None and len(self.rows) > 0 and place.stop > self.rows[-1]
+            if is_enough or place.stop == self.length or (place.stop - start) * self.shape[1] >= BLOCK:
+                yield slice(start, place.stop), parts[0] if len(parts) == 1 else np.concatenate(parts)
                 parts, start = [], place.stop
-            if self.rows is not None and len(self.rows) and place.stop > self.rows[-1]:
-                break
-        else:
-            stop = start + sum(map(len, parts))
-            if stop < self.length:
-                self._refuse(str(stop))
-        if parts:
-            yield slice(start, start + sum(map(len, parts))), _joined(parts)
+            if is_enough:
+                return
+        if parts or start < self.length:
+            self._refuse(str(start + sum(map(len, parts))))
 
     def _blocks(self) -> Generator[Block, None, None]:
         """Yield the function's blocks with their places, or refuse what is not a block."""
@@ -206,10 +190,6 @@ class Yielded(Reader):
 
 
 _END = object()
-
-
-def _joined(parts: list[Numbers]) -> Numbers:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _noted(function: Callable[[slice], Result], place: slice) -> Result:
@@ -286,7 +266,7 @@ class Blocks(Dense):
     ----------
     matrix : Reader
         omega or its log, block by block.
-    source, counts, log, moderate, positive, inverse
+    source, counts, known
         As for :class:`~vardi._rows.base.Rows`.
     kept : Kept, optional
         Rows to start from; if they are needed and not given, one pass gathers them.
@@ -302,14 +282,11 @@ class Blocks(Dense):
         source: Integers,
         counts: Floats | None = None,
         *,
-        log: bool = False,
-        moderate: bool = False,
-        positive: bool = False,
-        inverse: Integers | None = None,
         kept: Kept = NONE_KEPT,
         reach: Floats | None = None,
+        **known: Any,
     ) -> None:
-        super().__init__(matrix, source, counts, log=log, moderate=moderate, positive=positive, inverse=inverse)
+        super().__init__(matrix, source, counts, **known)
         self._kept = kept
         if reach is not None:
             self._reach = reach

@@ -20,10 +20,10 @@ from vardi._rows.base import Rows, Space
 from vardi._rows.contract import Normalised
 from vardi._rows.dense import weighed_products
 from vardi._rows.grouping import mean_log_start, membership
+from vardi._rows.sparse import MAX_PAIRED_SAMPLES
 from vardi._types import Floats, Integers, Numbers
 from vardi.errors import MismatchError, MissingValuesError
 
-MAX_PAIRED_SAMPLES = 300  # samples up to which the start uses pairs
 MAX_DENSE_SAMPLES = 1500  # samples up to which the gram is formed
 MAX_LINKS = 5_000_000  # pairs of samples up to which all are looked at
 FIRST_LINKS = 32  # links of each sample looked at first, if there are more

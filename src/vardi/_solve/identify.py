@@ -152,7 +152,7 @@ def strong_groups(reach: Links) -> Integers:
 def connected(reach: Links, sizes: Floats) -> bool:
     """Return whether the samples that have rows form one strongly connected group."""
     sampled = np.flatnonzero(sizes > 0)
-    return bool(strong_groups(reach if len(sampled) == len(sizes) else reach[sampled][:, sampled]).max() == 0)
+    return bool(strong_groups(_of(reach, sampled)).max() == 0)
 
 
 def weak_groups(rows: AnyRows, verdict: Verdict) -> Integers:

@@ -20,12 +20,7 @@ from vardi._rows.joint import Joint, JointRows
 from vardi._solve.identify import Joining, Verdict, group_text, weak_groups
 from vardi._solve.joint import Walk, alone, meet, stationary
 from vardi._solve.newton import JointFit, Solution, newton, solve_plain
-from vardi._solve.parameters import (
-    require_identified,
-    search,
-    unknown_everywhere,
-    warn_of_vague_parameters,
-)
+from vardi._solve.parameters import require_identified, search, unknown_everywhere, warn_of_vague_parameters
 from vardi._types import Floats, Integers
 from vardi.errors import ConvergenceError, InvalidKnownError, NotIdentifiableError
 
@@ -61,8 +56,8 @@ class JointProblem:
     known: Known
     values: Floats
     verdict: Verdict
-    tol: float = START_TOLERANCE
-    max_iterations: int = 100
+    tol: float
+    max_iterations: int
     near: Mapping[Name, float] | None = None
 
     @cached_property

@@ -133,11 +133,7 @@ def shifted(solution: Solution, by: float) -> Solution:
 
 
 def solve_plain(
-    rows: AnyRows,
-    names: Sequence[Name],
-    tol: float,
-    max_iterations: int,
-    near: Mapping[Name, float] | None = None,
+    rows: AnyRows, names: Sequence[Name], tol: float, max_iterations: int, near: Mapping[Name, float] | None = None
 ) -> Solution | Verdict:
     """Return the solution of known biases alone, or the verdict that there is none.
 

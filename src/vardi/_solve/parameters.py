@@ -60,7 +60,7 @@ def starts(joint: Joint) -> Sequence[Floats]:
 
 def first_point(joint: Joint, theta: Floats) -> Floats:
     """Return a first point for a given theta: u from the mean log omega of each sample over its own rows."""
-    own = joint.logs[np.arange(len(joint)), joint.source]
+    own = joint.base.logs[np.arange(len(joint)), joint.source]
     for k, model in joint.families.items():
         mine = joint.source == k
         own[mine] += model.log_omega(theta[joint.places[k]])[mine]

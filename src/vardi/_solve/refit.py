@@ -75,7 +75,7 @@ class SharedPasses:
         def part(here: slice, P: Floats) -> Floats:
             r = counts[:, here]
             if not at_fit:
-                masses = np.matmul(moved, P.T, out=_flat(scratch, (len(moved), len(P))))
+                masses = np.matmul(moved, P.T, out=scratch("masses", (len(moved), len(P))))
                 r = np.divide(r, masses, out=masses)
             return np.hstack([r @ P, r @ self._weighted(here)])
 
@@ -118,21 +118,7 @@ class SharedPasses:
     def _gathered(self) -> Floats | None:
         """Return p at the fit of all rows, if that is not large: then no pass takes exps or rereads rows."""
         K = len(self.u)
-        if len(self.rows) * K > KEPT_NUMBERS:
-            return None
-        found = np.empty((len(self.rows), K))
-
-        def fill(block: ArrayBlock) -> None:
-            found[block.place] = self._p(block)
-
-        for _ in self.rows.arrays.each(fill):
-            pass
-        return found
-
-
-def _flat(scratch: Scratch, shape: tuple[int, int]) -> Floats:
-    """Return contiguous scratch memory of any shape."""
-    return scratch("masses", (shape[0] * shape[1],)).reshape(shape)
+        return None if len(self.rows) * K > KEPT_NUMBERS else self.rows.arrays.column(self._p, K)
 
 
 @dataclass(frozen=True)

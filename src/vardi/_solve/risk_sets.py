@@ -64,15 +64,10 @@ def in_risk_sets(verdict: Verdict, windows: Windows, counts: Floats, rows: Seque
     groups = [np.array([place[row] for row in group]) for group in verdict.groups]  # type: ignore[index]
     spans = sorted(groups, key=lambda group: float(windows.x[group].min()))
     for lower, upper in pairwise(spans):
-        below, above = (
-            np.flatnonzero(windows.x <= windows.x[lower].max()),
-            np.flatnonzero(windows.x >= windows.x[upper].min()),
-        )
-        if (
-            len(below) + len(above) == len(windows.x)
-            and not _reach(windows, below, above)
-            and not _reach(windows, above, below)
-        ):
+        below = np.flatnonzero(windows.x <= windows.x[lower].max())
+        above = np.flatnonzero(windows.x >= windows.x[upper].min())
+        is_split = len(below) + len(above) == len(windows.x)
+        if is_split and not (_reach(windows, below, above) or _reach(windows, above, below)):
             return replace(verdict, message=_gap(windows, below, above))
     for group in spans:
         others = np.setdiff1d(np.arange(len(windows.x)), group)
