@@ -103,10 +103,6 @@ class Declarations:
         self.names = tuple(document)
         self.document = self._checked((), document, STUDY)
 
-    def title(self) -> str:
-        """Return the title, or the name of the file if there is none."""
-        return printable(self.document.get("title", self.path.stem))
-
     def samples(self) -> tuple[Sequence[Data], str | None, Biases]:
         """Return the data, the label column of a pool, and the biases with their places."""
         if "pool" in self.names:
@@ -339,7 +335,7 @@ def parse(text: str, path: Path) -> Study:
     columns.require_variables(variables)
     columns.require_depends(depends)
     known = columns.known(declared.document.get("known", {}), texts)
-    title, notes = declared.title(), columns.notes()
+    title, notes = printable(declared.document.get("title", path.stem)), columns.notes()
     problems.require_none()
     return Study(path, title, tuple(data), texts, label, variables, engine, known, notes, depends)
 
