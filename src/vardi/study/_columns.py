@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
 from math import fsum, inf, isfinite
 from typing import TypeGuard
 
@@ -53,7 +52,7 @@ class Columns:
             for what, column in (("source", label), ("counts", data.counts), ("id", data.id)):
                 key = (*table_of(data.name), what)
                 if column is not None and column not in columns:
-                    self.problems.add(key, f"{_lacks(data, column, columns)} It has: {first_of(columns)}.")
+                    self.problems.add(key, f"{_lacks(column, data, columns)} It has: {first_of(columns)}.")
                 elif column is not None and what == "counts" and not columns[column].is_numeric():
                     kind = _kind_text(columns[column])
                     self.problems.add(key, f"The counts {column!r} of {data} are {kind}, not numbers.")
@@ -69,9 +68,9 @@ class Columns:
         """Note missing columns of clusters, series and strata."""
         for what in DEPENDS:
             column = depends.get(what)
-            lacking = (data for data, columns in self.schemas.items() if column is not None and column not in columns)
-            for data in islice(lacking, 1):
-                self.problems.add((what,), _lacks(data, str(column), self.schemas[data]))
+            lacking = [(data, columns) for data, columns in self.schemas.items() if column not in columns]
+            if column is not None and lacking:
+                self.problems.add((what,), _lacks(column, *lacking[0]))
 
     def known(self, known: Mapping[str, object], names: Collection[str]) -> dict[str, KnownValue]:
         """Return what is known of the population, with the keys of a margin converted to the type of its column."""
@@ -247,7 +246,7 @@ class Columns:
         return f"{what} Correct it; a missing value is an empty cell or NA."
 
 
-def _lacks(data: Data, column: str, columns: Collection[str]) -> str:
+def _lacks(column: str, data: Data, columns: Collection[str]) -> str:
     return f"{data} has no column {column!r}.{suggest(column, columns)}"
 
 

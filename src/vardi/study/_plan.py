@@ -97,8 +97,8 @@ def plan(study: Study) -> Plan:
         holder = "engine" if conditions is None else "distinct rows"
     part = PARTS[bool(study.known) + 2 * bool(declared.features)]
     families = [bias.family for bias in declared.biases if isinstance(bias, ParametricBias)]
-    groups = [group for family in families for group in getattr(family, "groups", ())]
-    margins = [key for key, given in known.items() if isinstance(given, Mapping)]
+    groups = sum(len(getattr(family, "groups", ())) for family in families)
+    margins = sum(isinstance(given, Mapping) for given in known.values())
     read = [name for bias in (*declared.biases, *functions) for name in bias.columns]
     counts = [data.counts for data in study.data if data.counts is not None]
     labelled = [*read, *([] if study.label is None else [study.label]), *counts]
@@ -106,7 +106,7 @@ def plan(study: Study) -> Plan:
     reads: dict[str, list[list[str]]] = {  # the columns of a query, for each time that it is made
         "files": [[name for one in schemas for name in one]],
         "lines": [[]] if study.engine == "polars" and any(data.format == "csv" for data in study.data) else [],
-        "categories": [labelled for _ in (*groups, *margins)],
+        "categories": [labelled] * (groups + margins),
         "fit": [labelled],
         "biases": [[*read, *counts]],
         "variables": [[*labelled, *named]] if study.variables else [],

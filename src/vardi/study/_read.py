@@ -26,6 +26,9 @@ from vardi.study._engines import require_table, with_codes
 from vardi.study._study import DEPENDS, DependenceOptions, Study
 from vardi.study._toml import Biases, Key, Problems, is_number, load, printable, shown, table_of
 
+Table = dict[str, Any]
+"""A table of the document whose values are of their kinds."""
+
 
 class ValueKind(NamedTuple):
     """What the value of a key may be, what is said of another ``{value}`` of ``{key}``, and where it is ``missing``."""
@@ -103,10 +106,6 @@ class Declarations:
         self.names = tuple(document)
         self.document = self._checked((), document, STUDY)
 
-    def title(self) -> str:
-        """Return the title, or the name of the file if there is none."""
-        return printable(self.document.get("title", self.path.stem))
-
     def samples(self) -> tuple[Sequence[Data], str | None, Biases]:
         """Return the data, the label column of a pool, and the biases with their places."""
         if "pool" in self.names:
@@ -180,7 +179,7 @@ class Declarations:
                     reads += " twice. Name it once."
                 self.problems.add((*table_of(one.name), "data"), reads)
 
-    def _checked(self, place: Key, table: Mapping[str, object], kinds: Mapping[str, ValueKind]) -> dict[str, Any]:
+    def _checked(self, place: Key, table: Mapping[str, object], kinds: Mapping[str, ValueKind]) -> Table:
         """Return the values of a table that are of their kinds; note unknown keys, missing ones, and other values."""
         where = f"[{'.'.join(place)}]" if place else "a study"
         for key in table:
@@ -211,7 +210,7 @@ class Declarations:
         places: Biases = {name: (("biases", name), bias) for name, bias in valid.items()}
         return [data] if data else [], table.get("source"), places
 
-    def _tables(self, key: str, kinds: Mapping[str, ValueKind]) -> dict[str, dict[str, Any]]:
+    def _tables(self, key: str, kinds: Mapping[str, ValueKind]) -> dict[str, Table]:
         """Return the tables in a table, by name."""
         tables = {}
         for name, table in self.document.get(key, {}).items():
@@ -224,10 +223,10 @@ class Declarations:
             tables[name] = self._checked((key, name), table, kinds)
         return tables
 
-    def _biases(self, key: str, tables: Mapping[str, dict[str, Any]]) -> Biases:
+    def _biases(self, key: str, tables: Mapping[str, Table]) -> Biases:
         return {name: ((key, name, "bias"), table["bias"]) for name, table in tables.items() if "bias" in table}
 
-    def _data(self, name: str | None, table: dict[str, Any]) -> Data | None:
+    def _data(self, name: str | None, table: Table) -> Data | None:
         """Return where the rows are, or None after noting what is wrong."""
         key, before = table_of(name), len(self.problems)
         paths = table.get("data", [])
@@ -339,7 +338,7 @@ def parse(text: str, path: Path) -> Study:
     columns.require_variables(variables)
     columns.require_depends(depends)
     known = columns.known(declared.document.get("known", {}), texts)
-    title, notes = declared.title(), columns.notes()
+    title, notes = printable(declared.document.get("title", path.stem)), columns.notes()
     problems.require_none()
     return Study(path, title, tuple(data), texts, label, variables, engine, known, notes, depends)
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 from vardi.errors import StudyError
 from vardi.errors._texts import shortened
@@ -33,7 +33,7 @@ _TOKEN = re.compile(  # a string, a comment, or what begins or ends a list, a ta
 )
 
 
-def load(text: str, file: str) -> tuple[dict[str, Any], Problems]:
+def load(text: str, file: str) -> tuple[dict[str, object], Problems]:
     """Return a document, and the list on which its problems are noted; raise at once for what is not TOML."""
     long_key = _LONG_KEY.search(text)
     if long_key:
@@ -89,7 +89,7 @@ def _statements(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-def _keys(table: dict[str, Any]) -> Iterator[Key]:
+def _keys(table: Mapping[str, object]) -> Iterator[Key]:
     """Yield the keys of a table, each followed by those of the table that it holds."""
     for name, value in table.items():
         yield (name,)
