@@ -5,7 +5,7 @@ An engine does not number its rows, so there the error names no rows and states 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from vardi.errors import (
@@ -206,6 +206,13 @@ def require_everywhere(read: Iterable[str], columns: Mapping[Any, Container[str]
                 f"Column {column!r} is in {show(has)}, but not in {show(lacks)}, and this needs the rows of all "
                 f"samples. {FROM_SOME}"
             )
+
+
+def no_identity(column: str, known: Collection[str]) -> MismatchError:
+    """Return the error for a column that should identify rows, but is not there."""
+    named = f"Name one of {', '.join(map(repr, known))}."
+    remedy = named if known else "Leave it out: rows are identified by their position."
+    return MismatchError(f"There is no column {column!r} that identifies rows. {remedy}")
 
 
 def not_covered(names: Sequence[object], which: str, sample: str | None, rows: Sequence[int]) -> ImpossibleRowError:
