@@ -6,7 +6,7 @@ An engine does not number its rows, so there the error names no rows and states 
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from vardi.errors import (
     EmptySampleError,
@@ -20,6 +20,8 @@ from vardi.errors import (
     UnidentifiedParametersError,
 )
 from vardi.errors._texts import LISTED, first_of, number_of_rows, show, suggest
+
+Key = TypeVar("Key")
 
 MOST = 1e150  # most rows in all, whose square is still a float
 FROM_SOME = (
@@ -196,7 +198,7 @@ def spanning_group(group: object, one: object, other: object) -> MismatchError:
     )
 
 
-def require_everywhere(read: Iterable[str], columns: Mapping[Any, Container[str]]) -> None:
+def require_everywhere(read: Iterable[str], columns: Mapping[Key, Container[str]]) -> None:
     """Refuse to read a column that some samples have and others lack, given the columns of each."""
     for column in read:
         lacks = [name for name, own in columns.items() if column not in own]
