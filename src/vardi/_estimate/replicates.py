@@ -19,7 +19,6 @@ engine afterwards, since sums by sample come with the same query.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -29,7 +28,7 @@ import numpy as np
 from vardi._estimate.refits import LONG, Progress, Strata, effective_rows, entropy_of, one_step
 from vardi._inputs.engines import Aggregate, LazyFrame, answering
 from vardi._inputs.frames import Frame
-from vardi._inputs.lazy_part import Part, sums_by_sample
+from vardi._inputs.lazy_part import Part, expression, sums_by_sample
 from vardi._inputs.lazy_pool import SERIES_APART, UNIT, EngineDependence
 from vardi._machine import require_memory
 from vardi._rows.contract import Block, Question
@@ -42,7 +41,7 @@ from vardi._rows.units import batch_lengths, in_series
 from vardi._types import Floats, Integers
 from vardi.biases._values import are_once
 from vardi.errors import MismatchError, WeakOverlapWarning
-from vardi.errors._refusals import needs_rows
+from vardi.errors._refusals import needs_rows, no_identity
 from vardi.errors._warn import warn
 
 if TYPE_CHECKING:
@@ -354,7 +353,7 @@ def _halves(solved: Solved, seed: int, identity: str | None) -> tuple[Integers, 
     """Return a hash of each row in the fit: of its place in its frame, or of a column."""
     frames, mask = solved.memory.pool.frames, solved.memory.kept.mask
     if identity is not None and not frames:
-        raise _no_identity(identity, ())
+        raise no_identity(identity, ())
     numbers = [np.arange(len(frame)) if identity is None else _identity(frame, identity) for frame in frames]
     numbers = numbers or [np.arange(len(solved))]
     ends = np.cumsum([len(one) for one in numbers])
@@ -368,26 +367,17 @@ def _halves(solved: Solved, seed: int, identity: str | None) -> tuple[Integers, 
 def _identity(frame: Frame, column: str) -> Integers:
     """Return integers that identify the rows; texts and dates are numbered in sorted order."""
     if column not in frame.columns:
-        raise _no_identity(column, frame.columns)
+        raise no_identity(column, frame.columns)
     values = np.asarray(frame.column(column))
     if values.dtype.kind in "iu":
         return values.astype(np.int64)
     return np.unique(values, return_inverse=True)[1].astype(np.int64)
 
 
-def _no_identity(column: str, known: Sequence[str]) -> MismatchError:
-    remedy = (
-        f"Name one of {', '.join(map(repr, known))}."
-        if known
-        else "Leave it out: rows are identified by their position."
-    )
-    return MismatchError(f"There is no column {column!r} that identifies rows. {remedy}")
-
-
 def _in_batches(dependence: EngineDependence, part: Part, lengths: list[int]) -> Part:
     """Return a part with the batch of each row, numbered separately for each sample."""
     units = dependence.units(part, lengths)
-    batch = nw.col(UNIT) + part.of_sample([k * SERIES_APART for k in range(len(lengths))]).cast(nw.Int64)
+    batch = nw.col(UNIT) + expression(part.of_sample([k * SERIES_APART for k in range(len(lengths))])).cast(nw.Int64)
     return part.map(lambda frame: units(frame).with_columns(**{UNIT: batch}))
 
 

@@ -25,6 +25,8 @@ from vardi._types import Floats, Integers
 from vardi.biases._nodes import Node
 from vardi.errors import MismatchError
 
+#: A number for each row, or one for all of them.
+Term: TypeAlias = nw.Expr | float
 #: Adds columns to a frame, for the terms of a query to read.
 Change: TypeAlias = Callable[[LazyFrame], LazyFrame]
 
@@ -105,14 +107,14 @@ class Part:
         whole = schema_of(self.frame, self.name)
         return nw.Schema({name: kind for name, kind in whole.items() if not name.startswith(PREFIX)})
 
-    def of_sample(self, numbers: Sequence[float]) -> nw.Expr:
-        """Return, from a number for each sample, that of each row's own, as an expression."""
-        *others, (_, last) = [(label, numbers[code]) for label, code in self.codes.items()]
-        found: nw.Expr = nw.lit(last)
-        for label, number in others:
-            if number != last:
-                found = nw.when(nw.col(str(self.label)) == label).then(nw.lit(number)).otherwise(found)
-        return found
+    def of_sample(self, terms: Sequence[Term]) -> Term:
+        """Return, from a term for each sample, that of each row's own; a number if it is the same for all."""
+        (_, first), *others = [(label, terms[code]) for label, code in self.codes.items()]
+        chosen = first
+        for label, term in others:
+            if isinstance(term, nw.Expr) or isinstance(first, nw.Expr) or term != first:
+                chosen = nw.when(nw.col(str(self.label)) == label).then(expression(term)).otherwise(expression(chosen))
+        return chosen
 
     def of_samples(self, codes: Collection[int]) -> Part:
         """Return the part with the rows of some samples only; it must have rows of at least one of them."""
@@ -241,6 +243,11 @@ def sums_by_sample(
             numbers = groups.numbers(name)
             sums[name][groups.source] += np.where(np.isnan(numbers), 0.0, numbers)  # the sum of no rows may be null
     return sums
+
+
+def expression(term: Term) -> nw.Expr:
+    """Return a term as an expression."""
+    return term if isinstance(term, nw.Expr) else nw.lit(term)
 
 
 def changed(frame: LazyFrame, changes: Sequence[Change | None]) -> LazyFrame:

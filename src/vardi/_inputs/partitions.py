@@ -99,7 +99,7 @@ class PartitionedFrame:
     drop = _recorded("drop")
     select = _recorded("select", keeps=False)
 
-    def with_place_among(self, values: NDArray[Any], name: str, column: str) -> PartitionedFrame:
+    def with_place_among(self, values: np.ndarray, name: str, column: str) -> PartitionedFrame:
         """Return the frame with how many of some increasing values are below that of a column, found by a search."""
         return self.then(PartitionStep(partial(_placed, name, column, values), shown(column)))
 

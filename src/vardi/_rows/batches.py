@@ -19,7 +19,7 @@ import numpy as np
 
 from vardi._inputs.dependence import Dependence
 from vardi._inputs.engines import in_batches
-from vardi._inputs.lazy_part import COUNT, OMEGA, PREFIX, Part
+from vardi._inputs.lazy_part import COUNT, OMEGA, PREFIX, Part, expression
 from vardi._machine import Scratch
 from vardi._rows.arrays import ArrayBlock, Arrays
 from vardi._rows.choose import MODERATE
@@ -93,7 +93,7 @@ class Batches:
 
     def _expression(self, column: ColumnKey) -> nw.Expr:
         if column == SAMPLE:
-            return self.part.of_sample(range(len(self.sizes)))
+            return expression(self.part.of_sample(range(len(self.sizes))))
         return nw.col(column) if isinstance(column, str) else column(self.part)
 
 

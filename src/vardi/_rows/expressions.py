@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import narwhals as nw
 import numpy as np
 
+from vardi._inputs.lazy_part import Term, expression
 from vardi._types import Floats
 from vardi.biases._compile import literal
-
-#: A number for each row, or one for all of them.
-Term: TypeAlias = nw.Expr | float
 
 
 class Expressions(np.lib.mixins.NDArrayOperatorsMixin):
@@ -84,11 +82,6 @@ def terms_of(columns: Any) -> Sequence[Term]:
     """Return the terms of columns; a question is typed for arrays."""
     terms: Sequence[Term] = columns.terms
     return terms
-
-
-def expression(term: Term) -> nw.Expr:
-    """Return a term as an expression."""
-    return nw.lit(term) if isinstance(term, float) else term
 
 
 def _width(columns: Any) -> int:

@@ -30,7 +30,7 @@ from vardi._rows.queries import GroupAnswers, Queries, numbered
 from vardi._types import Floats, Integers
 from vardi.biases._compile import literal
 from vardi.errors import MismatchError, TooLargeError
-from vardi.errors._refusals import missing_groups, needs_rows, no_groups, spanning_group
+from vardi.errors._refusals import missing_groups, needs_rows, no_groups, no_identity, spanning_group
 
 ROW, LEFT, RIGHT = (f"{PREFIX}{what}" for what in ("row", "left", "right"))
 KEY, WEIGHT, GROUP = (f"{PREFIX}{what}" for what in ("clock", "weight", "group"))
@@ -69,9 +69,7 @@ def _numbered(part: Part, identity: str | None, what: str, *, clusters: bool) ->
         return lambda frame: nw.from_native(frame.to_native().with_row_index(ROW))  # rows of Polars are ordered
     own = part.schema
     if not identity.startswith(PREFIX) and identity not in own:  # columns reserved by vardi hold whole numbers
-        raise MismatchError(
-            f"There is no column {identity!r} that identifies rows. Name one of {', '.join(map(repr, own))}."
-        )
+        raise no_identity(identity, own)
     if identity.startswith(PREFIX) or own[identity].is_integer():
         return lambda frame: frame.with_columns(**{ROW: nw.col(identity)})
     if clusters:

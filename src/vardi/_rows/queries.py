@@ -16,12 +16,12 @@ import narwhals as nw
 import numpy as np
 
 from vardi._inputs.engines import LENGTH, AggregateQuery, LazyFrame, answering, collected, gives_batches, schema_of
-from vardi._inputs.lazy_part import PREFIX, Change, Part, changed, with_columns
+from vardi._inputs.lazy_part import PREFIX, Change, Part, changed, expression, with_columns
 from vardi._inputs.lazy_pool import EngineDependence
 from vardi._inputs.partitions import aggregated, stacked
 from vardi._rows.batches import Batches
 from vardi._rows.contract import ByKey, Grouped, Question, Result, addable, pieces_of
-from vardi._rows.expressions import Expressions, expression, terms_of
+from vardi._rows.expressions import Expressions, terms_of
 from vardi._rows.grouping import extremes_by_code, sums_by_code
 from vardi._rows.lazy_values import EngineFunction
 from vardi._rows.query_block import ROWS, QueryBlock

@@ -14,10 +14,10 @@ import narwhals as nw
 import numpy as np
 
 from vardi._inputs.engines import Aggregate, How
-from vardi._inputs.lazy_part import OMEGA, PREFIX, Change, Groups, Part, with_columns
+from vardi._inputs.lazy_part import OMEGA, PREFIX, Change, Groups, Part, Term, expression, with_columns
 from vardi._inputs.partitions import with_interval
 from vardi._rows.contract import Extremes, Normalised, Question, Result
-from vardi._rows.expressions import Expressions, Term, expression, product, total
+from vardi._rows.expressions import Expressions, product, total
 from vardi._rows.grouping import sums_by_sample
 from vardi._rows.lazy_values import EngineFunction
 from vardi._types import Floats, Integers
@@ -105,19 +105,10 @@ class QueryBlock:
         return np.hstack([one * rows.weight for one in biases])
 
     def of_sample(self, numbers: Floats) -> Expressions:
-        return Expressions([self._by_label(column.tolist()) for column in numbers.T])
+        return Expressions([self.part.of_sample(column.tolist()) for column in numbers.T])
 
     def of_own(self, p: Expressions) -> Expressions:
-        return Expressions([self._by_label(p.terms)])
-
-    def _by_label(self, terms: Sequence[Term]) -> Term:
-        """Return the term of each row's own sample, out of K."""
-        (_, first), *others = ((label, terms[code]) for label, code in self.part.codes.items())
-        others = [(label, term) for label, term in others if not _are_equal(term, first)]
-        chosen = expression(first) if others else first
-        for label, term in others:
-            chosen = nw.when(nw.col(str(self.part.label)) == label).then(expression(term)).otherwise(chosen)
-        return chosen
+        return Expressions([self.part.of_sample(p.terms)])
 
     def let(self, columns: Expressions) -> Expressions:
         if columns.are_named:
@@ -252,10 +243,6 @@ def _least(numbers: Floats, source: Integers) -> Floats:
 
 def _largest(numbers: Floats, source: Integers) -> Floats:
     return np.fmax.reduce(numbers, axis=0, initial=-np.inf)
-
-
-def _are_equal(a: Term, b: Term) -> bool:
-    return isinstance(a, float) and isinstance(b, float) and a == b
 
 
 def _extreme(term: Term, how: How) -> AskedNumber:

@@ -5,8 +5,8 @@ An engine does not number its rows, so there the error names no rows and states 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from vardi.errors import (
     EmptySampleError,
@@ -19,6 +19,8 @@ from vardi.errors import (
     UnidentifiedParametersError,
 )
 from vardi.errors._texts import LISTED, number_of_rows, show, suggest
+
+Key = TypeVar("Key")
 
 MOST = 1e150  # most rows in all, whose square is still a float
 FROM_SOME = (
@@ -185,7 +187,7 @@ def spanning_group(group: object, one: object, other: object) -> MismatchError:
     )
 
 
-def require_everywhere(read: Iterable[str], columns: Mapping[Any, Container[str]]) -> None:
+def require_everywhere(read: Iterable[str], columns: Mapping[Key, Container[str]]) -> None:
     """Refuse to read a column that some samples have and others lack, given the columns of each."""
     for column in read:
         lacks = [name for name, own in columns.items() if column not in own]
@@ -195,6 +197,13 @@ def require_everywhere(read: Iterable[str], columns: Mapping[Any, Container[str]
                 f"Column {column!r} is in {show(has)}, but not in {show(lacks)}, and this needs the rows of all "
                 f"samples. {FROM_SOME}"
             )
+
+
+def no_identity(column: str, known: Collection[str]) -> MismatchError:
+    """Return the error for a column that should identify rows, but is not there."""
+    named = f"Name one of {', '.join(map(repr, known))}."
+    remedy = named if known else "Leave it out: rows are identified by their position."
+    return MismatchError(f"There is no column {column!r} that identifies rows. {remedy}")
 
 
 def not_covered(names: Sequence[object], which: str, sample: str | None, rows: Sequence[int]) -> ImpossibleRowError:
