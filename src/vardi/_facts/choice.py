@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._facts.columns import Variable
-from vardi._inputs.by_row import KeptRows, coded_together
+from vardi._inputs.by_row import coded_together
 from vardi._inputs.frames import Frame, joined
-from vardi._inputs.pool import Pool
+from vardi._inputs.pool import KeptRows, Pool
 from vardi._types import Integers
 from vardi.biases._values import coded
 from vardi.errors._texts import SHOWN, listed

@@ -47,7 +47,7 @@ from vardi._fit.solved import Keys, Solved
 from vardi._inputs.dependence import dealt_out
 from vardi._inputs.domains import By
 from vardi._inputs.frames import as_frame
-from vardi._inputs.given import Function, bias_of, is_function
+from vardi._inputs.given import Function, is_function, read_by
 from vardi._types import Floats, Integers
 from vardi.biases._learned import LEAVES, MANY_COLUMNS, ONE_THREAD, Encoding, cross_fitted, learned_of
 from vardi.biases._values import is_missing
@@ -84,7 +84,7 @@ class Assisted:
         )  # what the model's mean is taken over
         self.learned = learned_of(whole.names, whole.pool.biases)
         every = dict.fromkeys(column for frame in whole.pool.frames for column in frame.columns)
-        self.read = set(bias_of(values, every).columns) if is_function(values) else set()
+        self.read = set(read_by(values, every)) if is_function(values) else set()
         self.encodes = estimator is None
         self.estimator = default_model(len(self._names(()))) if estimator is None else estimator
         self.name = type(self.estimator).__name__

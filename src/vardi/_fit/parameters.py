@@ -23,10 +23,9 @@ from vardi._estimate.intervals import REFUSED
 from vardi._estimate.tangent import Influence, Tangent
 from vardi._fit.capabilities import refusal
 from vardi._fit.solved import Prepared, Solved
-from vardi._inputs.by_row import KeptRows
 from vardi._inputs.known import NOTHING_KNOWN, Known, PoolTable, as_known
 from vardi._inputs.known_on_rows import reduced, values_on
-from vardi._inputs.pool import Name, Pool
+from vardi._inputs.pool import KeptRows, Name, Pool
 from vardi._rows.arrays import Arrays
 from vardi._rows.cells import with_levels
 from vardi._rows.contract import Block, Kept

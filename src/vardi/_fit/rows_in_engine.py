@@ -19,7 +19,7 @@ from vardi._fit.parameters import known_moments, require_told
 from vardi._fit.solved import Keys, Prepared, UserRows
 from vardi._inputs.dependence import Depends
 from vardi._inputs.domains import By, bases, in_domains
-from vardi._inputs.given import Function, bias_of, is_function, name_of
+from vardi._inputs.given import Function, bias_of, is_function, name_of, read_by
 from vardi._inputs.given import Functions as UserFunctions
 from vardi._inputs.known import NOTHING_KNOWN, Known, as_known
 from vardi._inputs.lazy_part import COUNTS, LABEL, ROW, Part, rows_by_value
@@ -225,7 +225,7 @@ class RowsInEngine(UserRows):
         parts = self.parts_asked
         every = dict.fromkeys(name for part in parts for name in part.schema)
         named = [one for one in asked if is_function(one)]
-        columns = [*columns, *(name for one in named for name in bias_of(one, every).columns if name in every)]
+        columns = [*columns, *(name for one in named for name in read_by(one, every) if name in every)]
         without = [part for part in parts if any(name not in part.schema for name in columns)]
         lacking = {code for part in without for code in part.codes.values()}
         if not lacking and named:
@@ -240,7 +240,7 @@ class RowsInEngine(UserRows):
 
     def is_declared(self, text: str) -> bool:
         """Return whether a text reads no column, so that it is its own mean."""
-        return not bias_of(text, self.parts_asked[0].schema).columns
+        return not read_by(text, self.parts_asked[0].schema)
 
     def steps(self, measure: Measure, values: Function) -> Steps:
         """Return where the distribution function of something steps."""

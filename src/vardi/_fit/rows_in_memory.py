@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from vardi._estimate.cdf import Steps
 from vardi._fit.capabilities import Holder
 from vardi._fit.solved import Keys, Prepared, UserRows
-from vardi._inputs.by_row import KeptRows, concat, in_order
+from vardi._inputs.by_row import concat, in_order
 from vardi._inputs.dependence import Dependence
 from vardi._inputs.domains import By, Grouping, bases, grouping, in_domains
 from vardi._inputs.frames import as_frame, gaps_in, joined
-from vardi._inputs.given import Formula, Function, Functions, bias_of, is_function, name_of
-from vardi._inputs.pool import Name, Pool
+from vardi._inputs.given import Formula, Function, Functions, is_function, name_of, read_by
+from vardi._inputs.pool import KeptRows, Name, Pool, require_everywhere
 from vardi._machine import require_memory
 from vardi._rows import Rows, as_rows
 from vardi._rows.arrays import Arrays
@@ -31,7 +31,7 @@ from vardi._types import Floats, Integers, RandomSeed
 from vardi.biases import ParametricBias
 from vardi.biases._values import as_array
 from vardi.errors import ImpossibleRowError, MismatchError, MissingValuesError, number_of_rows
-from vardi.errors._refusals import not_covered, not_finite, require_everywhere
+from vardi.errors._refusals import not_covered, not_finite
 from vardi.errors._texts import LISTED, listed
 
 if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked for
@@ -245,7 +245,7 @@ class RowsInMemory(UserRows):
         every = dict.fromkeys(column for frame in self.pool.frames for column in frame.columns)
         for values in asked:
             if is_function(values):
-                columns = (*columns, *bias_of(values, every).columns)
+                columns = (*columns, *read_by(values, every))
                 continue
             empty = gaps_in(self._given(values, "The series of values"))
             if len(empty) == len(self.pool):
@@ -279,7 +279,7 @@ class RowsInMemory(UserRows):
             if len(self.pool.frames) > 1:
                 frames = {self.pool.names[k]: self.pool.frames[k].columns for k in self.states}
                 every = dict.fromkeys(column for columns in frames.values() for column in columns)
-                require_everywhere(bias_of(values, every).columns, frames)
+                require_everywhere(read_by(values, every), frames)
             pieces = self._evaluated(values)
             if not pieces:
                 raise MismatchError(
@@ -296,7 +296,7 @@ class RowsInMemory(UserRows):
 
     def _require_of_units(self, function: Formula) -> None:
         """Refuse a function that reads the windows of truncated rows."""
-        read = bias_of(function, self.pool.frames[0].columns).columns if self.of_windows else ()
+        read = read_by(function, self.pool.frames[0].columns) if self.of_windows else ()
         ends = [name for name in read if name in self.of_windows]
         if ends:
             raise MismatchError(
@@ -334,7 +334,7 @@ class RowsInMemory(UserRows):
 
     def is_declared(self, text: str) -> bool:
         """Return whether a text reads no column, so that it is its own mean."""
-        return not any(bias_of(text, frame.columns).columns for frame in self.pool.frames)
+        return not any(read_by(text, frame.columns) for frame in self.pool.frames)
 
     def in_fit(self, values: Floats, name: str | None = None) -> Floats:
         """Return values on the rows in the fit; raise if they are not all finite."""

@@ -23,9 +23,8 @@ from vardi._estimate.tangent import Hessian, Influence, Tangent
 from vardi._fit.capabilities import Holder, refusal
 from vardi._fit.rows_in_memory import RowsInMemory
 from vardi._fit.solved import Prepared, Solved
-from vardi._inputs.by_row import KeptRows
 from vardi._inputs.frames import as_frame
-from vardi._inputs.pool import Name, Pool
+from vardi._inputs.pool import KeptRows, Name, Pool
 from vardi._rows import Rows
 from vardi._rows.arrays import Arrays
 from vardi._rows.contract import Block

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 import vardi._narwhals as nw
 from vardi._inputs.frames import Frame, NarwhalsFrame, any_lazy, as_frame, joined
@@ -267,38 +264,3 @@ def require_labels(labels: np.ndarray, n: int) -> None:
     sizes = labels.shape != (n,) and labels.ndim == 1 and labels.dtype.kind in "iu" and labels.sum() == n
     repeated = " From sizes of successive samples: np.repeat(np.arange(len(sizes)), sizes)." if sizes else ""
     require_length("source", labels, n, f"Give one label for each row.{repeated}")
-
-
-@dataclass(frozen=True, eq=False)
-class KeptRows:
-    """The rows of a pool that a fit rests on.
-
-    Attributes
-    ----------
-    mask : ndarray of bool
-        Which rows these are.
-    """
-
-    mask: NDArray[np.bool_]
-
-    @cached_property
-    def is_all(self) -> bool:
-        """Whether these are all rows; then nothing is copied."""
-        return bool(self.mask.all())
-
-    @property
-    def positions(self) -> Integers:
-        """The position in the pool of each row in the fit."""
-        return np.flatnonzero(self.mask)
-
-    def of(self, values: np.ndarray) -> np.ndarray:
-        """Return values of the rows in the fit, given those of all rows."""
-        return values if self.is_all else values[self.mask]
-
-    def spread(self, values: np.ndarray) -> np.ndarray:
-        """Return values for all rows of the pool, given those of the rows in the fit, with 0 on the others."""
-        if self.is_all:
-            return values
-        spread = np.zeros((len(self.mask), *values.shape[1:]), values.dtype)
-        spread[self.mask] = values
-        return spread

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._inputs.by_row import KeptRows, coded_labels, in_order, of_sample, require_length
+from vardi._inputs.by_row import coded_labels, in_order, of_sample, require_length
 from vardi._types import Floats, Integers
 from vardi.biases._values import as_array
 from vardi.errors import MismatchError, MissingValuesError, VardiWarning, number_of_rows, suggest
@@ -19,7 +19,7 @@ from vardi.errors._warn import warn
 
 if TYPE_CHECKING:
     from vardi._inputs.given import ByRow, Population
-    from vardi._inputs.pool import Name, Pool
+    from vardi._inputs.pool import KeptRows, Name, Pool
 
 
 Key = TypeVar("Key")

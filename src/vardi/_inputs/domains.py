@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from vardi._inputs.by_row import KeptRows, coded_labels, in_order, require_length
-from vardi._inputs.pool import Pool
+from vardi._inputs.by_row import coded_labels, in_order, require_length
+from vardi._inputs.pool import KeptRows, Pool
 from vardi._types import Floats, Integers
 from vardi.biases._values import as_array
 from vardi.errors import MismatchError, MissingValuesError, TooLargeError, number_of_rows, suggest

@@ -16,11 +16,20 @@ from vardi._inputs.given import Formula, bias_of
 from vardi._inputs.library_expressions import Eager, EagerTarget, Series, as_narwhals, evaluate_expression, of_sample
 from vardi._types import Integers
 from vardi.biases import Bias, ExpressionBias, FrameExpressionBias, FunctionBias, ValuesBias
-from vardi.biases._compile import NumpyTarget, compile_node, require_columns
+from vardi.biases._compile import NumpyTarget, compile_node
 from vardi.biases._kinds import factors_of
 from vardi.biases._learned import LearnedValues
 from vardi.biases._nodes import Column, to_text
-from vardi.biases._values import as_array, as_numbers, belongs_elsewhere, coded, index_of, is_missing, read_only
+from vardi.biases._values import (
+    as_array,
+    as_numbers,
+    belongs_elsewhere,
+    coded,
+    index_of,
+    is_missing,
+    read_only,
+    require_columns,
+)
 from vardi.errors import InvalidBiasError, MismatchError, MissingValuesError, VardiError, number_of_rows
 from vardi.errors._texts import LISTED, lines_of
 

@@ -86,3 +86,8 @@ def bias_of(function: Formula | Bias, columns: Collection[str]) -> Bias:
     if isinstance(function, str) and function in columns:
         return ExpressionBias(Column(function))
     return as_bias(function)
+
+
+def read_by(function: Formula, columns: Collection[str]) -> tuple[str, ...]:
+    """Return the columns that a function reads."""
+    return (function,) if isinstance(function, str) and function in columns else as_bias(function).columns

@@ -23,8 +23,9 @@ from vardi._inputs.lazy_columns import DeclaredColumns, as_floats, expressions, 
 from vardi._inputs.lazy_part import COUNT, PREFIX, Groups, Part, where
 from vardi._types import Floats, Integers
 from vardi.biases import Bias, ExpressionBias
-from vardi.biases._compile import Compiled, Kind, NarwhalsTarget, compile_node, literal, require_columns
+from vardi.biases._compile import Compiled, Kind, NarwhalsTarget, compile_node, literal
 from vardi.biases._nodes import Column, Comparison, Constant, Node, children, columns, is_condition
+from vardi.biases._values import require_columns
 from vardi.errors._refusals import (
     WHOLE,
     counts_in_part,

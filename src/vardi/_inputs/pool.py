@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vardi._inputs.by_row import (
     alike,
@@ -232,6 +233,41 @@ def kinds_in_words(kinds: Sequence[str], names: Sequence[Name]) -> str:
     return " and ".join(f"{kind} in {name!r}" for kind, name in reversed(first.items()))
 
 
+@dataclass(frozen=True, eq=False)
+class KeptRows:
+    """The rows of a pool that a fit rests on.
+
+    Attributes
+    ----------
+    mask : ndarray of bool
+        Which rows these are.
+    """
+
+    mask: NDArray[np.bool_]
+
+    @cached_property
+    def is_all(self) -> bool:
+        """Whether these are all rows; then nothing is copied."""
+        return bool(self.mask.all())
+
+    @property
+    def positions(self) -> Integers:
+        """The position in the pool of each row in the fit."""
+        return np.flatnonzero(self.mask)
+
+    def of(self, values: np.ndarray) -> np.ndarray:
+        """Return values of the rows in the fit, given those of all rows."""
+        return values if self.is_all else values[self.mask]
+
+    def spread(self, values: np.ndarray) -> np.ndarray:
+        """Return values for all rows of the pool, given those of the rows in the fit, with 0 on the others."""
+        if self.is_all:
+            return values
+        spread = np.zeros((len(self.mask), *values.shape[1:]), values.dtype)
+        spread[self.mask] = values
+        return spread
+
+
 def as_pool(samples: object, biases: object, *, source: object = None, counts: object = None) -> Pool:
     """Return samples, biases, labels and counts as one pool; raise if they do not fit together."""
     if source is not None:
@@ -386,6 +422,18 @@ def require_shared_columns(
             if 0 < len(lacks) < len(columns):
                 shared = shared_names(list(columns.values()))
                 raise MismatchError(f"The bias of {str(name)!r}, {bias}, {_lacking(name, bias, column, lacks, shared)}")
+
+
+def require_everywhere(read: Iterable[str], columns: Mapping[Any, Collection[str]]) -> None:
+    """Refuse to read a column that some samples have and others lack, given the columns of each."""
+    for column in read:
+        lacks = [name for name, own in columns.items() if column not in own]
+        if 0 < len(lacks) < len(columns):
+            has = [name for name in columns if name not in lacks]
+            raise MismatchError(
+                f"Column {column!r} is in {show(has)}, but not in {show(lacks)}, and this needs the rows of all "
+                f"samples. {refusals.FROM_SOME}"
+            )
 
 
 def _lacking(sample: Name, bias: Bias, column: str, lacks: Sequence[Name], shared: Sequence[str]) -> str:

@@ -21,16 +21,17 @@ from vardi._inputs.domains import MOST_DOMAINS, By, ordered, require_column, req
 from vardi._inputs.engines import LENGTH, Aggregate, schema_of
 from vardi._inputs.lazy_columns import expressions, missing_values, on_frame
 from vardi._inputs.lazy_part import PREFIX, Groups, Part, with_columns
+from vardi._inputs.pool import require_everywhere
 from vardi._rows.cells import MOST_VALUES, Categories, plain
 from vardi._rows.contract import Question
 from vardi._rows.measure import Functions, as_functions
 from vardi._types import Floats, Integers
 from vardi.biases import Bias, ExpressionBias, ParametricBias
-from vardi.biases._compile import NarwhalsTarget, literal, require_columns
+from vardi.biases._compile import NarwhalsTarget, literal
 from vardi.biases._nodes import Cells, Column, Level, Node, Value, columns, is_condition
-from vardi.biases._values import is_missing
+from vardi.biases._values import is_missing, require_columns
 from vardi.errors import MissingValuesError
-from vardi.errors._refusals import needs_rows, not_finite, require_everywhere, untold_parameters
+from vardi.errors._refusals import needs_rows, not_finite, untold_parameters
 
 if TYPE_CHECKING:
     from vardi._inputs.lazy_pool import OpenFrames

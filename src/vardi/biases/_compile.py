@@ -38,9 +38,8 @@ from vardi.biases._nodes import (
     columns,
     to_text,
 )
-from vardi.biases._values import is_missing
-from vardi.errors import MismatchError, suggest
-from vardi.errors._texts import first_of
+from vardi.biases._values import is_missing, require_columns
+from vardi.errors import MismatchError
 
 
 class Kind(Enum):
@@ -338,14 +337,6 @@ def compile_node(node: Node, target: Target, missing: Collection[str] = ()) -> C
     if term.kind not in NUMERIC:
         raise builder.mismatch(term, "a bias is a number or a condition", "Compare it with something.")
     return term if term.is_condition else replace(term, value=builder.float(term))
-
-
-def require_columns(names: Sequence[str], present: Collection[str]) -> None:
-    """Raise `MismatchError` for the first name that is not a column."""
-    for name in names:
-        if name not in present:
-            shown = first_of(map(str, present))
-            raise MismatchError(f"There is no column '{name}'. The columns are: {shown}.{suggest(name, present)}")
 
 
 def _power(base: Operand, exponent: Operand) -> Operand:

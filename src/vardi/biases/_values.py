@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numbers
 import sys
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from vardi._types import Floats
-from vardi.errors import MismatchError
+from vardi.errors import MismatchError, suggest
+from vardi.errors._texts import first_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -139,3 +140,11 @@ def belongs_elsewhere(index: pd.Index, rows_index: pd.Index) -> bool:
     if labels.dtype.kind not in "iu" or not np.array_equal(labels, np.arange(len(labels))):
         return True
     return getattr(rows_index, "nlevels", 1) == 1 and rows_index.is_unique and bool(rows_index.isin(index).any())
+
+
+def require_columns(names: Sequence[str], present: Collection[str]) -> None:
+    """Raise `MismatchError` for the first name that is not a column."""
+    for name in names:
+        if name not in present:
+            shown = first_of(map(str, present))
+            raise MismatchError(f"There is no column '{name}'. The columns are: {shown}.{suggest(name, present)}")

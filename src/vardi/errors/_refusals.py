@@ -5,8 +5,8 @@ An engine does not number its rows, so there the error names no rows and states 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 from vardi.errors import (
     EmptySampleError,
@@ -19,8 +19,6 @@ from vardi.errors import (
     UnidentifiedParametersError,
 )
 from vardi.errors._texts import LISTED, number_of_rows, show, suggest
-
-Key = TypeVar("Key")
 
 MOST = 1e150  # most rows in all, whose square is still a float
 FROM_SOME = (
@@ -185,18 +183,6 @@ def spanning_group(group: object, one: object, other: object) -> MismatchError:
         "and groups within them. Number the groups of each sample separately, or leave out those that "
         "were drawn twice."
     )
-
-
-def require_everywhere(read: Iterable[str], columns: Mapping[Key, Container[str]]) -> None:
-    """Refuse to read a column that some samples have and others lack, given the columns of each."""
-    for column in read:
-        lacks = [name for name, own in columns.items() if column not in own]
-        if 0 < len(lacks) < len(columns):
-            has = [name for name in columns if name not in lacks]
-            raise MismatchError(
-                f"Column {column!r} is in {show(has)}, but not in {show(lacks)}, and this needs the rows of all "
-                f"samples. {FROM_SOME}"
-            )
 
 
 def no_identity(column: str, known: Collection[str]) -> MismatchError:
