@@ -138,8 +138,12 @@ class JointRows(ABC):
 
     def with_tilts(self, states: Collection[int]) -> Self:
         """Return the same rows with the families of some biases replaced by the tilts that they resemble."""
-        families = {k: family.tilt if k in states else family for k, family in self.families.items()}
-        return self.with_model(lambda model: replace(model, families=families))
+
+        def change(model: Model) -> Model:
+            tilted = {k: family.tilt if k in states else family for k, family in model.families.items()}
+            return replace(model, families=tilted)
+
+        return self.with_model(change)
 
     def masses_of(self, groups: Integers, v: Floats) -> Floats:
         """Return the share of the weight that each group of samples carries at a point."""
