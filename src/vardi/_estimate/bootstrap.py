@@ -370,8 +370,8 @@ def _report_failures(failures: Sequence[Refit], n: int, kind: DrawKind, solved: 
     if not failures:
         return
     tangent = solved.tangent
-    sampled, joined = tangent.measure.sizes > 0, None if tangent.is_plain else tangent.hessian.groups
-    names = [name for name, has_rows in zip(solved.names, sampled, strict=True) if has_rows]
+    sampled, joined = list(solved.data.sampled), None if tangent.is_plain else tangent.hessian.groups
+    names = [solved.names[k] for k in sampled]
     labels = failures[0].labels if joined is None else joined[sampled]
     groups = [[names[k] for k in np.flatnonzero(labels == label)] for label in dict.fromkeys(labels.tolist())]
     parts = " and ".join(f"({show(group)})" for group in groups[:6])

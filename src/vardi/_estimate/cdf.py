@@ -27,7 +27,7 @@ from vardi._rows.measure import Functions, Measure, as_functions
 from vardi._rows.point import Seen
 from vardi._rows.shares import Shares, SharesUpTo, shares_of
 from vardi._types import Floats
-from vardi.biases._values import are_once, as_array, as_numbers
+from vardi.biases._values import as_array, as_numbers
 from vardi.errors import MismatchError
 
 
@@ -99,7 +99,7 @@ class Steps:
         """Return the steps of a function in memory, in a domain if one is given; its shares may be known already."""
         domain = None if inside is None else as_functions(inside[:, None])
         if shares is None:
-            mass = measure.weights if are_once(measure.counts) else measure.weights * measure.counts
+            mass = measure.weights * measure.counts
             some = measure.inside if inside is None else inside > 0.0
             kept = slice(None) if some is None else some
             total = measure.n if inside is None else float(mass[kept].sum())

@@ -133,10 +133,6 @@ class Share(Law):
     others: float
     holds: Functions | None = field(default=None, repr=False)
 
-    def error(self, stderr: float) -> float:
-        """Return the standard error; half the width of the interval of one deviation, if all rows have it or none."""
-        return stderr if self.events and self.others else 0.5 / (self.rows + 1.0)
-
     def ends(self, value: float, stderr: float, level: float) -> tuple[float, float]:
         p, m = min(max(value, 0.0), 1.0), self.rows
         is_few = 0.0 < min(self.events, self.others) < 20.0 and math.isfinite(m)  # then it is that of a count
@@ -204,8 +200,8 @@ class ShareOf:
             else:
                 few = self.having() if self.events <= self.others else weights.without(self.having())
                 rows = _rows_of_few(rows, weights, self.events + self.others, few, fewest)
-        law = Share(rows, self.events, self.others, self.holds)
-        return law, law.error(stderr)
+        # half the width of the interval of one deviation, if all rows have it or none
+        return Share(rows, self.events, self.others, self.holds), stderr if fewest else 0.5 / (rows + 1.0)
 
 
 def _rows_of_few(rows: float, everywhere: Evenness, n: float, few: Evenness, k: float) -> float:

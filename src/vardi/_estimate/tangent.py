@@ -89,10 +89,6 @@ class Hessian:
             b[states] = laplacian.solve(a[states])
         return b
 
-    def gap(self) -> float:
-        """Return the smallest spectral gap of a group; 1 where no two samples are compared."""
-        return min((laplacian.gap()[0] for states, laplacian in self.blocks if states.sum() > 1), default=1.0)
-
     @cached_property
     def blocks(self) -> list[tuple[NDArray[np.bool_], Laplacian]]:
         """The samples of each group of two or more, with their Laplacian."""
