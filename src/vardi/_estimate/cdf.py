@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from vardi._estimate.estimates import Estimate
-from vardi._estimate.intervals import Law, Student, quantile_of_normal, quantile_of_student
+from vardi._estimate.intervals import Law, Student, quantile_of_student
 from vardi._estimate.tangent import Tangent
 from vardi._machine import require_memory
 from vardi._rows.contract import Block
@@ -241,7 +241,7 @@ class DebiasedCdf:
         seed : int
             Seed of the draws.
         """
-        quantile_of_normal(level)
+        quantile_of_student(level)  # refuses an invalid level
         grid, value = self._grid()
         covariance = self._covariance(grid, value)
         stderr = np.sqrt(np.maximum(np.diag(covariance), 0.0))

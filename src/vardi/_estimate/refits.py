@@ -281,9 +281,8 @@ def group_codes(solved: Solved, groups: Labels) -> Integers:
     """Return the number of the group of each row in the fit; a group must lie within one sample."""
     frames = solved.memory.pool.frames
     if isinstance(groups, str):
-        known = list(dict.fromkeys(name for frame in frames for name in frame.columns))
-        if groups not in known or not all(groups in frame.columns for frame in frames):
-            raise no_groups(groups, known)
+        if not frames or not all(groups in frame.columns for frame in frames):
+            raise no_groups(groups, solved.pool.columns)
         labels = np.concatenate([np.asarray(frame.column(groups)) for frame in frames])
     else:
         labels = as_array(in_order(groups, frames, "The series of groups"), "groups")

@@ -294,15 +294,14 @@ class ReplicatesInEngine:
 
     def result(self) -> Any:
         """Return the user's frames, lazy as they are, with a column of weights and one for each replicate."""
-        names = ("weight", *names_of(self.law.n))
-        engine = self.solved.engine
-        return engine.by_name(self.rows.frames_with(names, self._columns, engine.pool.dropped))
 
-    def _columns(self, block: Block) -> Floats:
-        """Return the weights of the rows of a frame in the fit, and in each replicate."""
-        at = self.point.at(block)
-        every = [moved(at, times(block), steps)[0] * scale for times, steps, scale in self._kept]
-        return np.hstack([at.weight, *every])
+        def weights(block: Block) -> Floats:
+            at = self.point.at(block)
+            every = [moved(at, times(block), steps)[0] * scale for times, steps, scale in self._kept]
+            return np.hstack([at.weight, *every])
+
+        names, engine = ("weight", *names_of(self.law.n)), self.solved.engine
+        return engine.by_name(self.rows.frames_with(names, weights, engine.pool.dropped))
 
     def _units(self, clusters: str) -> Floats:
         """Return how many clusters each sample has, with a query for each frame."""

@@ -249,9 +249,7 @@ def identify_with_notes(
 
 
 def fitted(
-    inputs: FrameInputs | MatrixInputs,
-    near: Mapping[Name, float] | None = None,
-    among: NDArray[np.bool_] | None = None,
+    inputs: FrameInputs | MatrixInputs, near: Mapping[Name, float] | None = None, among: NDArray[np.bool_] | None = None
 ) -> DebiasedSample:
     """Debias all rows, or some in memory, starting near given log normalisers if any."""
     rows = inputs.opened()

@@ -187,8 +187,7 @@ def check_known(solved: Solved) -> KnownCheck | None:
     read = [h.columns if isinstance(h, Bias) else () for h in known.functions]
     margins = map(known.margin_of, range(len(known)))
     numbers = known.values, known.stderr, values, np.where(withheld, math.nan, stderr)
-    columns = known.labels, *(column.tolist() for column in numbers), read, margins
-    lines = tuple(map(KnownLine, *columns))
+    lines = tuple(map(KnownLine, known.labels, *np.array(numbers).tolist(), read, margins))
     samples = tuple(str(solved.names[k]) for k in solved.data.sampled)
     means = solved.tangent.measure.mean(_functions(solved, solved.tangent))
     residual = float(np.abs(means - solved.moved_known()).max())

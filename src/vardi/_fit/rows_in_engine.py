@@ -160,8 +160,13 @@ class RowsInEngine(UserRows):
         return self._with("probability", lambda block: block.counted(measure.point.at(block).weight) / measure.n)
 
     def _with(self, name: str, question: Question[Floats]) -> Any:
-        """Return the user's lazy frames with a column, which is zero for rows that have no weight."""
-        return self.by_name(self.rows_asked.frames_with((name,), question, self._dropped))
+        """Return the user's lazy frames with a column.
+
+        It is zero for rows that have no weight: their samples were left out, or are not in question.
+        """
+        asked = set(self.states)
+        others = (part for part in self.frames.parts if asked.isdisjoint(part.codes.values()))
+        return self.by_name(self.rows_asked.frames_with((name,), question, (*self.pool.dropped, *others)))
 
     @property
     def parts_asked(self) -> tuple[Part, ...]:
@@ -176,12 +181,6 @@ class RowsInEngine(UserRows):
     def rows_asked(self) -> Queries:
         """The rows of the samples in question."""
         return self.frames.of(self.parts_asked)
-
-    @property
-    def _dropped(self) -> tuple[Part, ...]:
-        """Frames whose rows have no weight: their samples were left out, or are not in question."""
-        asked = set(self.states)
-        return (*self.pool.dropped, *(part for part in self.frames.parts if asked.isdisjoint(part.codes.values())))
 
     def by_name(self, frames: Mapping[int | None, Any]) -> Any:
         """Return the one frame of all samples, or frames by the name of their sample."""
