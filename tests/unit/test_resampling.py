@@ -14,7 +14,7 @@ from scipy.stats import chisquare, kstest, poisson
 import vardi
 from vardi._estimate import refits as module
 from vardi._estimate.refits import DrawPlan, GroupRefits, one_step
-from vardi._estimate.replicates import ReplicatesInMemory, SomeReplicates
+from vardi._estimate.replicates import ReplicatesInMemory
 from vardi._rows import choose, hashed
 from vardi._rows.multipliers import Multipliers, hashed_numbers
 from vardi._solve import newton, refit
@@ -48,7 +48,7 @@ def test_one_step_is_a_refit_but_for_what_is_of_second_order(samples, part, monk
         monkeypatch.setattr(rows, "times", lambda chunk, times=times: times[:, None])
         counted, by_sample, q = rows.drawn(range(1))
         steps = one_step(held.tangent, q, by_sample, usual)
-        rows.keep(SomeReplicates(range(1), rows.point, counted, steps))
+        rows.keep(range(1), counted, steps)
         weights = rows.weights
         refit = held.refit(times, tol=1e-12, may_part=False).weights * times
         wrong.append(abs(np.average(values, weights=weights[:, 0]) - np.average(values, weights=refit)))

@@ -124,10 +124,9 @@ def _tested(labels: Labels, features: Functions) -> tuple[float, Floats, int]:
 
     Scores are corrected for everything that was fitted.
     """
-    sums = labels.score(features)
-    U, M = sums.residual, sums.information
+    U, M, cross = labels.score(features)
     J, K = U.shape
-    M_h0 = sums.cross.reshape(J * K, -1)
+    M_h0 = cross.reshape(J * K, -1)
     through, freedom = labels.solve(M_h0.T), math.inf
     if labels.measure.rows.dependence.in_units:
         V, freedom = labels.covariance_by_units(features, through)
@@ -184,25 +183,6 @@ class Varying:
     high: float
 
 
-@dataclass(frozen=True)
-class ScoreSums:
-    """The sums behind the score test, for K sampled biases, J features and p parameters.
-
-    Attributes
-    ----------
-    residual : ndarray of shape (J, K)
-        U.
-    information : ndarray of shape (J, K, J, K)
-        M.
-    cross : ndarray of shape (J, K, K + p)
-        Cross information of each feature with the normalisers and the parameters.
-    """
-
-    residual: Floats
-    information: Floats
-    cross: Floats
-
-
 class Labels:
     """The rows at a solution of the samples alone: known values play no part in the test.
 
@@ -225,8 +205,12 @@ class Labels:
 
         return self.measure.total(question)[self.sampled, 0] / self.measure.rows.sizes[self.sampled]
 
-    def score(self, features: Functions) -> ScoreSums:
-        """Return the sums of the score test of features."""
+    def score(self, features: Functions) -> tuple[Floats, Floats, Floats]:
+        """Return the sums of the score test, for K sampled biases, J features and p parameters.
+
+        They are U of shape (J, K), M of shape (J, K, J, K), and the cross information of each feature with the
+        normalisers and the parameters, of shape (J, K, K + p).
+        """
         J, K, at = features.width, self.K, self.measure.coordinates
         first, second = np.tril_indices(J)
 
@@ -244,7 +228,7 @@ class Labels:
         for j, l, one in zip(first, second, information[J:], strict=True):
             M[j, :, l] = M[l, :, j] = one
         cross = [information[:J], *([self._through_parameters(*by_parameters)] if by_parameters else [])]
-        return ScoreSums(residual[self.sampled].T, M, np.concatenate(cross, axis=2))
+        return residual[self.sampled].T, M, np.concatenate(cross, axis=2)
 
     def _through_parameters(self, mixed: Floats, by_parameters: Floats) -> Floats:
         r"""Return :math:`\sum_i c_i h_{ij} p_{il} (\delta_{kl} - p_{ik}) t_{il}`, of shape (J, K, p)."""
@@ -264,13 +248,14 @@ class Labels:
         through : ndarray of shape (K + p, J K)
             The correction for fitted coordinates.
         """
+        measure, width = self.measure, features.width * self.K
+        each = np.eye(len(measure.rows.sizes))[:, self.sampled]  # the sampled biases among all
 
         def make(block: Block, at: RowsAt) -> Floats:
-            residual = block.let(block.of_sample(self._each) - at.p @ self._each)
+            residual = block.let(block.of_sample(each) - at.p @ each)
             h = block.let(features.of(block, at))
             return np.hstack([h[:, [j]] * residual for j in range(features.width)])
 
-        measure, width = self.measure, features.width * self.K
         scores = Functions((), width, make, weighed=True)
         spread = measure.spread(measure.influence(scores, np.zeros(width), self._placed(through)))
         return spread.covariance * measure.n**2, float(spread.freedom.sum(axis=0).min())
@@ -322,11 +307,6 @@ class Labels:
         if len(a) > self.K:
             whole[at.theta] = a[self.K :]
         return whole
-
-    @property
-    def _each(self) -> Floats:
-        """The sampled biases among all, of shape (all, K)."""
-        return np.eye(len(self.measure.rows.sizes))[:, self.sampled]
 
     def _information(self, products: Floats | sparse.sparray) -> Floats:
         """Return sums of diag(p) - p p' of the sampled biases, (m, K, K), given those of p p' of all biases.

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 import numpy as np
 
 from vardi._estimate.estimates import Estimate, cells_of, headings, judged
-from vardi._estimate.intervals import NORMAL, Kind, Law, quantile_of_normal
+from vardi._estimate.intervals import NORMAL, Kind, Law, quantile_of_student
 from vardi._estimate.refits import (
     DrawKind,
     Drawn,
@@ -125,7 +125,7 @@ class Bootstrap:
         more.
         """
         level = self.level if level is None else level
-        quantile_of_normal(level)  # refuses an invalid level
+        quantile_of_student(level)  # refuses an invalid level
         low, high = np.quantile(self._fitted, [0.5 - level / 2, 0.5 + level / 2], axis=0)
         return self._ends(low, high)
 
@@ -333,7 +333,7 @@ def _function(solved: Solved, function: Callable[..., ArrayLike]) -> Statistics:
 
 
 def _check(n: int, kind: DrawKind, level: float, jobs: int | None) -> None:
-    quantile_of_normal(level)
+    quantile_of_student(level)  # refuses an invalid level
     if jobs == 0:
         raise MismatchError("jobs is 0. Give 1 or more, or -1 for all cores.")
     if n < 2:
@@ -370,8 +370,8 @@ def _report_failures(failures: Sequence[Refit], n: int, kind: DrawKind, solved: 
     if not failures:
         return
     tangent = solved.tangent
-    sampled, joined = tangent.measure.sizes > 0, None if tangent.is_plain else tangent.hessian.groups
-    names = [name for name, has_rows in zip(solved.names, sampled, strict=True) if has_rows]
+    sampled, joined = list(solved.data.sampled), None if tangent.is_plain else tangent.hessian.groups
+    names = [solved.names[k] for k in sampled]
     labels = failures[0].labels if joined is None else joined[sampled]
     groups = [[names[k] for k in np.flatnonzero(labels == label)] for label in dict.fromkeys(labels.tolist())]
     parts = " and ".join(f"({show(group)})" for group in groups[:6])

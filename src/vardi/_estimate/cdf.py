@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from vardi._estimate.estimates import Estimate
-from vardi._estimate.intervals import Law, Student, quantile_of_normal, quantile_of_student
+from vardi._estimate.intervals import Law, Student, quantile_of_student
 from vardi._estimate.tangent import Tangent
 from vardi._machine import require_memory
 from vardi._rows.contract import Block
@@ -27,7 +27,7 @@ from vardi._rows.measure import Functions, Measure, as_functions
 from vardi._rows.point import Seen
 from vardi._rows.shares import Shares, SharesUpTo, shares_of
 from vardi._types import Floats
-from vardi.biases._values import are_once, as_array, as_numbers
+from vardi.biases._values import as_array, as_numbers
 from vardi.errors import MismatchError
 
 
@@ -99,7 +99,7 @@ class Steps:
         """Return the steps of a function in memory, in a domain if one is given; its shares may be known already."""
         domain = None if inside is None else as_functions(inside[:, None])
         if shares is None:
-            mass = measure.weights if are_once(measure.counts) else measure.weights * measure.counts
+            mass = measure.weights * measure.counts
             some = measure.inside if inside is None else inside > 0.0
             kept = slice(None) if some is None else some
             total = measure.n if inside is None else float(mass[kept].sum())
@@ -241,7 +241,7 @@ class DebiasedCdf:
         seed : int
             Seed of the draws.
         """
-        quantile_of_normal(level)
+        quantile_of_student(level)  # refuses an invalid level
         grid, value = self._grid()
         covariance = self._covariance(grid, value)
         stderr = np.sqrt(np.maximum(np.diag(covariance), 0.0))

@@ -11,11 +11,8 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from vardi._estimate.estimates import with_digits_of
-from vardi._inputs.known import Known
 from vardi._inputs.pool import Name
 from vardi._notebook import MOST_ROWS, fragment, paragraph, table
-from vardi._types import Floats
-from vardi.biases import Bias
 from vardi.errors import MismatchError, suggest
 from vardi.errors._texts import WIDTH, Outcome, aligned, cut, more, outcome, show, width_of
 
@@ -228,11 +225,8 @@ class KnownCheck:
 
     def summary(self) -> str:
         """Return the check in at most 80 columns."""
-        cells = [KNOWN_HEADING, *self._cells(SHOWN)]
-        room = WIDTH - sum(max(map(len, column)) + 2 for column in list(zip(*cells, strict=True))[1:])
-        head, *lines = ((cut(name, room), *row) for name, *row in cells)
         said = textwrap.fill(self.verdict, WIDTH, break_on_hyphens=False)
-        return "\n".join([said, "", aligned(head, lines), *more(self.lines, SHOWN)])
+        return "\n".join([said, "", aligned(KNOWN_HEADING, self._cells(SHOWN), fits=True), *more(self.lines, SHOWN)])
 
     __str__ = summary
 
@@ -260,22 +254,6 @@ class KnownCheck:
             return reason
         whose = repr(self.samples[0]) if len(self.samples) == 1 else "a sample"
         return f"{reason} If the selection of {whose} depends on {' and '.join(columns)}, declare it: {declaration}."
-
-
-def known_lines(known: Known, estimated: Floats, stderr: Floats) -> tuple[KnownLine, ...]:
-    """Return each known value next to what the samples imply about it."""
-    return tuple(
-        KnownLine(
-            label,
-            float(known.values[j]),
-            float(known.stderr[j]),
-            float(estimated[j]),
-            float(stderr[j]),
-            h.columns if isinstance(h, Bias) else (),
-            known.margin_of(j),
-        )
-        for j, (label, h) in enumerate(zip(known.labels, known.functions, strict=True))
-    )
 
 
 def known_text(line: KnownLine) -> str:

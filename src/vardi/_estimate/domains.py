@@ -105,17 +105,17 @@ class Domains(ByDomain[Estimate]):
     @cached_property
     def joint(self) -> Estimates:
         """All estimates in the order of the domains, with their covariance."""
-        return self._estimates.joint()
+        found = self._estimates
+        influence = found.influence(np.arange(len(found.values)))
+        covariance = as_shown(influence.covariance(), found.stderr)
+        return Estimates(found.values, covariance, found.level, influence, found.stderr, found.laws, found.among)
 
     def table(self) -> str:
         """Return value, error and interval of each domain, as text of at most 80 columns."""
         heads, rows = self._cells(SHOWN)
-        names = range(len(self.by))
-        numbers = sum(max(map(len, column)) for column in list(zip(heads, *rows, strict=True))[-3:]) + 6
-        room = (WIDTH - numbers) // len(self.by) - 2
-        lines = [[*(cut(cell, room) for cell in row[:-3]), *row[-3:]] for row in [heads, *rows]]
+        lines = aligned(heads, rows, range(len(self.by)), fits=True)
         doubt = ["errors are approximate"] if self._estimates.approximate else []
-        return "\n".join([cut(self.what, WIDTH), aligned(lines[0], lines[1:], names), *more(list(self), SHOWN), *doubt])
+        return "\n".join([cut(self.what, WIDTH), lines, *more(list(self), SHOWN), *doubt])
 
     __str__ = table
 
@@ -184,12 +184,6 @@ class DomainEstimates:
             return False
         without = self.unassisted.stderr
         return bool((np.abs(self.stderr - without) > MUCH * without).any())
-
-    def joint(self) -> Estimates:
-        """Return all of them with their covariance."""
-        influence = self.influence(np.arange(len(self.values)))
-        covariance = as_shown(influence.covariance(), self.stderr)
-        return Estimates(self.values, covariance, self.level, influence, self.stderr, self.laws, self.among)
 
 
 def estimates_in_domains(

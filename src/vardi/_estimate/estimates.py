@@ -21,7 +21,7 @@ from vardi._estimate.intervals import (
     Student,
     Transformed,
     any_number,
-    quantile_of_normal,
+    quantile_of_student,
 )
 from vardi._notebook import MOST_ROWS, fragment, paragraph, table
 from vardi._types import Floats
@@ -82,7 +82,7 @@ class Estimate:
     plain: Estimate | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        quantile_of_normal(self.level)  # refuses an invalid level
+        quantile_of_student(self.level)  # refuses an invalid level
         if math.isnan(self.interval[0]):
             object.__setattr__(self, "interval", self.law.ends(self.value, self.stderr, self.level))
 

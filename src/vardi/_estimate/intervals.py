@@ -31,13 +31,8 @@ HEAVY = 0.4  # tail index from which the variance may be infinite (Hill's estima
 RARE = 5.0  # rows with (or without) an event below which they are counted out; bridging rows that chi-square needs
 
 
-def quantile_of_normal(level: float) -> float:
-    """Return z such that a normal variable lies within z standard deviations with the given probability."""
-    return quantile_of_student(level, math.inf)
-
-
-def quantile_of_student(level: float, df: float) -> float:
-    """Return the same for Student's t, which is normal if the degrees of freedom are infinite."""
+def quantile_of_student(level: float, df: float = math.inf) -> float:
+    """Return t such that Student's t lies within t of 0 with the given probability; it is normal by default."""
     if not isinstance(level, int | float | np.number) or not 0.0 < level < 1.0:
         raise MismatchError(
             f"The level {level} is not the probability of an interval. Give a number between 0 and 1, such as 0.95."
@@ -133,10 +128,6 @@ class Share(Law):
     others: float
     holds: Functions | None = field(default=None, repr=False)
 
-    def error(self, stderr: float) -> float:
-        """Return the standard error; half the width of the interval of one deviation, if all rows have it or none."""
-        return stderr if self.events and self.others else 0.5 / (self.rows + 1.0)
-
     def ends(self, value: float, stderr: float, level: float) -> tuple[float, float]:
         p, m = min(max(value, 0.0), 1.0), self.rows
         is_few = 0.0 < min(self.events, self.others) < 20.0 and math.isfinite(m)  # then it is that of a count
@@ -204,8 +195,8 @@ class ShareOf:
             else:
                 few = self.having() if self.events <= self.others else weights.without(self.having())
                 rows = _rows_of_few(rows, weights, self.events + self.others, few, fewest)
-        law = Share(rows, self.events, self.others, self.holds)
-        return law, law.error(stderr)
+        # half the width of the interval of one deviation, if all rows have it or none
+        return Share(rows, self.events, self.others, self.holds), stderr if fewest else 0.5 / (rows + 1.0)
 
 
 def _rows_of_few(rows: float, everywhere: Evenness, n: float, few: Evenness, k: float) -> float:
@@ -227,7 +218,7 @@ def _rows_of_few(rows: float, everywhere: Evenness, n: float, few: Evenness, k: 
 
 def _ends_of_share(p: float, m: float, level: float) -> tuple[float, float]:
     """Return Wilson's ends."""
-    z = quantile_of_normal(level)
+    z = quantile_of_student(level)
     centre, shrunk = p + z**2 / (2.0 * m), 1.0 + z**2 / m
     half = z * math.sqrt(p * (1.0 - p) / m + z**2 / (4.0 * m**2))
     return max(centre - half, 0.0) / shrunk, min((centre + half) / shrunk, 1.0)
@@ -235,7 +226,7 @@ def _ends_of_share(p: float, m: float, level: float) -> tuple[float, float]:
 
 def _ends_of_count(p: float, m: float, level: float) -> tuple[float, float]:
     """Return the ends for a count of mp among m; neither need be an integer."""
-    quantile_of_normal(level)  # refuses an invalid level
+    quantile_of_student(level)  # refuses an invalid level
     k, beyond = m * p, 0.5 - level / 2.0
     inverse = scipy.special.betaincinv
     low = math.sqrt(inverse(k, m - k + 1.0, beyond) * inverse(k + 1.0, m - k, beyond))

@@ -61,7 +61,7 @@ def no_bias(joint: JointRows, v: Floats, k: int, sample: str) -> LikelihoodRatio
     theta = best.v[joint.coordinates.theta].copy()
     theta[place] = 0.0
     basis = np.delete(np.eye(len(theta)), np.arange(place.start, place.stop), axis=1)
-    return _ratio(best, _maximum(joint, _moved(joint, best.v, theta), basis, sample), place.stop - place.start)
+    return _ratio(best, theta, basis, sample, place.stop - place.start)
 
 
 def declared(joint: JointRows, v: Floats, k: int, values: Mapping[str, float], sample: str) -> LikelihoodRatio:
@@ -84,14 +84,7 @@ def declared(joint: JointRows, v: Floats, k: int, values: Mapping[str, float], s
     basis[others, np.arange(len(others))] = 1.0
     basis[place, len(others) :] = inside
     theta[place] += np.linalg.pinv(constraint) @ (numbers - constraint @ theta[place])
-    best = At(joint, v, objective=True)
-    return _ratio(best, _maximum(joint, _moved(joint, v, theta), basis, sample), len(fixed))
-
-
-def _moved(joint: JointRows, v: Floats, theta: Floats) -> Floats:
-    v = v.copy()
-    v[joint.coordinates.theta] = theta
-    return v
+    return _ratio(At(joint, v, objective=True), theta, basis, sample, len(fixed))
 
 
 def _require_names(values: Mapping[str, float], names: tuple[str, ...], sample: str) -> None:
@@ -121,6 +114,10 @@ def _maximum(joint: JointRows, v: Floats, basis: Floats, sample: str) -> At:
     return walk.at
 
 
-def _ratio(best: At, restricted: At, dof: int) -> LikelihoodRatio:
+def _ratio(best: At, theta: Floats, basis: Floats, sample: str, dof: int) -> LikelihoodRatio:
+    """Return the test of parameters that are restricted to others, moved along a basis only."""
+    v = best.v.copy()
+    v[best.rows.coordinates.theta] = theta
+    restricted = _maximum(best.rows, v, basis, sample)
     statistic = max(2.0 * (restricted.objective - best.objective), 0.0)
     return LikelihoodRatio(statistic, dof, float(scipy.special.chdtrc(dof, statistic)))

@@ -30,7 +30,7 @@ from vardi._rows.contract import JointSums, Kept, Result
 from vardi._rows.grouping import is_sorted, sums_by_code
 from vardi._rows.multipliers import SMALL
 from vardi._rows.stored import Blocks
-from vardi._rows.units import batch_lengths, in_series
+from vardi._rows.units import batch_length, in_series
 from vardi._solve.refit import Refit, refit_draws
 from vardi._types import Floats, Integers
 from vardi.biases._values import as_array, coded, once
@@ -253,8 +253,8 @@ def make_plan(solved: Solved, groups: Integers | None, *, of_rows: bool, functio
             rank = np.empty(len(units.part), np.int64)  # the number of each unit, part by part
             rank[np.argsort(units.part, kind="stable")] = np.arange(len(rank))
             groups, parts = rank[units.unit[entry]], np.bincount(units.part)
-        else:  # batches of successive rows, as long as the effective size of a series requires
-            groups = in_series(source, order, batch_lengths(measure.sizes, effective_rows(solved, functions)))
+        else:
+            groups = in_series(source, order, batch_lengths(solved, functions))
             parts = np.bincount(source[_firsts(groups)], minlength=len(measure.sizes))
     if dependence.strata is not None or (dependence.remaining < 1.0).any():
         units_of_rows = counts if groups is None else (1.0 / np.bincount(groups))[groups]
@@ -263,23 +263,26 @@ def make_plan(solved: Solved, groups: Integers | None, *, of_rows: bool, functio
     return DrawPlan(rows, source, counts, inverse, groups, parts, strata)
 
 
-def effective_rows(solved: Solved, functions: Kept | None, rounding: float = 1e-9) -> Floats:
-    """Return how many independent rows each series is worth: the minimum over log normalisers and functions' means."""
+def batch_lengths(solved: Solved, functions: Kept | None = None, rounding: float = 1e-9) -> list[int]:
+    """Return the length of a batch for each series, as long as its effective size requires.
+
+    That is how many independent rows it is worth: the minimum over log normalisers and functions' means.
+    """
     measure = solved.tangent.measure
     of_functions = [] if functions is None else [solved.tangent.influence(functions)[1]]
     spreads = [measure.spread(influence.values) for influence in (solved.bias_influence(), *of_functions)]
     vary = [(one.effective, one.stderr / one.stderr.max()) for one in spreads if one.stderr.max() > rounding]
-    effective = [rows[:, share > rounding] for rows, share in vary]
-    return np.asarray(np.hstack(effective).min(axis=1)) if effective else measure.sizes
+    effective = [rows[:, share > rounding] for rows, share in vary] or [measure.sizes[:, None]]
+    pairs = zip(measure.sizes.tolist(), np.hstack(effective).min(axis=1).tolist(), strict=True)
+    return [batch_length(int(n), n / max(few, 1.0)) if n else 1 for n, few in pairs]
 
 
 def group_codes(solved: Solved, groups: Labels) -> Integers:
     """Return the number of the group of each row in the fit; a group must lie within one sample."""
     frames = solved.memory.pool.frames
     if isinstance(groups, str):
-        known = list(dict.fromkeys(name for frame in frames for name in frame.columns))
-        if groups not in known or not all(groups in frame.columns for frame in frames):
-            raise no_groups(groups, known)
+        if not frames or not all(groups in frame.columns for frame in frames):
+            raise no_groups(groups, solved.pool.columns)
         labels = np.concatenate([np.asarray(frame.column(groups)) for frame in frames])
     else:
         labels = as_array(in_order(groups, frames, "The series of groups"), "groups")

@@ -19,13 +19,13 @@ engine afterwards, since sums by sample come with the same query.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, get_args
 
 import narwhals as nw
 import numpy as np
 
-from vardi._estimate.refits import LONG, Progress, Strata, effective_rows, entropy_of, one_step
+from vardi._estimate.refits import LONG, Progress, Strata, batch_lengths, entropy_of, one_step
 from vardi._inputs.engines import Aggregate, LazyFrame, answering
 from vardi._inputs.frames import Frame
 from vardi._inputs.lazy_part import Part, expression, sums_by_sample
@@ -35,9 +35,9 @@ from vardi._rows.contract import Block, Question
 from vardi._rows.hashed import LEFT, RIGHT, hashed
 from vardi._rows.measure import Measure
 from vardi._rows.multipliers import Multipliers, ReplicateKind, hashed_numbers, names_of
-from vardi._rows.point import Point
+from vardi._rows.point import RowsAt
 from vardi._rows.queries import Queries
-from vardi._rows.units import batch_lengths, in_series
+from vardi._rows.units import in_series
 from vardi._types import Floats, Integers
 from vardi.biases._values import are_once
 from vardi.errors import MismatchError, WeakOverlapWarning
@@ -80,7 +80,7 @@ def replicate_weights(
     for chunk in (range(low, min(low + size, n)) for low in range(0, n, size)):
         times, counted, q = rows.drawn(chunk)
         steps = one_step(solved.tangent, q, counted, drawn_errors(rows.law, uncertain, chunk))
-        mean, squares = rows.keep(SomeReplicates(chunk, rows.point, times, steps))
+        mean, squares = rows.keep(chunk, times, steps)
         far += int((squares - mean**2 > LONG**2).sum())
         if progress is not None:
             progress(chunk.stop, n)
@@ -124,34 +124,20 @@ def _require_units(law: Multipliers) -> None:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class SomeReplicates:
-    """Some replicates.
+def moved(at: RowsAt, times: Floats, steps: Floats) -> tuple[Floats, Floats]:
+    """Return weights m e^(-x'delta) / S, and x'delta, by which their logs fall, for some replicates.
 
-    Attributes
+    Parameters
     ----------
-    numbers : range
-        Their numbers.
-    point : Point
-        The solution.
-    times : callable
-        Returns how often the rows of a block count in each: m, of shape (rows, R).
+    at : RowsAt
+        Rows at the solution.
+    times : ndarray of shape (rows, R)
+        How often they count in each replicate: m.
     steps : ndarray of shape (d, R)
         The step of each from the solution.
     """
-
-    numbers: range
-    point: Point
-    times: Question[Floats]
-    steps: Floats
-
-    def change(self, block: Block) -> Floats:
-        """Return x'delta, by which the logs of weights fall."""
-        return self.point.at(block).x(self.steps)
-
-    def weights(self, block: Block, change: Floats) -> Floats:
-        """Return m e^(-x'delta) / S."""
-        return self.times(block) * self.point.at(block).weight * np.exp(-change)
+    change = at.block.let(at.x(steps))
+    return times * at.weight * np.exp(-change), change
 
 
 class ReplicatesInMemory:
@@ -207,17 +193,17 @@ class ReplicatesInMemory:
 
         return lambda block: block.columns(times), *self.rows.total(question, len(replicates))
 
-    def keep(self, replicates: SomeReplicates) -> tuple[Floats, Floats]:
+    def keep(self, replicates: range, times: Question[Floats], steps: Floats) -> tuple[Floats, Floats]:
         """Compute weights of mean 1; return the means of x'delta and of its square in each replicate."""
 
         def question(block: Block) -> Floats:
-            change = replicates.change(block)
-            return np.hstack([replicates.weights(block, change), change])
+            return np.hstack(moved(self.point.at(block), times(block), steps))
 
-        weights, change = np.hsplit(self.rows.column(question, 2 * len(replicates.numbers)), 2)
+        weights, change = np.hsplit(self.rows.column(question, 2 * len(replicates)), 2)
         share = self.counts / self.counts.sum()
-        place = slice(replicates.numbers.start, replicates.numbers.stop)
-        self.weights[:, place] = self.solved.memory.kept.spread(weights / (share @ weights))
+        self.weights[:, replicates.start : replicates.stop] = self.solved.memory.kept.spread(
+            weights / (share @ weights)
+        )
         return share @ change, share @ change**2
 
     def result(self) -> Any:
@@ -251,7 +237,7 @@ class ReplicatesInEngine:
             raise needs_rows("Making replicate weights within strata, or of finite populations,")
         clusters = dependence.clusters
         if dependence.order:
-            lengths = batch_lengths(rows.sizes, effective_rows(solved, None))
+            lengths = batch_lengths(solved)
             clusters, parts = UNIT, tuple(_in_batches(dependence, part, lengths) for part in parts)
         elif clusters is None and any(part.counted for part in parts):
             raise needs_rows(f"{WHAT}, where rows have counts,")
@@ -261,7 +247,7 @@ class ReplicatesInEngine:
         self.rows = Queries(parts, rows.sizes, dependence)
         self.point = solved.tangent.measure.whole_point
         self.law = Multipliers(kind, n, seed, self.rows.sizes if clusters is None else self._units(clusters))
-        self._kept: list[tuple[SomeReplicates, Floats]] = []
+        self._kept: list[tuple[Question[Floats], Floats, Floats]] = []
 
     def at_once(self, numbers: int = 125 * 10**6, most: int = 25) -> int:
         """Return how many replicates a query covers: so few sums, and multipliers that any engine can hold."""
@@ -294,28 +280,28 @@ class ReplicatesInEngine:
 
         return scaled, np.tile(sizes, R), sums
 
-    def keep(self, replicates: SomeReplicates) -> tuple[Floats, Floats]:
+    def keep(self, replicates: range, times: Question[Floats], steps: Floats) -> tuple[Floats, Floats]:
         """Note weights of mean 1; return the means of x'delta and of its square, by a query for each frame."""
 
         def question(block: Block) -> tuple[Floats, Floats, Floats]:
-            change = block.let(replicates.change(block))
-            return block.sum(replicates.weights(block, change)), block.sum(change), block.sum(change * change)
+            weights, change = moved(self.point.at(block), times(block), steps)
+            return block.sum(weights), block.sum(change), block.sum(change * change)
 
         n = self.rows.sizes.sum()
         weight, change, squares = self.rows.total(question)
-        self._kept.append((replicates, n / weight))
+        self._kept.append((times, steps, n / weight))
         return change / n, squares / n
 
     def result(self) -> Any:
         """Return the user's frames, lazy as they are, with a column of weights and one for each replicate."""
-        names = ("weight", *names_of(self.law.n))
-        engine = self.solved.engine
-        return engine.by_name(self.rows.frames_with(names, self._columns, engine.pool.dropped))
 
-    def _columns(self, block: Block) -> Floats:
-        """Return the weights of the rows of a frame in the fit, and in each replicate."""
-        every = [one.weights(block, one.change(block)) * scale for one, scale in self._kept]
-        return np.hstack([self.point.at(block).weight, *every])
+        def weights(block: Block) -> Floats:
+            at = self.point.at(block)
+            every = [moved(at, times(block), steps)[0] * scale for times, steps, scale in self._kept]
+            return np.hstack([at.weight, *every])
+
+        names, engine = ("weight", *names_of(self.law.n)), self.solved.engine
+        return engine.by_name(self.rows.frames_with(names, weights, engine.pool.dropped))
 
     def _units(self, clusters: str) -> Floats:
         """Return how many clusters each sample has, with a query for each frame."""
@@ -329,7 +315,7 @@ def _clusters(solved: Solved) -> Integers | None:
     dependence, source, sizes = measure.arrays.dependence, measure.source, measure.sizes
     if dependence.order is None:
         return dependence.clusters
-    lengths = batch_lengths(sizes, effective_rows(solved, None))
+    lengths = batch_lengths(solved)
     batches = np.ceil(sizes / lengths).astype(np.int64)
     first = np.arange(len(sizes)) * SERIES_APART - (np.cumsum(batches) - batches)  # as in engines
     return in_series(source, dependence.order, lengths) + first[source]

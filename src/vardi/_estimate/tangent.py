@@ -89,10 +89,6 @@ class Hessian:
             b[states] = laplacian.solve(a[states])
         return b
 
-    def gap(self) -> float:
-        """Return the smallest spectral gap of a group; 1 where no two samples are compared."""
-        return min((laplacian.gap()[0] for states, laplacian in self.blocks if states.sum() > 1), default=1.0)
-
     @cached_property
     def blocks(self) -> list[tuple[NDArray[np.bool_], Laplacian]]:
         """The samples of each group of two or more, with their Laplacian."""
@@ -155,12 +151,8 @@ class Influence:
 
     def spread(self, *, joint: bool = True) -> Spread:
         """Return the variances of the estimates and what they rest on; with covariances if ``joint``."""
-        return self.measure.spread(self.values, joint=joint).beside(self._apart)
-
-    @property
-    def _apart(self) -> Floats:
-        """What known values, and numbers measured independently of the rows, move: of shape (r, m)."""
-        return np.vstack([self.beyond / self.measure.n, *self.outside.values()])
+        apart = np.vstack([self.beyond / self.measure.n, *self.outside.values()])
+        return self.measure.spread(self.values, joint=joint).beside(apart)
 
     def laws(self, spread: Spread, *, tails: bool = True, light: float = 15.0, settled: float = 50.0) -> list[Student]:
         """Return the laws of the estimates' intervals: Student's t, with the tail index where it may matter.

@@ -83,8 +83,7 @@ class Assisted:
             whole if whole.data.reference is None else reference_of(whole, whole.data.reference.data.states)
         )  # what the model's mean is taken over
         self.learned = learned_of(whole.names, whole.pool.biases)
-        every = dict.fromkeys(column for frame in whole.pool.frames for column in frame.columns)
-        self.read = set(read_by(values, every)) if is_function(values) else set()
+        self.read = set(read_by(values, whole.pool.columns)) if is_function(values) else set()
         self.encodes = estimator is None
         self.estimator = default_model(len(self._names(()))) if estimator is None else estimator
         self.name = type(self.estimator).__name__

@@ -34,72 +34,58 @@ JOINT: tuple[Part, ...] = ("known values", *ESTIMATED)
 LEARNED: tuple[Part, ...] = ("learned",)
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What users call to ask a question, and the one function that answers it, wherever the rows are.
-
-    Attributes
-    ----------
-    calls : str
-        The public names.
-    function : str
-        The function, as ``module:name``. Where an engine's rows have a method of their own, it is that
-        of rows in memory.
-    """
-
-    calls: str
-    function: str
-
-
+#: What users call to ask each question, and the one function that answers it wherever the rows are, as
+#: ``module:name``. Where an engine's rows have a method of their own, it is that of rows in memory.
 ANSWERS = {
-    "weights": Answer(
-        "weights, probabilities, weight_shares, effective_rows", "_fit.rows_in_memory:RowsInMemory.weights"
-    ),
-    "means": Answer("expectation, expectations of columns", "_estimate.tangent:Tangent.estimates"),
-    "among": Answer(
+    "weights": ("weights, probabilities, weight_shares, effective_rows", "_fit.rows_in_memory:RowsInMemory.weights"),
+    "means": ("expectation, expectations of columns", "_estimate.tangent:Tangent.estimates"),
+    "among": (
         "expectation, total and cdf of some samples' rows with among=; fit.among(...).weights",
         "_rows.measure:Measure.among",
     ),
-    "assisted means": Answer("expectation and total with assisted_by=", "_fit.assisted:Assisted.apart"),
-    "means of arrays": Answer(
-        "expectation, expectations of values that are not columns", "_estimate.tangent:Tangent.estimates"
+    "assisted means": ("expectation and total with assisted_by=", "_fit.assisted:Assisted.apart"),
+    "means of arrays": (
+        "expectation, expectations of values that are not columns",
+        "_estimate.tangent:Tangent.estimates",
     ),
-    "totals": Answer(
-        "total, by a size or relative to a known total, exact or with an error", "_fit.weighted:WeightedSample.total"
+    "totals": (
+        "total, by a size or relative to a known total, exact or with an error",
+        "_fit.weighted:WeightedSample.total",
     ),
-    "domains": Answer("expectation, total and cdf with by=; proportions", "_estimate.domains:estimates_in_domains"),
-    "arithmetic": Answer(
+    "domains": ("expectation, total and cdf with by=; proportions", "_estimate.domains:estimates_in_domains"),
+    "arithmetic": (
         "differences, products and ratios of estimates, of one call or of several",
         "_estimate.tangent:Influence.__add__",
     ),
-    "normalisers": Answer(
-        "omegas, normalisers, log_normalisers, log_ratio, log_omega_covariance, w", "_fit.solved:Solved.log_normalisers"
+    "normalisers": (
+        "omegas, normalisers, log_normalisers, log_ratio, log_omega_covariance, w",
+        "_fit.solved:Solved.log_normalisers",
     ),
-    "distribution": Answer("cdf, quantile, band", "_estimate.cdf:DebiasedCdf.band"),
-    "parameters": Answer("parameters, estimated_biases, learned", "_fit.parameters:estimates"),
-    "known": Answer("known", "_fit.parameters:check_known"),
-    "tests of parameters": Answer("test_no_bias, test_parameters", "_estimate.likelihood_ratio:declared"),
-    "score test": Answer(
+    "distribution": ("cdf, quantile, band", "_estimate.cdf:DebiasedCdf.band"),
+    "parameters": ("parameters, estimated_biases, learned", "_fit.parameters:estimates"),
+    "known": ("known", "_fit.parameters:check_known"),
+    "tests of parameters": ("test_no_bias, test_parameters", "_estimate.likelihood_ratio:declared"),
+    "score test": (
         "check_biases, for biases that were not learned; for truncated rows, the test of quasi-independence",
         "_estimate.bias_test:check_biases",
     ),
-    "sensitivity": Answer("sensitivity", "_estimate.sensitivity.question:Question.answer"),
-    "bounds": Answer("bounds", "_estimate.bounds:bounds"),
-    "bootstrap": Answer(
-        "bootstrap of means and of normalisers; a learned bias is held fixed", "_estimate.bootstrap:bootstrap"
+    "sensitivity": ("sensitivity", "_estimate.sensitivity.question:Question.answer"),
+    "bounds": ("bounds", "_estimate.bounds:bounds"),
+    "bootstrap": (
+        "bootstrap of means and of normalisers; a learned bias is held fixed",
+        "_estimate.bootstrap:bootstrap",
     ),
-    "bootstrap of functions": Answer("bootstrap of a function of the weights", "_estimate.bootstrap:bootstrap"),
-    "replicate weights": Answer(
-        "replicate_weights; a learned bias is held fixed", "_estimate.replicates:replicate_weights"
+    "bootstrap of functions": ("bootstrap of a function of the weights", "_estimate.bootstrap:bootstrap"),
+    "replicate weights": ("replicate_weights; a learned bias is held fixed", "_estimate.replicates:replicate_weights"),
+    "draws": ("sample without replacement", "_fit.rows_in_memory:RowsInMemory.draw"),
+    "draws with replacement": (
+        "sample(replace=True), torch_sampler, torch_weights",
+        "_fit.rows_in_memory:RowsInMemory.draw",
     ),
-    "draws": Answer("sample without replacement", "_fit.rows_in_memory:RowsInMemory.draw"),
-    "draws with replacement": Answer(
-        "sample(replace=True), torch_sampler, torch_weights", "_fit.rows_in_memory:RowsInMemory.draw"
-    ),
-    "new rows": Answer("weigh", "_fit.new_rows:weigh"),
-    "update": Answer("update", "_fit.sample:DebiasedSample.update"),
-    "verdict": Answer("identify, trust", "_solve.identify:judge"),
-    "account": Answer("summary, diagnostics, report", "_facts.diagnostics:diagnose"),
+    "new rows": ("weigh", "_fit.new_rows:weigh"),
+    "update": ("update", "_fit.sample:DebiasedSample.update"),
+    "verdict": ("identify, trust", "_solve.identify:judge"),
+    "account": ("summary, diagnostics, report", "_facts.diagnostics:diagnose"),
 }
 QUESTIONS = tuple(ANSWERS)
 
@@ -164,10 +150,6 @@ class No:
     holders: tuple[Holder, ...] = HOLDERS
     parts: tuple[Part, ...] = PARTS
     depends: tuple[Depends, ...] = DEPENDS
-
-    def covers(self, question: str, holder: Holder, part: Part, depends: Depends) -> bool:
-        """Return whether it applies to a cell of the table."""
-        return self.question == question and holder in self.holders and part in self.parts and depends in self.depends
 
     def error(self) -> VardiError:
         """Return the error that says so."""
@@ -235,7 +217,8 @@ NOES = (
 
 def refused(question: str, holder: Holder, part: Part = "none", depends: Depends = "independent") -> No | None:
     """Return why a question has no answer; None if it has one."""
-    return next((no for no in NOES if no.covers(question, holder, part, depends)), None)
+    noes = (no for no in NOES if no.question == question and holder in no.holders)
+    return next((no for no in noes if part in no.parts and depends in no.depends), None)
 
 
 def refusal(question: str, holder: Holder, part: Part = "none", depends: Depends = "independent") -> VardiError:

@@ -49,12 +49,6 @@ if TYPE_CHECKING:
     from vardi._fit.solved import AnyRows
     from vardi.biases._constructors import BiasLike
 
-LARGEST_WITH_KNOWN = (
-    "but known values describe the whole population. Give known values that join the groups, or debias the samples of "
-    "one group without them."
-)
-LARGEST_WITH_PARAMETERS = "and with them information about the parameters. Debias the samples of one group."
-
 OnUnidentified = Literal["raise", "largest"]
 
 Matrix: TypeAlias = np.ndarray | sparse.csr_array | Reader | Windows
@@ -255,9 +249,7 @@ def identify_with_notes(
 
 
 def fitted(
-    inputs: FrameInputs | MatrixInputs,
-    near: Mapping[Name, float] | None = None,
-    among: NDArray[np.bool_] | None = None,
+    inputs: FrameInputs | MatrixInputs, near: Mapping[Name, float] | None = None, among: NDArray[np.bool_] | None = None
 ) -> DebiasedSample:
     """Debias all rows, or some in memory, starting near given log normalisers if any."""
     rows = inputs.opened()
@@ -278,7 +270,16 @@ def solve(rows: AnyRows, options: Options, near: Mapping[Name, float] | None = N
     """Return the solution at the rows, or at those of the largest group of samples, if that was asked for."""
     prepared = rows.prepare()
     if not prepared.is_plain:
-        return _solve_joint(prepared, options, near)
+        if options.on_unidentified == "largest":  # known values or parameters concern all samples
+            raise MismatchError(
+                "on_unidentified='largest' leaves samples out, but known values describe the whole population. Give "
+                "known values that join the groups, or debias the samples of one group without them."
+                if prepared.known
+                else "on_unidentified='largest' leaves samples out, and with them information about the parameters. "
+                "Debias the samples of one group."
+            )
+        problem = _problem(prepared, prepared.data.overlap(prepared), options, near)
+        return prepared.data.solved(prepared, problem.solve())
     found = solve_plain(prepared.rows, prepared.names, options.tol, options.max_iterations, near)
     if isinstance(found, Solution):
         weights, shift = prepared.rows.settled(found.u).weights(found.u)
@@ -287,14 +288,6 @@ def solve(rows: AnyRows, options: Options, near: Mapping[Name, float] | None = N
     if options.on_unidentified == "raise":
         raise verdict.error()
     return solve(rows.of_samples(_largest_group(verdict, prepared.sizes)), options, near)
-
-
-def _solve_joint(prepared: Prepared, options: Options, near: Mapping[Name, float] | None) -> Solved:
-    if options.on_unidentified == "largest":  # known values or parameters concern all samples
-        why = LARGEST_WITH_KNOWN if prepared.known else LARGEST_WITH_PARAMETERS
-        raise MismatchError(f"on_unidentified='largest' leaves samples out, {why}")
-    problem = _problem(prepared, prepared.data.overlap(prepared), options, near)
-    return prepared.data.solved(prepared, problem.solve())
 
 
 def _problem(

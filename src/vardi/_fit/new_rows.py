@@ -47,12 +47,11 @@ def weigh(solved: Solved, rows: Any) -> Any:
     log_mass = scipy.special.logsumexp(logs + solved.solution.u[sampled], axis=1)
     uncovered = np.flatnonzero(log_mass == -np.inf)
     if len(uncovered):
-        raise ImpossibleRowError(
-            f"No sampled bias covers {len(uncovered)} of the new rows (the first is row {uncovered[0]}), so "
-            "nothing is known of their weight. The debiased sample represents the part of the population that "
+        raise _without_weight(
+            uncovered,
+            ", so nothing is known of their weight. The debiased sample represents the part of the population that "
             "some sample could have drawn.",
-            sample=None,
-            rows=uncovered[:LISTED],
+            "No sampled bias covers ",
         )
     if solved.groups is not None and solved.groups.max() > 0:
         _require_one_group(logs > -np.inf, solved.groups[sampled])
@@ -113,12 +112,10 @@ def _require_one_group(allowed: NDArray[np.bool_], groups: Integers) -> None:
     several = [allowed[:, groups == label].any(axis=1) for label in range(int(groups.max()) + 1)]
     between = np.flatnonzero(np.sum(several, axis=0) > 1)
     if len(between):
-        raise ImpossibleRowError(
-            f"{len(between)} of the new rows (the first is row {between[0]}) could have been drawn by samples of "
-            "several groups, but no row of the pool could, so it is unknown how the groups compare there. Leave them "
-            "out, or narrow the biases to what was drawn.",
-            sample=None,
-            rows=between[:LISTED],
+        raise _without_weight(
+            between,
+            " could have been drawn by samples of several groups, but no row of the pool could, so it is unknown how "
+            "the groups compare there. Leave them out, or narrow the biases to what was drawn.",
         )
 
 
@@ -127,12 +124,10 @@ def _with_known(solved: Solved, known: Known, log_mass: Floats, H: Floats) -> Fl
     for column, place in known.margins:
         strange = np.flatnonzero(H[:, place].sum(axis=1) != 1.0)
         if len(strange):
-            raise ImpossibleRowError(
-                f"{len(strange)} of the new rows (the first is row {strange[0]}) have a value of {column!r} that "
-                "has no known share, so nothing is known of their weight. Weight only rows whose value is in the "
-                "margin.",
-                sample=None,
-                rows=strange[:LISTED],
+            raise _without_weight(
+                strange,
+                f" have a value of {column!r} that has no known share, so nothing is known of their weight. Weight "
+                "only rows whose value is in the margin.",
             )
     directions = solved.joint.known.directions
     terms = (H - solved.moved_known()) @ directions * solved.point[solved.joint.coordinates.mu]
@@ -140,11 +135,16 @@ def _with_known(solved: Solved, known: Known, log_mass: Floats, H: Floats) -> Fl
     bad = np.flatnonzero(~(S > 0))
     if len(bad):
         by = int(np.argmin(directions @ terms[bad[0]])) if len(known) > 1 else 0
-        raise ImpossibleRowError(
-            f"{len(bad)} of the new rows (the first is row {bad[0]}) have no weight: {known.labels[by]!r}, whose "
-            "mean is known, is further out on them than on any row of the pool, and the weights are positive on "
-            "the pool only. Weight only rows like those of the pool, or debias without that known value.",
-            sample=None,
-            rows=bad[:LISTED],
+        raise _without_weight(
+            bad,
+            f" have no weight: {known.labels[by]!r}, whose mean is known, is further out on them than on any row of "
+            "the pool, and the weights are positive on the pool only. Weight only rows like those of the pool, or "
+            "debias without that known value.",
         )
     return 1.0 / S
+
+
+def _without_weight(rows: Integers, why: str, no_bias: str = "") -> ImpossibleRowError:
+    """Return the error for new rows that have no weight."""
+    message = f"{no_bias}{len(rows)} of the new rows (the first is row {rows[0]}){why}"
+    return ImpossibleRowError(message, sample=None, rows=rows[:LISTED])

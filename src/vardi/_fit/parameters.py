@@ -17,7 +17,7 @@ import scipy
 from numpy.typing import NDArray
 from scipy.linalg import block_diag
 
-from vardi._estimate.check_results import KnownCheck, known_lines
+from vardi._estimate.check_results import KnownCheck, KnownLine
 from vardi._estimate.estimates import Estimate, estimates_of
 from vardi._estimate.intervals import REFUSED
 from vardi._estimate.tangent import Influence, Tangent
@@ -35,7 +35,7 @@ from vardi._rows.measure import Functions
 from vardi._rows.point import KnownMoments, RowsAt
 from vardi._solve.joint import At
 from vardi._types import Floats
-from vardi.biases import ParametricBias
+from vardi.biases import Bias, ParametricBias
 from vardi.errors import MismatchError, TooLargeError, VardiError, suggest
 from vardi.errors._refusals import untold_parameters
 from vardi.errors._texts import show
@@ -184,8 +184,11 @@ def check_known(solved: Solved) -> KnownCheck | None:
     variances, least = np.diag(covariance), _least(solved)
     stderr = np.where(variances > least, np.sqrt(np.maximum(variances, 0.0)), 0.0)
     withheld = (stderr > 0) & (own_df < REFUSED)
-    lines = known_lines(known, values, np.where(withheld, math.nan, stderr))
-    samples = tuple(str(name) for name, size in zip(solved.names, solved.rows.sizes, strict=True) if size)
+    read = [h.columns if isinstance(h, Bias) else () for h in known.functions]
+    margins = map(known.margin_of, range(len(known)))
+    numbers = known.values, known.stderr, values, np.where(withheld, math.nan, stderr)
+    lines = tuple(map(KnownLine, known.labels, *np.array(numbers).tolist(), read, margins))
+    samples = tuple(str(solved.names[k]) for k in solved.data.sampled)
     means = solved.tangent.measure.mean(_functions(solved, solved.tangent))
     residual = float(np.abs(means - solved.moved_known()).max())
     if withheld.any():

@@ -12,7 +12,7 @@ import narwhals as nw
 import numpy as np
 
 from vardi._estimate.cdf import Steps
-from vardi._estimate.refits import effective_rows, entropy_of
+from vardi._estimate.refits import batch_lengths, entropy_of
 from vardi._facts.biases import bias_notes
 from vardi._fit.capabilities import Holder, refusal
 from vardi._fit.parameters import known_moments, require_told
@@ -47,7 +47,6 @@ from vardi._rows.lazy_values import (
 from vardi._rows.measure import Functions, Measure, as_functions
 from vardi._rows.point import KnownMoments, Model, Point, RowsAt
 from vardi._rows.queries import Queries
-from vardi._rows.units import batch_lengths
 from vardi._solve.identify import Verdict, connected, judge
 from vardi._solve.newton import GAP, JointFit, Solution, solve
 from vardi._types import Floats, RandomSeed
@@ -161,8 +160,13 @@ class RowsInEngine(UserRows):
         return self._with("probability", lambda block: block.counted(measure.point.at(block).weight) / measure.n)
 
     def _with(self, name: str, question: Question[Floats]) -> Any:
-        """Return the user's lazy frames with a column, which is zero for rows that have no weight."""
-        return self.by_name(self.rows_asked.frames_with((name,), question, self._dropped))
+        """Return the user's lazy frames with a column.
+
+        It is zero for rows that have no weight: their samples were left out, or are not in question.
+        """
+        asked = set(self.states)
+        others = (part for part in self.frames.parts if asked.isdisjoint(part.codes.values()))
+        return self.by_name(self.rows_asked.frames_with((name,), question, (*self.pool.dropped, *others)))
 
     @property
     def parts_asked(self) -> tuple[Part, ...]:
@@ -177,12 +181,6 @@ class RowsInEngine(UserRows):
     def rows_asked(self) -> Queries:
         """The rows of the samples in question."""
         return self.frames.of(self.parts_asked)
-
-    @property
-    def _dropped(self) -> tuple[Part, ...]:
-        """Frames whose rows have no weight: their samples were left out, or are not in question."""
-        asked = set(self.states)
-        return (*self.pool.dropped, *(part for part in self.frames.parts if asked.isdisjoint(part.codes.values())))
 
     def by_name(self, frames: Mapping[int | None, Any]) -> Any:
         """Return the one frame of all samples, or frames by the name of their sample."""
@@ -368,16 +366,13 @@ class RowsInEngine(UserRows):
         if groups is None and not self.dependence.in_units and any(part.counted for part in self.frames.parts):
             raise needs_rows("A bootstrap of means, where rows have counts,")
         given, lengths = self.dependence, None
-        statistics = [statistic] if is_function(statistic) else statistic
+        if groups is None and given.strata:
+            raise needs_rows("A bootstrap within strata")
+        asked = [] if statistic is None else self.matrix([statistic] if is_function(statistic) else statistic)
         if groups is None:
-            if given.strata:
-                raise needs_rows("A bootstrap within strata")
             groups = given.clusters
-            if given.order:
-                effective = effective_rows(solved, None if statistic is None else self.matrix(statistics))
-                lengths = batch_lengths(self.frames.sizes, effective)
+            lengths = batch_lengths(solved, asked or None) if given.order else None
         idle = np.flatnonzero(self.frames.sizes == 0).tolist()
-        asked = [] if statistic is None else self.matrix(statistics)
 
         def make(block: Block, at: RowsAt) -> Floats:
             own = [block.columns(asked)] if asked else []

@@ -242,7 +242,7 @@ class RowsInMemory(UserRows):
         A sample whose values are all missing has not recorded them.
         """
         lacking = np.zeros(len(self.pool.names), bool)
-        every = dict.fromkeys(column for frame in self.pool.frames for column in frame.columns)
+        every = self.pool.columns
         for values in asked:
             if is_function(values):
                 columns = (*columns, *read_by(values, every))

@@ -17,7 +17,7 @@ from vardi._estimate.sensitivity.result import GAMMAS
 from vardi._files import require_writable, whole_file
 from vardi._fit.capabilities import Part, refused
 from vardi._fit.solved import Solved
-from vardi._fit.weighted import AUTO, WeightedSample, called
+from vardi._fit.weighted import WeightedSample, called
 from vardi._inputs.given import Biases, Function, Functions, Labels, Samples
 from vardi._inputs.pool import Name
 from vardi._solve.identify import Verdict
@@ -403,12 +403,14 @@ class DebiasedSample(WeightedSample):
         fit: WeightedSample = self
         model = None
         if self.data.in_memory and self.solved.pool.frames:
-            fit, model = self._assisted(None, values, None, AUTO, None)
+            fit, model = self._assisted(values)
+        samples = samples if model is None else model.may_be_wrong(samples)
+        question, own = Question(fit.solved, gammas, samples, kind, threshold), None
         if model is None:
-            question, functions = Question(fit.solved, gammas, samples, kind, threshold), fit.data.functions(values)
-            return question.answer(Mean(functions), fit._means(functions, [values], 0.95)[0], what)
-        question = Question(fit.solved, gammas, model.may_be_wrong(samples), kind, threshold)
-        functions, own, estimate = model.apart(0.95)
+            functions = fit.data.functions(values)
+            estimate = fit._means(functions, [values], 0.95)[0]
+        else:
+            functions, own, estimate = model.apart(0.95)
         return question.answer(Mean(functions), estimate, what, own)
 
     def bounds(self, delta: float = 0.05) -> Bounds:

@@ -227,16 +227,14 @@ class Solved:
 
     @cached_property
     def log_omegas(self) -> Floats:
-        """The log of each normaliser."""
-        sizes = self.rows.sizes
+        """The log of each normaliser: of the mean of each bias over the population, sampled or not."""
+        if self.whole is not self:
+            return self.whole.log_omegas
+        sizes, u = self.rows.sizes, self.solution.u
         if sizes.all():
-            return np.log(sizes / sizes.sum()) - self.solution.u
-        return self._log_means() if self.whole is self else self.whole.log_omegas
-
-    def _log_means(self) -> Floats:
-        """Return the log of the mean of each bias over the population, sampled or not."""
+            return np.log(sizes / sizes.sum()) - u
         if self.is_plain:  # Omega_k = sum_i pi_i omega_k(z_i) holds for every k, sampled or not
-            return self.rows.log_means(self.solution.u) - np.log(self.rows.sizes.sum())
+            return self.rows.log_means(u) - np.log(sizes.sum())
         if self.solution.weights is not None:
             return self.rows_in_memory.log_weighted_means(self.solution.weights)
         K = len(self.names)
@@ -297,14 +295,6 @@ class Solved:
         else:
             measure = self.data.measure_of(joint, v, weights)
         return self._tangent_at(measure, joint, v)
-
-    @cached_property
-    def tangent_of_samples(self) -> Tangent | None:
-        """The solution for the samples alone, without known values; None if only these determine parameters."""
-        if not self.prepared.known:
-            return self.tangent
-        joint = self.joint.without_known()
-        return None if self.alone is None else self.tangent_of(joint, self.alone[: len(joint.coordinates)])
 
     # Some samples
 
@@ -459,9 +449,13 @@ class Solved:
         from vardi._estimate.bias_test import check_biases
         from vardi._estimate.check_results import untested
 
-        if self.tangent_of_samples is None:
-            return untested(ONLY_KNOWN)
-        return check_biases(self.tangent_of_samples, self.names, columns, features=features)
+        tangent = self.tangent
+        if self.prepared.known:  # which are left out
+            if self.alone is None:
+                return untested(ONLY_KNOWN)
+            joint = self.joint.without_known()
+            tangent = self.tangent_of(joint, self.alone[: len(joint.coordinates)])
+        return check_biases(tangent, self.names, columns, features=features)
 
     def slopes(self, influence: Influence, errors: Errors) -> Floats:
         """Return how far estimates move at worst, per unit of log Gamma."""

@@ -196,8 +196,8 @@ class SolvedByWindows(Solved):
             return untested("the test of quasi-independence assumes independent rows, but these depend on one another.")
         sides = (("low", self.truncated.bias.low), ("high", self.truncated.bias.high))
         ends = {to_text(end): getattr(self.windows, side) for side, end in sides if end}
-        values = {name: self.memory.values(value) for name, value in asked.items()}
-        return quasi_independence(self.names[0], self.windows, ends, values, self.memory.counts)
+        columns = self.truncated.columns_of(asked)
+        return quasi_independence(self.names[0], self.windows, ends, columns, self.truncated.counts)
 
     def judge(self) -> Verdict:
         """Return the verdict in terms of risk sets."""

@@ -352,7 +352,7 @@ class WeightedSample:
         25.8 ± 1.2 (95%: 23.4 to 28.2)
         """
         domains = None if by is None else By.of(by)
-        fit, model = self._assisted(among, values, domains, assisted_by, columns)
+        fit, model = self._assisted(values, among, domains, assisted_by, columns)
         if domains is not None:
             return fit._in_domains(values, domains, "mean", level, model=model)
         if model is None:
@@ -363,11 +363,11 @@ class WeightedSample:
 
     def _assisted(
         self,
-        among: Among,
         values: Function,
-        by: By | None,
-        assisted_by: Any,
-        columns: Sequence[str] | None,
+        among: Among = None,
+        by: By | None = None,
+        assisted_by: Any = AUTO,
+        columns: Sequence[str] | None = None,
     ) -> tuple[WeightedSample, Assisted | None]:
         """Return the rows that a mean is made from, and the model that assists it, if any."""
         is_default = isinstance(assisted_by, str) and assisted_by == AUTO
@@ -548,7 +548,7 @@ class WeightedSample:
         elif size is not None:
             known = self._known_number(size, "size", level)
         domains = None if by is None else By.of(by)
-        fit, model = self._assisted(among, values, domains, assisted_by, columns)
+        fit, model = self._assisted(values, among, domains, assisted_by, columns)
         if domains is not None:
             factor = known if mean is None else known / mean
             return fit._in_domains(values, domains, "total", level, base=0, factor=factor, model=model)
@@ -632,7 +632,7 @@ class WeightedSample:
                 'relative_to=("votes", 116.2e6).'
             )
         column, total = relative_to
-        fit, model = self._assisted(None, column, None, AUTO, None)
+        fit, model = self._assisted(column)
         mean = fit._mean(column, level, model)
         if not mean.value:
             raise MismatchError(

@@ -172,7 +172,7 @@ def labels_of(pool: Pool, values: object, what: str) -> np.ndarray:
         return np.concatenate([*_by_sample(pool, values, what)])
     if isinstance(values, str):
         if not pool.frames or not all(values in frame.columns for frame in pool.frames):
-            raise no_column(values, list(dict.fromkeys(name for frame in pool.frames for name in frame.columns)), what)
+            raise no_column(values, pool.columns, what)
         return pool.column(values)
     labels = as_array(in_order(values, pool.frames, f"The series of {what}"), what)
     require_length(what, labels, len(pool))

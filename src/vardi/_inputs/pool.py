@@ -66,6 +66,11 @@ class Pool:
     def __len__(self) -> int:
         return len(self.source)
 
+    @property
+    def columns(self) -> list[str]:
+        """The columns of all frames, each once."""
+        return list(dict.fromkeys(name for frame in self.frames for name in frame.columns))
+
     @cached_property
     def is_counted(self) -> bool:
         """Whether some row stands for any number of rows but one."""

@@ -224,12 +224,6 @@ def batch_length(N: int, g: float, least: int = 8) -> int:
     return max(min(int(np.ceil((N * g**2 / 4.0) ** (1.0 / 3.0))), N // least), 1)
 
 
-def batch_lengths(sizes: Floats, effective: Floats) -> list[int]:
-    """Return the length of a batch for each sample, from its rows and the number of independent rows they are worth."""
-    pairs = zip(sizes.tolist(), effective.tolist(), strict=True)
-    return [batch_length(int(n), n / max(few, 1.0)) if n else 1 for n, few in pairs]
-
-
 class Autocorrelation:
     """Values of shape (N, m) in time order, with mean zero, in units of their own if these are given."""
 

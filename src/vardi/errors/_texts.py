@@ -109,8 +109,12 @@ def width_of(heading: str, cells: Iterable[object], most: int) -> int:
     return min(max(len(heading), *(len(str(cell)) for cell in cells), 0), most)
 
 
-def aligned(head: Sequence[str], lines: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> str:
+def aligned(
+    head: Sequence[str], lines: Sequence[Sequence[str]], left: Collection[int] = (0,), *, fits: bool = False
+) -> str:
     """Return a table of text: some columns flush left, by default the first, the others flush right.
+
+    If it is to fit the width of a printed text, the columns that are flush left are cut to what the others leave.
 
     >>> print(aligned(("name", "rows"), [("a", "12"), ("agency", "3")]))
     name    rows
@@ -118,10 +122,15 @@ def aligned(head: Sequence[str], lines: Sequence[Sequence[str]], left: Collectio
     agency     3
     """
     widths = [max(map(len, column)) for column in zip(head, *lines, strict=True)]
+    if fits:
+        others = sum(room + 2 for j, room in enumerate(widths) if j not in left)
+        most = (WIDTH + 2 - others) // len(left) - 2
+        widths = [min(room, most) if j in left else room for j, room in enumerate(widths)]
 
     def line(cells: Sequence[str]) -> str:
         columns = enumerate(zip(cells, widths, strict=True))
-        return "  ".join(text.ljust(room) if j in left else text.rjust(room) for j, (text, room) in columns).rstrip()
+        placed = (cut(text, room).ljust(room) if j in left else text.rjust(room) for j, (text, room) in columns)
+        return "  ".join(placed).rstrip()
 
     return "\n".join(map(line, [head, *lines]))
 

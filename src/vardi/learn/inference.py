@@ -24,7 +24,7 @@ from vardi._inputs.pool import Name
 from vardi._notebook import fragment, paragraph, table
 from vardi._types import Floats
 from vardi.errors import MismatchError, VardiError, number_of_rows, suggest
-from vardi.errors._texts import WIDTH, aligned, cut, listed, show
+from vardi.errors._texts import WIDTH, aligned, listed, show
 from vardi.learn._design import Features, Missing, ModelRows, Outcome, model_rows, recording
 from vardi.learn._glm import Equations, LinearModel, Response, response_of
 
@@ -79,10 +79,8 @@ class ModelInference(Estimates):
 
     def table(self) -> str:
         """Return coefficient, error, z and interval of each name, as text of at most 80 columns."""
-        heads, rows = self._cells()
-        left = WIDTH - 8 - sum(max(map(len, column)) for column in [*zip(heads, *rows, strict=True)][1:])
-        table = aligned(heads, [(cut(name, left), *row) for name, *row in rows])
-        return "\n".join([table, *(line for note in self._notes() for line in wrap(note, WIDTH))])
+        notes = (line for note in self._notes() for line in wrap(note, WIDTH))
+        return "\n".join([aligned(*self._cells(), fits=True), *notes])
 
     __str__ = __repr__ = table
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,29 +108,20 @@ class End:
     point: Reached | None = None
 
 
-class Worst(Protocol):
-    """A way to find the ends of the range."""
-
-    @property
-    def method(self) -> Method: ...
-
-    def end(self, gamma: float, side: int, before: End) -> End:
-        """Return the largest (side 1) or smallest (side -1) value; before is the end at a smaller gamma."""
-        ...
-
-
 @dataclass(frozen=True)
 class FirstOrder:
     """To first order: the value plus or minus log(gamma) times the slope."""
 
-    value: float
-    phi: Values
+    start: End
     slope: float
     method: Method = "linear"
 
     def end(self, gamma: float, side: int, before: End) -> End:
-        """Return the end of the first-order range, assuming that rows move it as they move the estimate."""
-        return End(self.value + side * math.log(gamma) * self.slope, self.phi)
+        """Return the end of the first-order range, assuming that rows move it as they move the estimate.
+
+        It is the largest (side 1) or smallest (side -1) value; before is the end at a smaller gamma.
+        """
+        return End(self.start.value + side * math.log(gamma) * self.slope, self.start.phi)
 
 
 @dataclass(frozen=True)
@@ -279,6 +270,10 @@ class Search:
         return Reached(value, errors, solution.u, slopes, values)
 
 
+#: A way to find the ends of the range.
+Worst: TypeAlias = FirstOrder | Reweighed | Search
+
+
 def slopes(measure: Measure, influence: Influence, errors: Errors) -> Floats:
     r"""Return how far each estimate with the given influence values moves at worst, per unit of log Gamma.
 
@@ -376,7 +371,7 @@ class Question:
             note = "The factor applies to their bias as a whole." if len(errors.wrong) > 1 else ""
             return reweighed, reweighed.steepest, note
         steepest = float(self.solved.slopes(influence, errors)[0])
-        first_order = FirstOrder(start.value, start.phi, steepest)
+        first_order = FirstOrder(start, steepest)
         if not self.solved.data.in_memory:
             return first_order, steepest, "Refits need rows in memory, but these are in their engine."
         if not tangent.is_plain:
