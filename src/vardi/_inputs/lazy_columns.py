@@ -31,7 +31,7 @@ from vardi._inputs.library_expressions import (
     unknown_expression,
     with_nulls,
 )
-from vardi._inputs.partitions import with_own
+from vardi._inputs.partitions import in_pandas
 from vardi.biases import Bias, ExpressionBias, FrameExpressionBias, FunctionFamily, ParametricBias, WindowBias
 from vardi.biases._compile import Compiled, NarwhalsTarget, compile_node
 from vardi.biases._kinds import factors_of
@@ -135,10 +135,8 @@ def _put(
         if not read and len(alone) == len(few) > 1:  # a pattern of columns, which may read any of them
             read = tuple(column for column in few.columns if not column.startswith(PREFIX))
         require_by_row(bias, few, np.asarray(alone.cast(nw.Float64).to_numpy(), np.float64), sample)
-    if frame.implementation.is_pandas():
-        return partial(with_nulls, bias, name, read), read
-    if frame.implementation.is_dask():
-        return partial(with_own, partial(with_nulls, bias, name, read), read), read
+    if frame.implementation.is_pandas() or frame.implementation.is_dask():
+        return partial(in_pandas, partial(with_nulls, bias, name, read), read), read
     column, lost = bias.expression.alias(name), lost_values(frame, read)
 
     def change(rows: LazyFrame) -> LazyFrame:
