@@ -175,10 +175,8 @@ class DeclaredColumns:
             if any(isinstance(one, LearnedBias | WindowBias) for one in factors_of(known)):
                 raise needs_rows(f"The bias of {name!r}, {bias},")
             found[OMEGA.format(k)] = _computable(known, f"The bias of {name!r} is {bias}", "an expression", name)
-        for k, names in self.features.items():
-            bias = self.biases[k]
-            assert isinstance(bias, ParametricBias)
-            found |= dict(zip(names, features_of(bias, self.names[k]), strict=True))
+        for features in self.features.values():
+            found |= features
         for j, function in enumerate(self.functions):
             if not isinstance(function, int):
                 what = f"The mean of {function} is known"
@@ -186,11 +184,11 @@ class DeclaredColumns:
         return found
 
     @cached_property
-    def features(self) -> dict[int, tuple[str, ...]]:
-        """The columns that the parameters of each bias, except the intercept, multiply."""
+    def features(self) -> dict[int, dict[str, ExpressionBias]]:
+        """What the parameters of each bias, except the intercept, multiply, by the column that holds it."""
         place = count()
         return {
-            k: tuple(FEATURE.format(next(place)) for _ in features_of(bias, self.names[k]))
+            k: {FEATURE.format(next(place)): feature for feature in features_of(bias, self.names[k])}
             for k, bias in enumerate(self.biases)
             if isinstance(bias, ParametricBias)
         }
