@@ -314,8 +314,6 @@ def with_rank(frame: LazyFrame, name: str, column: str) -> LazyFrame:
 
 def stacked(frames: Sequence[LazyFrame]) -> LazyFrame:
     """Return the rows of several frames of one engine as one frame."""
-    if not any(isinstance(frame, PartitionedFrame) for frame in frames):
-        return nw.concat(frames)
     return as_lazy(nw.concat([nw.from_native(frame.to_native()).lazy() for frame in frames]))
 
 
