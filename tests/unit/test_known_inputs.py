@@ -42,7 +42,7 @@ def table(rows: pd.DataFrame = ROWS) -> PoolTable:
 class NoTable:
     columns: tuple[str, ...] = ()
 
-    def counts(self, column: str) -> dict[Any, int]:
+    def rows_by_value(self, column: str) -> dict[Any, int]:
         raise AssertionError(column)
 
     def kind(self, column: str) -> Any:
@@ -130,7 +130,7 @@ def test_tables_agree(engine):
         found: Any = PoolTable(as_pool(samples, {"a": 1, "b": 1}))
     else:
         lazy = {name: pl.from_pandas(rows).lazy() for name, rows in samples.items()}
-        found = open_frames(lazy, {"a": 1, "b": 1}, source=None, counts=None).table
+        found = open_frames(lazy, {"a": 1, "b": 1}, source=None, counts=None)
     assert set(found.columns) == set(ROWS.columns)
     assert {column: found.kind(column) for column in found.columns} == {
         "age": "number",
@@ -140,7 +140,7 @@ def test_tables_agree(engine):
         "house hold": "number",
         "level": "number",
     }
-    assert dict(found.counts("region")) == {"N": 4, "S": 2, "W": 2}
+    assert dict(found.rows_by_value("region")) == {"N": 4, "S": 2, "W": 2}
 
 
 @pytest.mark.parametrize(

@@ -62,19 +62,19 @@ class TestAggregates:
             "low": Aggregate("x", "min"),
             "high": Aggregate("x", "max"),
         }
-        found = aggregated(self.frame(), AggregateQuery(["g"], asked)).collect().rows(named=True)
+        found = aggregated(self.frame(), AggregateQuery(["g"], asked)).rows(named=True)
         told = {None if row["g"] != row["g"] else row["g"]: [row[name] for name in asked] for row in found}
         assert told == {"a": [3, 2, 5.0, 1.0, 3.0], "b": [2, 2, 2.0, 2.0, 2.0], None: [1, 1, 4.0, 4.0, 4.0]}
 
     def test_all_rows(self):
         asked = {"kinds": Aggregate("x", "n_unique"), "rows": LENGTH, "high": Aggregate("x", "max")}
-        assert aggregated(self.frame(), AggregateQuery([], asked)).collect().row(0) == (5, 6, 4.0)
+        assert aggregated(self.frame(), AggregateQuery([], asked)).row(0) == (5, 6, 4.0)
 
     def test_no_partition_answers_with_more_groups_than_are_asked_for(self, monkeypatch):
         answered = []
         together = partitions._together
         monkeypatch.setattr(partitions, "_together", lambda *given: answered.append(given[-1]) or together(*given))
-        found = aggregated(self.frame(3), AggregateQuery(["x"], {"rows": LENGTH}, 2)).collect()
+        found = aggregated(self.frame(3), AggregateQuery(["x"], {"rows": LENGTH}, 2))
         assert len(found) == 2
         assert [len(one) for one in answered[0]] == [2, 2]
 

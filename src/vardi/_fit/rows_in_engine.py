@@ -84,7 +84,7 @@ class RowsInEngine(UserRows):
     @classmethod
     def of_frames(cls, frames: OpenFrames, known: object, depends: Depends) -> RowsInEngine:
         """Put biases, features and known functions on the frames, and check them."""
-        checked = NOTHING_KNOWN if known is None else as_known(known, frames.names, frames.table)
+        checked = NOTHING_KNOWN if known is None else as_known(known, frames.names, frames)
         pool = with_levels(frames).survey(checked.functions)
         require_told(pool, pool.sizes)
         return cls._of(replace(pool, dependence=as_engine_dependence(pool, depends)), checked)

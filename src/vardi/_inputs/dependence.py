@@ -81,18 +81,29 @@ class DeclaredDependence(Generic[Key]):
 
     @property
     def words(self) -> str:
-        """How rows depend on one another."""
-        return in_words(self.named, None, None)
+        """How rows depend on one another; in memory with the number of clusters and strata.
+
+        >>> named = {"clusters": "district", "population": ""}
+        >>> Dependence(np.arange(60), None, None, np.ones(1), named).words
+        "in 60 clusters of 'district'; drawn from finite populations"
+        """
+        parts = []
+        for what, codes in (("clusters", self.clusters), ("strata", self.strata)):
+            if what in self.named:
+                number = f"{len(np.unique(codes)):,} {what}" if isinstance(codes, np.ndarray) else what
+                parts.append(f"in {number}" + self._of(what, "of"))
+        if "series" in self.named:
+            parts.append("one after the other in time" + self._of("series", "by"))
+        if "population" in self.named:
+            parts.append("drawn from finite populations")
+        return "; ".join(parts)
+
+    def _of(self, what: str, word: str) -> str:
+        return f" {word} {self.named[what]!r}" if self.named[what] else ""
 
 
 class Dependence(DeclaredDependence[Integers]):
     """What was declared for the rows of a pool in memory."""
-
-    @property
-    def words(self) -> str:
-        """How rows depend on one another, in how many clusters and strata."""
-        clusters, strata = (None if codes is None else len(np.unique(codes)) for codes in (self.clusters, self.strata))
-        return in_words(self.named, clusters, strata)
 
     def of(self, kept: KeptRows) -> Dependence:
         """Return the dependence of the rows in a fit."""
@@ -100,24 +111,6 @@ class Dependence(DeclaredDependence[Integers]):
             None if codes is None else kept.of(codes) for codes in (self.clusters, self.order, self.strata)
         )
         return Dependence(clusters, order, strata, self.remaining, self.named)
-
-
-def in_words(named: Mapping[str, str], clusters: int | None, strata: int | None) -> str:
-    """Return what was declared, in words.
-
-    >>> in_words({"clusters": "district", "population": ""}, 60, None)
-    "in 60 clusters of 'district'; drawn from finite populations"
-    """
-    parts = []
-    for what, count in (("clusters", clusters), ("strata", strata)):
-        if what in named:
-            number = f"{count:,} {what}" if count is not None else what
-            parts.append(f"in {number}" + (f" of {named[what]!r}" if named[what] else ""))
-    if "series" in named:
-        parts.append("one after the other in time" + (f" by {named['series']!r}" if named["series"] else ""))
-    if "population" in named:
-        parts.append("drawn from finite populations")
-    return "; ".join(parts)
 
 
 def as_dependence(pool: Pool, depends: Depends) -> Dependence:
@@ -223,11 +216,10 @@ def missing_labels(missing: int, what: str) -> MissingValuesError:
 
 def numbered(labels: np.ndarray, what: str) -> Integers:
     """Return labels as numbers; raise if some are missing."""
-    if labels.dtype.kind != "O":
-        if missing := int(np.count_nonzero(labels != labels)):
-            raise missing_labels(missing, what)
-        return np.unique(labels, return_inverse=True)[1]
-    codes, _, missing = coded_labels(labels, what)
+    if labels.dtype.kind == "O":
+        codes, _, missing = coded_labels(labels, what)
+    else:
+        codes, missing = np.unique(labels, return_inverse=True)[1], int(np.count_nonzero(labels != labels))
     if missing:
         raise missing_labels(missing, what)
     return codes

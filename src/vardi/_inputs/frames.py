@@ -520,7 +520,6 @@ def require_read_as_names(names: Iterable[str], implementation: nw.Implementatio
     ...
     vardi.errors.MismatchError: Polars takes the column name '*' for a pattern of other columns' names. Rename it.
     """
-    names = list(names)
     misread = misread_names(names, implementation)
     if misread:
         engine, as_what = ("Polars", "a pattern of") if implementation.is_polars() else ("DuckDB", "a path to")

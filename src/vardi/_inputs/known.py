@@ -110,9 +110,11 @@ NOTHING_KNOWN = Known((), (), np.empty(0), np.empty((0, 0)))
 class Table(Protocol):
     """What known values need of the rows."""
 
-    columns: tuple[str, ...]
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that all samples have."""
 
-    def counts(self, column: str) -> Mapping[Hashable, int]:
+    def rows_by_value(self, column: str) -> Mapping[Hashable, int]:
         """Return how many rows have each value of a column."""
 
     def kind(self, column: str) -> Kind:
@@ -126,7 +128,7 @@ class PoolTable:
         self._frames = pool.frames
         self.columns = shared_names([frame.columns for frame in pool.frames])
 
-    def counts(self, column: str) -> Mapping[Hashable, int]:
+    def rows_by_value(self, column: str) -> Mapping[Hashable, int]:
         """Return how many rows have each value of a column."""
         try:
             return Counter(_plain(value) for frame in self._frames for value in frame.column(column).tolist())
@@ -290,7 +292,7 @@ def _margin(column: Hashable, margin: Mapping[Hashable, object], names: tuple[Na
             "Give shares that sum to 1; a share of one value alone is given as a condition.",
             labels=[str(column)],
         )
-    _require_every_value(str(column), places, table.counts(str(column)))
+    _require_every_value(str(column), places, table.rows_by_value(str(column)))
     shares = shares / total
     if covariance.ndim == 1:
         covariance = _multinomial(str(column), places, shares, covariance)

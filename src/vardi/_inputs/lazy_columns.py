@@ -31,7 +31,7 @@ from vardi._inputs.library_expressions import (
     unknown_expression,
     with_nulls,
 )
-from vardi._inputs.partitions import with_own
+from vardi._inputs.partitions import in_pandas
 from vardi.biases import Bias, ExpressionBias, FrameExpressionBias, FunctionFamily, ParametricBias, WindowBias
 from vardi.biases._compile import Compiled, NarwhalsTarget, compile_node
 from vardi.biases._kinds import factors_of
@@ -135,10 +135,8 @@ def _put(
         if not read and len(alone) == len(few) > 1:  # a pattern of columns, which may read any of them
             read = tuple(column for column in few.columns if not column.startswith(PREFIX))
         require_by_row(bias, few, np.asarray(alone.cast(nw.Float64).to_numpy(), np.float64), sample)
-    if frame.implementation.is_pandas():
-        return partial(with_nulls, bias, name, read), read
-    if frame.implementation.is_dask():
-        return partial(with_own, partial(with_nulls, bias, name, read), read), read
+    if frame.implementation.is_pandas() or frame.implementation.is_dask():
+        return partial(in_pandas, partial(with_nulls, bias, name, read), read), read
     column, lost = bias.expression.alias(name), lost_values(frame, read)
 
     def change(rows: LazyFrame) -> LazyFrame:
@@ -177,10 +175,8 @@ class DeclaredColumns:
             if any(isinstance(one, LearnedBias | WindowBias) for one in factors_of(known)):
                 raise needs_rows(f"The bias of {name!r}, {bias},")
             found[OMEGA.format(k)] = _computable(known, f"The bias of {name!r} is {bias}", "an expression", name)
-        for k, names in self.features.items():
-            bias = self.biases[k]
-            assert isinstance(bias, ParametricBias)
-            found |= dict(zip(names, features_of(bias, self.names[k]), strict=True))
+        for features in self.features.values():
+            found |= features
         for j, function in enumerate(self.functions):
             if not isinstance(function, int):
                 what = f"The mean of {function} is known"
@@ -188,11 +184,11 @@ class DeclaredColumns:
         return found
 
     @cached_property
-    def features(self) -> dict[int, tuple[str, ...]]:
-        """The columns that the parameters of each bias, except the intercept, multiply."""
+    def features(self) -> dict[int, dict[str, ExpressionBias]]:
+        """What the parameters of each bias, except the intercept, multiply, by the column that holds it."""
         place = count()
         return {
-            k: tuple(FEATURE.format(next(place)) for _ in features_of(bias, self.names[k]))
+            k: {FEATURE.format(next(place)): feature for feature in features_of(bias, self.names[k])}
             for k, bias in enumerate(self.biases)
             if isinstance(bias, ParametricBias)
         }

@@ -17,7 +17,6 @@ from vardi._inputs.engines import (
     DataFrame,
     LazyFrame,
     answering,
-    collected,
     schema_of,
 )
 from vardi._inputs.partitions import aggregated
@@ -90,11 +89,6 @@ class Part:
         with answering(self.name):
             return changed(self.frame, self.put)
 
-    def ask(self, build: Change) -> DataFrame:
-        """Return the answer to a query of the rows: the only way that anything leaves the engine."""
-        with answering(self.name):  # DuckDB raises while a query is built
-            return collected(build(changed(self.frame, self.put)), self.name)
-
     def map(self, *changes: Change | None) -> Part:
         """Return the part with changes of columns made to its rows, including those that do not count."""
         with answering(self.name):
@@ -149,12 +143,14 @@ class Part:
         compute it once, and queries stay short.
         """
         query = AggregateQuery([*filter(None, [self.label]), *key], asked, most)
-        return Groups(self.ask(lambda frame: aggregated(changed(frame, changes), query)), self)
+        with answering(self.name):  # DuckDB raises while a query is built
+            return Groups(aggregated(changed(self.rows_as_asked, changes), query), self)
 
     def first(self, columns: Sequence[str], rows: int, *changes: Change | None) -> Groups:
         """Query columns of the first rows."""
         columns = [*columns, *filter(None, [self.label])]
-        return Groups(self.ask(lambda frame: changed(frame, changes).select(*columns).head(rows)), self)
+        with answering(self.name):
+            return Groups(changed(self.rows_as_asked, changes).select(*columns).head(rows).collect(), self)
 
     @property
     def code(self) -> int | None:

@@ -72,8 +72,7 @@ def open_frames(samples: object, biases: object, *, source: object, counts: obje
     counted = None if counts is None else as_column("counts", counts)
     by_name = as_named(biases, "biases")
     named = as_named(samples, "samples") if label is None else {}
-    if label is None:
-        require_biases_for(named, by_name)
+    require_biases_for(named, by_name)
     names = (*named, *(name for name in by_name if name not in named))
     every = as_biases(by_name, names)
     _ = DeclaredColumns(tuple(map(str, names)), every).columns  # all of them can be computed
@@ -106,10 +105,21 @@ class OpenFrames:
     parts: tuple[Part, ...]
     counts: str | None
 
-    @property
-    def table(self) -> EngineTable:
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
         """The columns that all frames have."""
-        return EngineTable(self.parts)
+        return shared_names([part.schema for part in self.parts])
+
+    def rows_by_value(self, column: str) -> Mapping[Hashable, int]:
+        """Return how many rows have each value of a column."""
+        return rows_by_value(self.parts, column) or {}
+
+    def kind(self, column: str) -> Literal["number", "condition", "other"]:
+        """Return whether a column holds numbers, truth values, or something that has no mean."""
+        kinds = [part.schema[column] for part in self.parts]
+        if all(kind == nw.Boolean for kind in kinds):
+            return "condition"
+        return "number" if all(kind.is_numeric() or kind == nw.Boolean for kind in kinds) else "other"
 
     def survey(self, functions: Sequence[Bias | int] = ()) -> LazyPool:
         """Add biases, features and functions to the frames as columns, and check them by one query for each frame.
@@ -345,31 +355,6 @@ def _look(pool: LazyPool, columns: Mapping[str, str], most: int = 1_000_000) -> 
                 bytes=8 * int(clusters.sum()),
             )
         warn_of_few_clusters(pool.names, clusters, pool.sizes, columns["clusters"])
-
-
-class EngineTable:
-    """What known values need of rows, answered by an engine.
-
-    Parameters
-    ----------
-    parts : sequence of Part
-        The frames.
-    """
-
-    def __init__(self, parts: Sequence[Part]) -> None:
-        self._parts, self._schemas = parts, [part.schema for part in parts]
-        self.columns = shared_names(self._schemas)
-
-    def counts(self, column: str) -> Mapping[Hashable, int]:
-        """Return how many rows have each value of a column."""
-        return rows_by_value(self._parts, column) or {}
-
-    def kind(self, column: str) -> Literal["number", "condition", "other"]:
-        """Return whether a column holds numbers, truth values, or something that has no mean."""
-        kinds = [schema[column] for schema in self._schemas]
-        if all(kind == nw.Boolean for kind in kinds):
-            return "condition"
-        return "number" if all(kind.is_numeric() or kind == nw.Boolean for kind in kinds) else "other"
 
 
 def most_cells(columns: int, fraction: float = 0.25, copies: int = 6) -> int:

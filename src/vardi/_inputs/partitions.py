@@ -161,6 +161,22 @@ class PartitionedFrame:
         answer = found[0].compute()
         return nw.from_native(_aggregates(query, self._empty) if answer is None else answer, eager_only=True)
 
+    def aggregates(self, query: AggregateQuery) -> DataFrame:
+        """Compute any aggregates; numbers of distinct values are those of rows without duplicates."""
+        keys, asked = query.keys, query.asked
+        rest = {name: one for name, one in asked.items() if one.how != "n_unique"}
+        found = [self.answer(replace(query, asked=rest))] if rest else []
+        for name, one in asked.items():
+            if one.how == "n_unique":
+                values = self.select(*keys, one.expression.alias(DISTINCT)).unique()
+                found.append(values.answer(replace(query, asked={name: LENGTH})))
+        if len(found) == 1:
+            return found[0]
+        if not keys:
+            return nw.concat(found, how="horizontal").select(*asked)
+        beside = nw.concat(found, how="diagonal")  # each number of a group once, and otherwise null
+        return AggregateQuery(keys, {name: Aggregate(name, "max") for name in asked}).of(beside.lazy()).collect()
+
     def _partitions(self, *answer: Aggregate | str) -> list[Partition]:
         """Return the partitions with the columns that an answer reads, as Dask plans them: once for equal columns."""
         rows = self.then(PartitionStep(lambda frame: frame, shown(*answer), keeps=False))._projected()
@@ -178,38 +194,6 @@ class PartitionedFrame:
         text, columns = "\n".join(filter(None, read)), list(self._native.columns)
         needed = [name for name in columns if f"col({name})" in text]
         return self._native[needed or columns[:1]] if len(needed) < len(columns) else self._native
-
-
-@dataclass(frozen=True, eq=False)
-class PartitionedAnswer:
-    """A query of aggregates, which is computed when it is collected.
-
-    Attributes
-    ----------
-    frame : PartitionedFrame
-        The rows.
-    query : AggregateQuery
-        What is asked of them.
-    """
-
-    frame: PartitionedFrame
-    query: AggregateQuery
-
-    def collect(self) -> DataFrame:
-        """Compute the aggregates; numbers of distinct values are those of rows without duplicates."""
-        keys, asked = self.query.keys, self.query.asked
-        rest = {name: one for name, one in asked.items() if one.how != "n_unique"}
-        found = [self.frame.answer(replace(self.query, asked=rest))] if rest else []
-        for name, one in asked.items():
-            if one.how == "n_unique":
-                values = self.frame.select(*keys, one.expression.alias(DISTINCT)).unique()
-                found.append(values.answer(replace(self.query, asked={name: LENGTH})))
-        if len(found) == 1:
-            return found[0]
-        if not keys:
-            return nw.concat(found, how="horizontal").select(*asked)
-        beside = nw.concat(found, how="diagonal")  # each number of a group once, and otherwise null
-        return AggregateQuery(keys, {name: Aggregate(name, "max") for name in asked}).of(beside.lazy()).collect()
 
 
 def _after(steps: Sequence[PartitionStep], rows: PandasFrame) -> PandasFrame:
@@ -275,17 +259,16 @@ def as_lazy(native: Any) -> LazyFrame:
     return frame
 
 
-def aggregated(frame: LazyFrame, query: AggregateQuery) -> LazyFrame:
-    """Return a query of aggregates."""
+def aggregated(frame: LazyFrame, query: AggregateQuery) -> DataFrame:
+    """Compute a query of aggregates."""
     own = _partitioned(frame)
-    return query.of(frame) if own is None else _lazy(PartitionedAnswer(own, query))
+    return query.of(frame).collect() if own is None else own.aggregates(query)
 
 
-def with_own(change: Callable[[LazyFrame], LazyFrame], read: Sequence[str], frame: LazyFrame) -> LazyFrame:
-    """Return a frame of Dask with a change made to its partitions, as pandas: it reads some columns, or any if none."""
+def in_pandas(change: Callable[[LazyFrame], LazyFrame], read: Sequence[str], frame: LazyFrame) -> LazyFrame:
+    """Return a frame of pandas, or of its partitions, with a change made: it reads some columns, or any if none."""
     own = _partitioned(frame)
-    assert own is not None
-    return _lazy(own.then(PartitionStep(change, shown(*read) if read else None)))
+    return change(frame) if own is None else _lazy(own.then(PartitionStep(change, shown(*read) if read else None)))
 
 
 def with_interval(frame: LazyFrame, name: str, x: nw.Expr, edges: Floats) -> LazyFrame:
@@ -331,8 +314,6 @@ def with_rank(frame: LazyFrame, name: str, column: str) -> LazyFrame:
 
 def stacked(frames: Sequence[LazyFrame]) -> LazyFrame:
     """Return the rows of several frames of one engine as one frame."""
-    if not any(isinstance(frame, PartitionedFrame) for frame in frames):
-        return nw.concat(frames)
     return as_lazy(nw.concat([nw.from_native(frame.to_native()).lazy() for frame in frames]))
 
 
@@ -340,5 +321,5 @@ def _partitioned(frame: object) -> PartitionedFrame | None:
     return frame if isinstance(frame, PartitionedFrame) else None
 
 
-def _lazy(own: PartitionedFrame | PartitionedAnswer) -> LazyFrame:
+def _lazy(own: PartitionedFrame) -> LazyFrame:
     return cast("LazyFrame", own)

@@ -129,8 +129,8 @@ class Queries:
             frames = [self.adding(part, [KEY], question)(part.rows_as_asked).select(KEY) for part in parts]
             frame = frames[0] if len(frames) == 1 else stacked(frames)
             inside = frame.filter((nw.col(KEY) >= literal(low)) & (nw.col(KEY) <= literal(high))).unique()
-            length = aggregated(inside, AggregateQuery((), {ROWS: LENGTH}))
-            places = evenly(int(collected(length).item()), most).tolist()
+            length = aggregated(inside, AggregateQuery((), {ROWS: LENGTH})).item()
+            places = evenly(int(length), most).tolist()
             ranked = inside.with_row_index(ROWS, order_by=KEY)
             chosen = collected(ranked.filter(nw.col(ROWS).is_in(places)).select(KEY))
         return np.sort(chosen.get_column(KEY).to_numpy().astype(np.float64))
