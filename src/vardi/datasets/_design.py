@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,9 +59,8 @@ class MatrixDesign:
     log: bool = False
 
 
-def sizes_by_name(names: Iterable[str], sizes: Sequence[int]) -> dict[str, int]:
-    """Pair the names of the samples with their sizes; every sample needs one row or more."""
-    names = list(names)
+def require_sizes(names: Sequence[str], sizes: Sequence[int]) -> None:
+    """Refuse sizes that are not one row or more for each sample."""
     if len(names) != len(sizes):
         raise MismatchError(
             f"The design has {len(names)} samples ({', '.join(names)}), but {len(sizes)} sizes were given: "
@@ -79,7 +78,6 @@ def sizes_by_name(names: Iterable[str], sizes: Sequence[int]) -> dict[str, int]:
             f"No rows for {', '.join(empty)} among the sizes {tuple(sizes)}. Each sample needs one row or more.",
             samples=empty,
         )
-    return dict(zip(names, sizes, strict=True))
 
 
 def require_positive(name: str, value: float) -> None:
