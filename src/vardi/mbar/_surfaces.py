@@ -21,7 +21,7 @@ from vardi._types import Floats, Integers, Numbers
 from vardi.biases import where
 from vardi.errors import MismatchError
 from vardi.mbar._arguments import require_one_of
-from vardi.mbar._states import StateWeights, dense
+from vardi.mbar._states import StateWeights, dense, refits
 
 KERNELS = ("gaussian", "tophat", "epanechnikov")
 # Of scikit-learn's tree search, which is not used here.
@@ -250,7 +250,7 @@ class InState:
 
     def __init__(self, rows: StateWeights, u_n: Floats) -> None:
         self._rows = rows
-        self._w = rows.under(u_n[None, :])[1][0]
+        self._w = rows._under(u_n[None, :])[1][0]
 
     def means(self, functions: Functions) -> Floats:
         """Return the mean of each function."""
@@ -259,12 +259,12 @@ class InState:
     def log_covariance(self, functions: Functions) -> Floats:
         """Return the covariance of the logs of the means, valid for contrasts only."""
         scale = sparse.diags_array(1.0 / self.means(functions))
-        return self._rows.covariance(sparse.diags_array(self._w) @ _numbers(functions) @ scale)
+        return self._rows._covariance(sparse.diags_array(self._w) @ _numbers(functions) @ scale)
 
     def refits(self, functions: Functions, n: int, seed: int) -> Floats:
         """Return the means in each refit, up to a common factor."""
         numbers = _numbers(functions)
-        return self._rows.bootstrap(lambda w: np.asarray(numbers.T @ (w * self._w)), n, seed)
+        return self._rows._bootstrap(lambda w: np.asarray(numbers.T @ (w * self._w)), n, seed)
 
 
 class InPopulation:
@@ -293,8 +293,7 @@ class InPopulation:
     def refits(self, functions: Functions, n: int, seed: int) -> Floats:
         """Return the means in each refit."""
         values = _as_given(functions)
-        drawn = self._fit.bootstrap(values if isinstance(values, list) else list(values.T), n=n, seed=seed)
-        return drawn.values[np.isfinite(drawn.log_omegas).any(axis=1)]
+        return refits(self._fit, values if isinstance(values, list) else list(values.T), n, seed)
 
 
 def as_row(texts: Sequence[str]) -> Numbers:
