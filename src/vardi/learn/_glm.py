@@ -24,7 +24,7 @@ PoissonRegressor    sum w (exp(eta) - y eta) / sum w + alpha |beta|^2 / 2       
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -196,11 +196,10 @@ def _logistic_strength(model: LinearModel, n: float, share: float) -> float:
     return 0.0 if _logistic_penalty(model) is None else 1.0 / (model.C * n)
 
 
+_LINEAR = Response(lambda eta: eta, np.ones_like, _real, lambda model, n, share: 0.0, _no_constraint, 1e-5)
 RESPONSES: dict[type, Response] = {
-    LinearRegression: Response(lambda eta: eta, np.ones_like, _real, lambda model, n, share: 0.0, _no_constraint, 1e-5),
-    Ridge: Response(
-        lambda eta: eta, np.ones_like, _real, lambda model, n, share: model.alpha / n, _no_constraint, 0.05
-    ),
+    LinearRegression: _LINEAR,
+    Ridge: replace(_LINEAR, penalty=lambda model, n, share: model.alpha / n, tolerance=0.05),
     LogisticRegression: Response(
         expit, lambda mean: mean * (1.0 - mean), _second_class, _logistic_strength, _smooth_logistic, 0.05
     ),

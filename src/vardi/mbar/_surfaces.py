@@ -112,24 +112,24 @@ class Histogram:
     def functions(self, rows: Rows, places: np.ndarray) -> Functions:
         """Return the indicators of the given bins."""
         if isinstance(rows, tuple):
-            at = zip(*np.unravel_index(places, self.shape), strict=True)
-            return as_row([self._within(rows, index, [i + 1 for i in index]) for index in at])
+            return as_row(
+                [self._within(rows, index) for index in zip(*np.unravel_index(places, self.shape), strict=True)]
+            )
         column = np.full(prod(self.shape) + 1, -1)
         column[places] = np.arange(len(places))
         chosen = column[self.places(rows)]
         inside = np.flatnonzero(chosen >= 0)
         return sparse.csr_array((np.ones(len(inside)), (inside, chosen[inside])), shape=(len(rows), len(places)))
 
-    def _within(self, rows: tuple[str, ...], first: Sequence[int], last: Sequence[int]) -> str:
-        """Return the condition that the coordinate is between two edges, in each dimension."""
-        parts = zip(rows, self.edges, first, last, strict=True)
-        return " and ".join(f"{float(edges[i])!r} <= ({x}) < {float(edges[j])!r}" for x, edges, i, j in parts)
+    def _within(self, rows: tuple[str, ...], index: Sequence[int]) -> str:
+        """Return the condition that the coordinate is in a bin."""
+        parts = zip(rows, self.edges, index, strict=True)
+        return " and ".join(f"{float(edges[i])!r} <= ({x}) < {float(edges[i + 1])!r}" for x, edges, i in parts)
 
     def whole(self, rows: Rows) -> Functions:
-        """Return the indicator of the grid, in which probabilities sum to 1."""
-        if isinstance(rows, tuple):
-            return as_row([self._within(rows, [0] * self.dims, [-1] * self.dims)])
-        return sparse.csr_array((self.places(rows) >= 0).astype(np.float64)[:, None])
+        """Return the indicator of the grid, as of a single bin: in it probabilities sum to 1."""
+        grid = Histogram(tuple(edges[[0, -1]] for edges in self.edges), self.periods)
+        return grid.functions(rows, np.array([0]))
 
     log_constant = 0.0
 
