@@ -1,20 +1,69 @@
-"""Simulated designs whose truth is known, drawn by rejection within regions and directly from other biased laws."""
+"""Designs, and simulated ones whose truth is known: drawn by rejection within regions, else by their biased laws."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.special import gammainc, gammaincc, ndtr
 
 from vardi._inputs.frames import as_frame
-from vardi._types import Floats
+from vardi._types import Floats, Integers
 from vardi.biases import where
-from vardi.datasets._design import Design, MatrixDesign, require_positive, require_sizes
-from vardi.errors import MismatchError
+from vardi.errors import EmptySampleError, MismatchError
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """Biased samples of one population, ready for ``vardi.debias(design.samples, design.biases)``.
+
+    Attributes
+    ----------
+    samples : dict of str to rows
+        Simulated rows are NumPy arrays: one dimension is the column ``x`` of the text expressions, two dimensions are
+        the columns ``x0, x1, ...``.
+    biases : dict of str to str
+        For each sample, its bias omega_k as a text expression.
+    truth : mapping of str to number or array
+        True values of the population P. ``"Omega of name"`` is the normaliser E_P omega of that sample; ``"mean"``
+        is the mean of the quantity that the design is about. Each function documents its keys.
+    test : rows or None
+        Unbiased rows of the population that are in no sample, if the design has any.
+    """
+
+    samples: dict[str, Any]
+    biases: dict[str, str]
+    truth: Mapping[str, Any]
+    test: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixDesign:
+    """A design given by the values of its biases, for ``vardi.debias_matrix(d.omega, d.source, log=d.log)``.
+
+    Attributes
+    ----------
+    rows : array of n
+        The points z_i.
+    omega : array of n x K
+        omega_k(z_i), or log omega_k(z_i) if ``log`` is true.
+    source : integer array of n
+        The label 0..K-1 of the sample that each row came from.
+    truth : mapping of str to number or array
+        What is known; each function documents its keys.
+    log : bool
+        Whether ``omega`` holds logarithms.
+    """
+
+    rows: Floats
+    omega: Floats
+    source: Integers
+    truth: Mapping[str, Any]
+    log: bool = False
+
 
 Law: TypeAlias = Callable[[np.random.Generator, int], Floats]
 """Draws as many rows as are asked for."""
@@ -162,7 +211,7 @@ def gaussian_scenario(letter: str, seed: int = 0, n: int = 1000) -> Design:
     """
     if letter not in _SCENARIOS:
         raise MismatchError(f"There is no Gaussian scenario {letter!r}. Give a letter a to l.")
-    require_positive("n", n)
+    _require_positive("n", n)
     samples, rows_of_1000 = _SCENARIOS[letter]
     cuts = np.rint(np.cumsum([0, *rows_of_1000]) * n / 1000).astype(int)
     truth = {"mean": float(2 * np.sqrt(2 / np.pi))}
@@ -230,7 +279,7 @@ def _draw_design(
     test: int = 0,
 ) -> Design:
     """Draw each sample by its law, or from the population given its region; test rows come first."""
-    require_sizes([sample.name for sample in samples], sizes)
+    _require_sizes([sample.name for sample in samples], sizes)
     rng = np.random.default_rng(seed)
     test_rows = population(rng, test) if test else None
     laws = {sample.name: sample.law or partial(_draw_within, population, sample) for sample in samples}
@@ -252,6 +301,33 @@ def _draw_within(population: Law, region: Sample, rng: np.random.Generator, size
         kept.append(proposals[inside > 0][:wanted])
         wanted -= len(kept[-1])
     return np.concatenate(kept)
+
+
+def _require_sizes(names: Sequence[str], sizes: Sequence[int]) -> None:
+    """Refuse sizes that are not one row or more for each sample."""
+    if len(names) != len(sizes):
+        raise MismatchError(
+            f"The design has {len(names)} samples ({', '.join(names)}), but {len(sizes)} sizes were given: "
+            f"{tuple(sizes)}. Give one size for each sample, in this order."
+        )
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise MismatchError(
+            f"Two samples have the same name and bias: {', '.join(repeated)}. Give each parameter once, and add up "
+            "the sizes."
+        )
+    empty = [name for name, size in zip(names, sizes, strict=True) if size < 1]
+    if empty:
+        raise EmptySampleError(
+            f"No rows for {', '.join(empty)} among the sizes {tuple(sizes)}. Each sample needs one row or more.",
+            samples=empty,
+        )
+
+
+def _require_positive(name: str, value: float) -> None:
+    """Raise unless the named parameter is greater than zero."""
+    if not value > 0:
+        raise MismatchError(f"{name} must be greater than 0, got {value}.")
 
 
 def _gamma(shape: float | Sequence[float]) -> Law:
@@ -330,7 +406,7 @@ def multivariate_length_bias(dimensions: int = 2, sizes: Sequence[int] = (100, 2
     >>> [rows.shape for rows in design.samples.values()]
     [(50, 2), (30, 2), (20, 2)]
     """
-    require_positive("dimensions", dimensions)
+    _require_positive("dimensions", dimensions)
     means = (2.0 + np.arange(dimensions)).tolist()
     samples = [Sample("unbiased", "1", 1.0, _gamma(means))]
     for j, mean in enumerate(means):
@@ -379,7 +455,7 @@ def tilts(
     >>> round(design.truth["Omega of at 0"], 4)
     0.8944
     """
-    require_positive("width", width)
+    _require_positive("width", width)
     spread = 1 + width**2
     samples = []
     for c in map(float, centres):
@@ -465,8 +541,8 @@ def truncation(n: int = 200, seed: int = 0, *, width: float = 0.5) -> MatrixDesi
     >>> bool(design.rows.mean() < design.truth["mean"])
     True
     """
-    require_positive("n", n)
-    require_positive("width", width)
+    _require_positive("n", n)
+    _require_positive("width", width)
     x, windows = _seen_through_windows(np.random.default_rng(seed), n, width / 2)
     omega = (windows[:, 0] <= x[:, None]) & (x[:, None] <= windows[:, 1])
     return MatrixDesign(
@@ -514,8 +590,8 @@ def harmonic_oscillators(
     >>> design.truth["log Omega differences"].round(4).tolist()
     [0.0, -0.2027, -0.3466]
     """
-    require_positive("states", states)
-    require_positive("rows_per_state", rows_per_state)
+    _require_positive("states", states)
+    _require_positive("rows_per_state", rows_per_state)
     rng = np.random.default_rng(seed)
     centre = spacing * np.arange(states)
     spring = np.linspace(1.0, 2.0, states)
