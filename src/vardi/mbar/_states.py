@@ -234,9 +234,10 @@ class StateAnswers:
     def _covariance(self, Y: Floats) -> Floats:
         return self._rows._covariance(Y.T, weights_known=self._method == "approximate")
 
-    def errors(self) -> Floats:
-        """Return standard errors of the means."""
-        return np.sqrt(np.maximum(np.diag(self.covariance()), 0.0))
+    def means(self, with_errors: bool) -> Results:
+        """Return the means and, if they are asked for, their standard errors."""
+        results = {"mu": self.mu}
+        return results | {"sigma": np.sqrt(np.maximum(np.diag(self.covariance()), 0.0))} if with_errors else results
 
     def between(self, combine: Combination, differences_as: str, errors_as: str = "") -> Results:
         """Return differences of a combination between states and, if they have a key, their standard errors."""

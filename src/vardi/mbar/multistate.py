@@ -278,7 +278,7 @@ class MBAR(StateWeights):
         if output == "differences":
             results = answers.between(lambda mu, f: mu, "mu", "sigma" if compute_uncertainty else "")
         else:
-            results = {"mu": answers.mu} | ({"sigma": answers.errors()} if compute_uncertainty else {})
+            results = answers.means(compute_uncertainty)
         return results | ({"Theta": answers.theta(scaled=True)} if return_theta else {})
 
     def compute_multiple_expectations(
@@ -311,7 +311,7 @@ class MBAR(StateWeights):
         """
         A = np.array([by_row(one, self.N_k, "A_in") for one in np.asarray(A_in)])
         answers = self._inner(uncertainty_method, by_row(u_n, self.N_k, "u_n"), A, np.zeros(len(A), int))
-        results = {"mu": answers.mu} | ({"sigma": answers.errors()} if compute_uncertainty else {})
+        results = answers.means(compute_uncertainty)
         results |= {"covariances": answers.covariance()} if compute_covariance else {}
         return results | ({"Theta": answers.theta(scaled=True)} if return_theta else {})
 
@@ -384,12 +384,9 @@ class MBAR(StateWeights):
         """
         u = self._potentials(u_kn)
         answers = self._inner(uncertainty_method, u, u)
-        results = [
-            answers.between(lambda mu, f: f, "Delta_f", "dDelta_f"),
-            answers.between(lambda mu, f: mu, "Delta_u", "dDelta_u"),
-            answers.between(lambda mu, f: mu - f, "Delta_s", "dDelta_s"),
-        ]
-        return results[0] | results[1] | results[2]
+        free_energies = answers.between(lambda mu, f: f, "Delta_f", "dDelta_f")
+        potentials = answers.between(lambda mu, f: mu, "Delta_u", "dDelta_u")
+        return free_energies | potentials | answers.between(lambda mu, f: mu - f, "Delta_s", "dDelta_s")
 
     def compute_covariance_of_sums(self, d_ij: ArrayLike, K: int, a: ArrayLike) -> Floats:
         r"""Return the errors of weighted sums of differences, :math:`\sum_k a_k (f_{i + kK} - f_{j + kK})`.
