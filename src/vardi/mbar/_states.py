@@ -193,7 +193,7 @@ class StateAnswers:
         Potentials of states.
     A : ndarray of shape (S, n) or None
         The observable of each mean.
-    states : ndarray of int of shape (S,) or None
+    in_states : ndarray of int of shape (S,) or None
         The state of each mean; all by default.
 
     Attributes
@@ -202,10 +202,12 @@ class StateAnswers:
         The means, and the free energies.
     """
 
-    def __init__(self, rows: StateWeights, method: str, u: Floats, A: Floats | None, states: Integers | None) -> None:
+    def __init__(
+        self, rows: StateWeights, method: str, u: Floats, A: Floats | None, in_states: Integers | None
+    ) -> None:
         self._rows, self._method = rows, method
         self.f, self.w = rows._under(u)
-        self.states = np.arange(len(u)) if states is None else states
+        self.states = np.arange(len(u)) if in_states is None else in_states
         self.A = np.zeros((0, u.shape[1])) if A is None else A
         self.under = self.w[self.states[: len(self.A)]]  # no observable, no mean
         self.mu = times(self.under, self.A).sum(axis=1)
