@@ -466,9 +466,10 @@ def _odds(p: Floats) -> Floats:
 
 def _probabilities(models: Sequence[Classifier], X: Floats, sample: str) -> Floats:
     means: Floats = np.mean([np.asarray(model.predict_proba(X), np.float64)[:, 1] for model in models], axis=0)
-    if not ((means >= 0) & (means <= 1)).all():
+    is_probability = (means >= 0) & (means <= 1)
+    if not is_probability.all():
         raise InvalidBiasError(
-            f"The classifier of {sample!r} gives {means[~((means >= 0) & (means <= 1))][0]:g} as a probability. Give "
+            f"The classifier of {sample!r} gives {means[~is_probability][0]:g} as a probability. Give "
             "one whose predict_proba is between 0 and 1.",
             sample=sample,
         )
@@ -504,9 +505,9 @@ def _separated(sample: str, reference: Sequence[str], names: Sequence[str]) -> N
 
 
 def _name_of(model: object) -> str:
-    inner = getattr(model, "estimator", None)
     if hasattr(model, "steps"):
         return " and ".join(type(step).__name__ for _, step in model.steps)
+    inner = getattr(model, "estimator", None)
     return type(model).__name__ if inner is None else f"{type(inner).__name__}, calibrated"
 
 

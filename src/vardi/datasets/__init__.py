@@ -4,9 +4,10 @@ The tables are ``boston`` and ``adult``; ``house_prices`` makes two biased sampl
 simulates: it draws exactly from its biased distributions and gives the true values of the debiased answers.
 """
 
-from vardi.datasets._design import Design, MatrixDesign
 from vardi.datasets._real import adult, boston, house_prices
 from vardi.datasets._simulated import (
+    Design,
+    MatrixDesign,
     exponential_tilts,
     gaussian_scenario,
     harmonic_oscillators,

@@ -12,7 +12,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi.datasets._design import Design
+from vardi.datasets._simulated import Design
 from vardi.errors import MismatchError, suggest
 
 # The types of the columns, whose names are in the files; texts are as wide as their longest category.

@@ -1,30 +1,85 @@
-"""Simulated designs whose truth is known, drawn by rejection within regions and directly from other biased laws."""
+"""Designs, and simulated ones whose truth is known: drawn by rejection within regions, else by their biased laws."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.special import gammainc, gammaincc, ndtr
 
 from vardi._inputs.frames import as_frame
-from vardi._types import Floats
+from vardi._types import Floats, Integers
 from vardi.biases import where
-from vardi.datasets._design import Design, MatrixDesign, require_positive, sizes_by_name
-from vardi.errors import MismatchError
-
-Population: TypeAlias = Callable[[np.random.Generator, int], Floats]
+from vardi.errors import EmptySampleError, MismatchError
 
 
-class Region(NamedTuple):
-    """A region: the condition that is its bias, and its mass Omega under P."""
+@dataclass(frozen=True, eq=False)
+class Design:
+    """Biased samples of one population, ready for ``vardi.debias(design.samples, design.biases)``.
 
-    text: str
-    mass: float
+    Attributes
+    ----------
+    samples : dict of str to rows
+        Simulated rows are NumPy arrays: one dimension is the column ``x`` of the text expressions, two dimensions are
+        the columns ``x0, x1, ...``.
+    biases : dict of str to str
+        For each sample, its bias omega_k as a text expression.
+    truth : mapping of str to number or array
+        True values of the population P. ``"Omega of name"`` is the normaliser E_P omega of that sample; ``"mean"``
+        is the mean of the quantity that the design is about. Each function documents its keys.
+    test : rows or None
+        Unbiased rows of the population that are in no sample, if the design has any.
+    """
+
+    samples: dict[str, Any]
+    biases: dict[str, str]
+    truth: Mapping[str, Any]
+    test: Any = None
 
 
-_EVERYWHERE = Region("1", 1.0)
+@dataclass(frozen=True, eq=False)
+class MatrixDesign:
+    """A design given by the values of its biases, for ``vardi.debias_matrix(d.omega, d.source, log=d.log)``.
+
+    Attributes
+    ----------
+    rows : array of n
+        The points z_i.
+    omega : array of n x K
+        omega_k(z_i), or log omega_k(z_i) if ``log`` is true.
+    source : integer array of n
+        The label 0..K-1 of the sample that each row came from.
+    truth : mapping of str to number or array
+        What is known; each function documents its keys.
+    log : bool
+        Whether ``omega`` holds logarithms.
+    """
+
+    rows: Floats
+    omega: Floats
+    source: Integers
+    truth: Mapping[str, Any]
+    log: bool = False
+
+
+Law: TypeAlias = Callable[[np.random.Generator, int], Floats]
+"""Draws as many rows as are asked for."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A sample: its bias, the normaliser Omega, and its law; without one the bias is a region, and Omega its mass."""
+
+    name: str
+    bias: str
+    Omega: float
+    law: Law | None = None
+
+
+_UNBIASED = Sample("unbiased", "1", 1.0)
 
 
 def strata(sizes: Sequence[int] = (350, 120, 130), seed: int = 0) -> Design:
@@ -55,11 +110,11 @@ def strata(sizes: Sequence[int] = (350, 120, 130), seed: int = 0) -> Design:
     >>> round(design.truth["mean"], 4), round(design.truth["slope"], 3)
     (0.6633, 0.168)
     """
-    regions = {
-        "low": Region("x0 < 0.45", 0.45),
-        "middle": Region("0.35 < x0 < 0.8", 0.45),
-        "high": Region("x0 > 0.7", 0.3),
-    }
+    samples = (
+        Sample("low", "x0 < 0.45", 0.45),
+        Sample("middle", "0.35 < x0 < 0.8", 0.45),
+        Sample("high", "x0 > 0.7", 0.3),
+    )
 
     def population(rng: np.random.Generator, size: int) -> Floats:
         x = rng.random(size)
@@ -68,44 +123,39 @@ def strata(sizes: Sequence[int] = (350, 120, 130), seed: int = 0) -> Design:
     mean = (1 - np.cos(3)) / 3
     slope = 12 * ((np.sin(3) - 3 * np.cos(3)) / 9 - mean / 2)
     truth = {"mean": float(mean), "mean of x0": 0.5, "slope": float(slope)}
-    return _draw_design(seed, population, regions, sizes, truth)
+    return _draw_design(seed, population, samples, sizes, truth)
 
 
 _NORM = "sqrt(x0**2 + x1**2 + x2**2)"
 
 
-def _ball(radius: float) -> Region:
-    return Region(f"{_NORM} <= {radius}", float(gammainc(1.5, radius**2 / 2)))
+def _inside(radius: float) -> Sample:
+    return Sample("inside", f"{_NORM} <= {radius}", float(gammainc(1.5, radius**2 / 2)))
 
 
-def _outside(radius: float) -> Region:
-    return Region(f"{_NORM} >= {radius}", float(gammaincc(1.5, radius**2 / 2)))
+def _outside(radius: float) -> Sample:
+    return Sample("outside", f"{_NORM} >= {radius}", float(gammaincc(1.5, radius**2 / 2)))
 
 
-def _above(edge: float) -> Region:
-    return Region(f"x0 > {edge}", float(ndtr(-edge)))
+_LEFT = Sample("left", "x0 < 0.1", float(ndtr(0.1)))
+_SLAB = Sample("slab", "abs(x0) < 0.1", float(ndtr(0.1) - ndtr(-0.1)))
+_RIGHT = Sample("right", "x0 > -0.1", float(ndtr(0.1)))
+_TAIL = Sample("tail", "x0 > 1.5", float(ndtr(-1.5)))
 
-
-def _slab(edge: float) -> Region:
-    return Region(f"abs(x0) < {edge}", float(ndtr(edge) - ndtr(-edge)))
-
-
-_SIDES = {"left": Region("x0 < 0.1", float(ndtr(0.1))), "slab": _slab(0.1), "right": _above(-0.1)}
-
-# The paper's twelve panels: regions by name, then the rows of each among 1,000.
-_SCENARIOS: dict[str, tuple[dict[str, Region], tuple[int, ...]]] = {
-    "a": ({"inside": _ball(1.6), "outside": _outside(1.4)}, (500, 500)),
-    "b": ({"inside": _ball(0.8), "unbiased": _EVERYWHERE}, (900, 100)),
-    "c": ({"inside": _ball(0.8), "unbiased": _EVERYWHERE}, (500, 500)),
-    "d": ({"inside": _ball(0.8), "outside": _outside(0.5)}, (500, 500)),
-    "e": ({"inside": _ball(0.8), "outside": _outside(0.5)}, (100, 900)),
-    "f": ({"inside": _ball(0.8), "outside": _outside(0.5), "unbiased": _EVERYWHERE}, (500, 250, 250)),
-    "g": ({"slab": _slab(0.1), "unbiased": _EVERYWHERE}, (900, 100)),
-    "h": ({"slab": _slab(0.1), "unbiased": _EVERYWHERE}, (500, 500)),
-    "i": ({"tail": _above(1.5), "unbiased": _EVERYWHERE}, (500, 500)),
-    "j": (_SIDES, (450, 100, 450)),
-    "k": (_SIDES, (250, 500, 250)),
-    "l": (_SIDES | {"unbiased": _EVERYWHERE}, (150, 500, 150, 200)),
+# The paper's twelve panels: samples, then the rows of each among 1,000.
+_SCENARIOS: dict[str, tuple[tuple[Sample, ...], tuple[int, ...]]] = {
+    "a": ((_inside(1.6), _outside(1.4)), (500, 500)),
+    "b": ((_inside(0.8), _UNBIASED), (900, 100)),
+    "c": ((_inside(0.8), _UNBIASED), (500, 500)),
+    "d": ((_inside(0.8), _outside(0.5)), (500, 500)),
+    "e": ((_inside(0.8), _outside(0.5)), (100, 900)),
+    "f": ((_inside(0.8), _outside(0.5), _UNBIASED), (500, 250, 250)),
+    "g": ((_SLAB, _UNBIASED), (900, 100)),
+    "h": ((_SLAB, _UNBIASED), (500, 500)),
+    "i": ((_TAIL, _UNBIASED), (500, 500)),
+    "j": ((_LEFT, _SLAB, _RIGHT), (450, 100, 450)),
+    "k": ((_LEFT, _SLAB, _RIGHT), (250, 500, 250)),
+    "l": ((_LEFT, _SLAB, _RIGHT, _UNBIASED), (150, 500, 150, 200)),
 }
 
 
@@ -161,15 +211,15 @@ def gaussian_scenario(letter: str, seed: int = 0, n: int = 1000) -> Design:
     """
     if letter not in _SCENARIOS:
         raise MismatchError(f"There is no Gaussian scenario {letter!r}. Give a letter a to l.")
-    require_positive("n", n)
-    regions, rows_of_1000 = _SCENARIOS[letter]
+    _require_positive("n", n)
+    samples, rows_of_1000 = _SCENARIOS[letter]
     cuts = np.rint(np.cumsum([0, *rows_of_1000]) * n / 1000).astype(int)
     truth = {"mean": float(2 * np.sqrt(2 / np.pi))}
 
     def population(rng: np.random.Generator, size: int) -> Floats:
         return rng.standard_normal((size, 3))
 
-    return _draw_design(seed, population, regions, np.diff(cuts).tolist(), truth, test=300)
+    return _draw_design(seed, population, samples, np.diff(cuts).tolist(), truth, test=300)
 
 
 def two_gaussians(seed: int = 0, sizes: Sequence[int] = (30, 300, 30)) -> Design:
@@ -206,50 +256,86 @@ def two_gaussians(seed: int = 0, sizes: Sequence[int] = (30, 300, 30)) -> Design
     def cdf(x: float) -> float:
         return float(ndtr(x - centres[:, 0]).mean())
 
-    regions = {
-        "left": Region("x0 <= -0.5", cdf(-0.5)),
-        "middle": Region("-0.7 <= x0 <= 0.7", cdf(0.7) - cdf(-0.7)),
-        "right": Region("x0 >= 0.5", 1 - cdf(0.5)),
-    }
+    samples = (
+        Sample("left", "x0 <= -0.5", cdf(-0.5)),
+        Sample("middle", "-0.7 <= x0 <= 0.7", cdf(0.7) - cdf(-0.7)),
+        Sample("right", "x0 >= 0.5", 1 - cdf(0.5)),
+    )
 
     def population(rng: np.random.Generator, size: int) -> Floats:
         cluster = rng.integers(2, size=size)
         return np.asarray(centres[cluster] + rng.standard_normal((size, 2)))
 
     truth = {"centres": centres, "mean of x0": 0.0, "mean of x1": 0.0}
-    return _draw_design(seed, population, regions, sizes, truth, test=sum(sizes))
+    return _draw_design(seed, population, samples, sizes, truth, test=sum(sizes))
 
 
 def _draw_design(
     seed: int,
-    population: Population,
-    regions: Mapping[str, Region],
+    population: Law,
+    samples: Sequence[Sample],
     sizes: Sequence[int],
     truth: Mapping[str, object],
     test: int = 0,
 ) -> Design:
-    rng, rows = np.random.default_rng(seed), sizes_by_name(regions, sizes)
+    """Draw each sample by its law, or from the population given its region; test rows come first."""
+    _require_sizes([sample.name for sample in samples], sizes)
+    rng = np.random.default_rng(seed)
     test_rows = population(rng, test) if test else None
+    laws = {sample.name: sample.law or partial(_draw_within, population, sample) for sample in samples}
     return Design(
-        samples={name: _draw_within(rng, population, region, rows[name]) for name, region in regions.items()},
-        biases={name: region.text for name, region in regions.items()},
-        truth={**truth} | {f"Omega of {name}": region.mass for name, region in regions.items()},
+        samples={name: law(rng, size) for (name, law), size in zip(laws.items(), sizes, strict=True)},
+        biases={sample.name: sample.bias for sample in samples},
+        truth={**truth} | {f"Omega of {sample.name}": sample.Omega for sample in samples},
         test=test_rows,
     )
 
 
-def _draw_within(
-    rng: np.random.Generator, population: Population, region: Region, size: int, most: int = 1 << 20
-) -> Floats:
+def _draw_within(population: Law, region: Sample, rng: np.random.Generator, size: int, most: int = 1 << 20) -> Floats:
     """Draw from P given the region, exactly: propose from P in batches of bounded size and keep what falls inside."""
     kept: list[Floats] = []
-    wanted, condition = size, where(region.text)
+    wanted, condition = size, where(region.bias)
     while wanted > 0:
-        proposals = population(rng, min(int(1.1 * wanted / region.mass) + 20, most))
+        proposals = population(rng, min(int(1.1 * wanted / region.Omega) + 20, most))
         inside = as_frame(proposals).evaluate([condition])[0]
         kept.append(proposals[inside > 0][:wanted])
         wanted -= len(kept[-1])
     return np.concatenate(kept)
+
+
+def _require_sizes(names: Sequence[str], sizes: Sequence[int]) -> None:
+    """Refuse sizes that are not one row or more for each sample."""
+    if len(names) != len(sizes):
+        raise MismatchError(
+            f"The design has {len(names)} samples ({', '.join(names)}), but {len(sizes)} sizes were given: "
+            f"{tuple(sizes)}. Give one size for each sample, in this order."
+        )
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise MismatchError(
+            f"Two samples have the same name and bias: {', '.join(repeated)}. Give each parameter once, and add up "
+            "the sizes."
+        )
+    empty = [name for name, size in zip(names, sizes, strict=True) if size < 1]
+    if empty:
+        raise EmptySampleError(
+            f"No rows for {', '.join(empty)} among the sizes {tuple(sizes)}. Each sample needs one row or more.",
+            samples=empty,
+        )
+
+
+def _require_positive(name: str, value: float) -> None:
+    """Raise unless the named parameter is greater than zero."""
+    if not value > 0:
+        raise MismatchError(f"{name} must be greater than 0, got {value}.")
+
+
+def _gamma(shape: float | Sequence[float]) -> Law:
+    return lambda rng, size: rng.gamma(shape, size=(size, *np.shape(shape)))
+
+
+def _normal(mean: float, deviation: float = 1.0) -> Law:
+    return lambda rng, size: rng.normal(mean, deviation, size)
 
 
 def length_bias(sizes: Sequence[int] = (80, 250, 170), seed: int = 0) -> Design:
@@ -280,14 +366,12 @@ def length_bias(sizes: Sequence[int] = (80, 250, 170), seed: int = 0) -> Design:
     >>> [len(x) for x in design.samples.values()], design.truth["Omega of square"]
     ([80, 250, 170], 12.0)
     """
-    rng = np.random.default_rng(seed)
-    biases = {"plain": "1", "length": "x", "square": "x**2"}
-    rows = sizes_by_name(biases, sizes)
-    return Design(
-        samples={name: rng.gamma(3.0 + power, size=size) for power, (name, size) in enumerate(rows.items())},
-        biases=biases,
-        truth={"mean": 3.0, "variance": 3.0, "Omega of plain": 1.0, "Omega of length": 3.0, "Omega of square": 12.0},
+    samples = (
+        Sample("plain", "1", 1.0, _gamma(3.0)),
+        Sample("length", "x", 3.0, _gamma(4.0)),
+        Sample("square", "x**2", 12.0, _gamma(5.0)),
     )
+    return _draw_design(seed, _gamma(3.0), samples, sizes, {"mean": 3.0, "variance": 3.0})
 
 
 def multivariate_length_bias(dimensions: int = 2, sizes: Sequence[int] = (100, 200, 200), seed: int = 0) -> Design:
@@ -322,20 +406,13 @@ def multivariate_length_bias(dimensions: int = 2, sizes: Sequence[int] = (100, 2
     >>> [rows.shape for rows in design.samples.values()]
     [(50, 2), (30, 2), (20, 2)]
     """
-    require_positive("dimensions", dimensions)
-    rng = np.random.default_rng(seed)
-    columns = [f"x{j}" for j in range(dimensions)]
-    means = 2.0 + np.arange(dimensions)
-    shapes = {"unbiased": means} | {f"by {c}": means + (np.arange(dimensions) == j) for j, c in enumerate(columns)}
-    rows = sizes_by_name(shapes, sizes)
-    truth = {"Omega of unbiased": 1.0}
-    for column, mean in zip(columns, means.tolist(), strict=True):
-        truth |= {f"mean of {column}": mean, f"Omega of by {column}": mean}
-    return Design(
-        samples={name: rng.gamma(shape, size=(rows[name], dimensions)) for name, shape in shapes.items()},
-        biases={"unbiased": "1"} | {f"by {column}": column for column in columns},
-        truth=truth,
-    )
+    _require_positive("dimensions", dimensions)
+    means = (2.0 + np.arange(dimensions)).tolist()
+    samples = [Sample("unbiased", "1", 1.0, _gamma(means))]
+    for j, mean in enumerate(means):
+        samples.append(Sample(f"by x{j}", f"x{j}", mean, _gamma([*means[:j], mean + 1.0, *means[j + 1 :]])))
+    truth = {f"mean of x{j}": mean for j, mean in enumerate(means)}
+    return _draw_design(seed, _gamma(means), samples, sizes, truth)
 
 
 def tilts(
@@ -378,20 +455,15 @@ def tilts(
     >>> round(design.truth["Omega of at 0"], 4)
     0.8944
     """
-    require_positive("width", width)
-    rng = np.random.default_rng(seed)
-    centre = {f"at {c:.15g}": float(c) for c in centres}
-    rows = sizes_by_name([f"at {c:.15g}" for c in centres], sizes)
+    _require_positive("width", width)
     spread = 1 + width**2
-    return Design(
-        samples={name: rng.normal(c / spread, width / np.sqrt(spread), rows[name]) for name, c in centre.items()},
-        biases={name: f"exp(-({_x_minus(c)})**2 / {2 * float(width) ** 2!r})" for name, c in centre.items()},
-        truth={"mean": 0.0, "variance": 1.0}
-        | {
-            f"Omega of {name}": float(width / np.sqrt(spread) * np.exp(-(c**2) / (2 * spread)))
-            for name, c in centre.items()
-        },
-    )
+    samples = []
+    for c in map(float, centres):
+        bias = f"exp(-({_x_minus(c)})**2 / {2 * float(width) ** 2!r})"
+        mass = float(width / np.sqrt(spread) * np.exp(-(c**2) / (2 * spread)))
+        law = _normal(c / spread, width / np.sqrt(spread))
+        samples.append(Sample(f"at {c:.15g}", bias, mass, law))
+    return _draw_design(seed, _normal(0.0), samples, sizes, {"mean": 0.0, "variance": 1.0})
 
 
 def exponential_tilts(
@@ -425,15 +497,10 @@ def exponential_tilts(
     >>> round(design.truth["Omega of theta 1.5"], 4)
     3.0802
     """
-    rng = np.random.default_rng(seed)
-    theta = {f"theta {t:.15g}": float(t) for t in thetas}
-    rows = sizes_by_name([f"theta {t:.15g}" for t in thetas], sizes)
-    return Design(
-        samples={name: rng.normal(t, 1.0, rows[name]) for name, t in theta.items()},
-        biases={name: f"exp({t!r} * x)" for name, t in theta.items()},
-        truth={"mean": 0.0, "variance": 1.0}
-        | {f"Omega of {name}": float(np.exp(t**2 / 2)) for name, t in theta.items()},
-    )
+    samples = [
+        Sample(f"theta {t:.15g}", f"exp({t!r} * x)", float(np.exp(t**2 / 2)), _normal(t)) for t in map(float, thetas)
+    ]
+    return _draw_design(seed, _normal(0.0), samples, sizes, {"mean": 0.0, "variance": 1.0})
 
 
 def _x_minus(centre: float) -> str:
@@ -474,8 +541,8 @@ def truncation(n: int = 200, seed: int = 0, *, width: float = 0.5) -> MatrixDesi
     >>> bool(design.rows.mean() < design.truth["mean"])
     True
     """
-    require_positive("n", n)
-    require_positive("width", width)
+    _require_positive("n", n)
+    _require_positive("width", width)
     x, windows = _seen_through_windows(np.random.default_rng(seed), n, width / 2)
     omega = (windows[:, 0] <= x[:, None]) & (x[:, None] <= windows[:, 1])
     return MatrixDesign(
@@ -523,8 +590,8 @@ def harmonic_oscillators(
     >>> design.truth["log Omega differences"].round(4).tolist()
     [0.0, -0.2027, -0.3466]
     """
-    require_positive("states", states)
-    require_positive("rows_per_state", rows_per_state)
+    _require_positive("states", states)
+    _require_positive("rows_per_state", rows_per_state)
     rng = np.random.default_rng(seed)
     centre = spacing * np.arange(states)
     spring = np.linspace(1.0, 2.0, states)

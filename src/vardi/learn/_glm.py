@@ -24,7 +24,7 @@ PoissonRegressor    sum w (exp(eta) - y eta) / sum w + alpha |beta|^2 / 2       
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -58,6 +58,8 @@ class Equations:
     ----------
     response : Response
         The response.
+    names : tuple of str
+        Of the coefficients.
     X : ndarray of shape (n, p)
         Features, with the ones of the intercept.
     y : ndarray of shape (n,)
@@ -69,6 +71,7 @@ class Equations:
     """
 
     response: Response
+    names: tuple[str, ...]
     X: Floats
     y: Floats
     pi: Floats
@@ -87,7 +90,7 @@ class Equations:
         slope = self.pi * self.response.slope(self.response.mean(self.X @ theta))
         return np.asarray(self.X.T @ (self.X * slope[:, None]) + np.diag(self.P))
 
-    def inverse(self, theta: Floats, names: tuple[str, ...], least: float = 1e-12) -> Floats:
+    def inverse(self, theta: Floats, least: float = 1e-12) -> Floats:
         """Return the inverse of A, or name the features that make it singular.
 
         With a unit diagonal its smallest eigenvalue is below ``least`` where features are combinations of one another.
@@ -101,20 +104,20 @@ class Equations:
                 scaled = vectors / size[:, None]
                 return np.asarray((scaled / values) @ scaled.T)
             guilty = np.flatnonzero(np.abs(vectors[:, 0]) > 0.01)
-        features = ", ".join(repr(names[j]) for j in guilty[:8]) + (" and others" if len(guilty) > 8 else "")
+        features = ", ".join(repr(self.names[j]) for j in guilty[:8]) + (" and others" if len(guilty) > 8 else "")
         raise VardiError(
             f"The coefficients of {features} are not determined: these features are zero, or sums and multiples of one "
             "another, on the rows that have weight. Leave one of them out, or add a penalty (Ridge)."
         )
 
-    def polished(self, theta: Floats, names: tuple[str, ...], steps: int = 50) -> Floats:
+    def polished(self, theta: Floats, steps: int = 50) -> Floats:
         """Return theta after Newton steps to rounding error; solvers stop once predictions no longer change.
 
         After so many steps the equations are taken to have no solution.
         """
         gradient = self.gradient(theta)
         for _ in range(steps):
-            inverse = self.inverse(theta, names)
+            inverse = self.inverse(theta)
             step = inverse @ gradient
             if np.abs(step).max() <= 1e-10 * max(1.0, float(np.abs(theta).max())):
                 return theta + step
@@ -193,11 +196,10 @@ def _logistic_strength(model: LinearModel, n: float, share: float) -> float:
     return 0.0 if _logistic_penalty(model) is None else 1.0 / (model.C * n)
 
 
+_LINEAR = Response(lambda eta: eta, np.ones_like, _real, lambda model, n, share: 0.0, _no_constraint, 1e-5)
 RESPONSES: dict[type, Response] = {
-    LinearRegression: Response(lambda eta: eta, np.ones_like, _real, lambda model, n, share: 0.0, _no_constraint, 1e-5),
-    Ridge: Response(
-        lambda eta: eta, np.ones_like, _real, lambda model, n, share: model.alpha / n, _no_constraint, 0.05
-    ),
+    LinearRegression: _LINEAR,
+    Ridge: replace(_LINEAR, penalty=lambda model, n, share: model.alpha / n, tolerance=0.05),
     LogisticRegression: Response(
         expit, lambda mean: mean * (1.0 - mean), _second_class, _logistic_strength, _smooth_logistic, 0.05
     ),

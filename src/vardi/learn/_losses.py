@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import xlogy
 from sklearn.base import is_classifier, is_regressor
 from sklearn.metrics import get_scorer, get_scorer_names
@@ -18,7 +18,6 @@ from vardi._types import Floats
 from vardi.errors import MismatchError, VardiError, suggest
 
 Scoring: TypeAlias = str | Callable[..., ArrayLike] | None
-Classes: TypeAlias = ArrayLike | None  # of a classifier
 
 _EPSILON = float(np.finfo(np.float64).eps)  # a probability of zero counts as this one, as in scikit-learn
 
@@ -34,15 +33,18 @@ class Loss:
     methods : tuple of str
         Methods of the fitted model to call: the first of these that it has.
     of : callable
-        (y, what the method returned, classes of the model) -> a loss for each row.
+        (y, what the method returned) -> a loss for each row.
     is_negated : bool
         Whether what ``of`` returns is taken with the opposite sign.
+    by_class : bool
+        Whether y is given as an indicator of each of the model's classes.
     """
 
     name: str
     methods: tuple[str, ...]
-    of: Callable[[np.ndarray, np.ndarray, Classes], ArrayLike]
+    of: Callable[[np.ndarray, np.ndarray], ArrayLike]
     is_negated: bool = False
+    by_class: bool = False
 
     def __call__(self, model: Estimator, X: Rows, y: Rows | None) -> Floats:
         """Return the loss of each row under a fitted model."""
@@ -57,10 +59,11 @@ class Loss:
                 f"The loss {self.name!r} compares predictions with y, but y is None. Give y, or "
                 "scoring='negative_log_likelihood' for a density, 'distortion' for clusters."
             )
-        response = np.asarray(getattr(model, method)(X))
+        outcome, response = np.asarray(y), np.asarray(getattr(model, method)(X))
+        if self.by_class:
+            outcome = outcome[:, None] == np.asarray(getattr(model, "classes_", None))[None, :]
         with np.errstate(divide="ignore", invalid="ignore"):  # what has no loss, such as a mean of zero, is found below
-            of_rows = self.of(np.asarray(y), response, getattr(model, "classes_", None))
-            losses = np.asarray(of_rows, np.float64)
+            losses = np.asarray(self.of(outcome, response), np.float64)
             losses = -losses if self.is_negated else losses
         if losses.ndim == 2 and len(losses) == len(response):  # several outcomes: each counts the same
             losses = losses.mean(axis=1)
@@ -78,42 +81,36 @@ class Loss:
         return losses
 
 
-def _hits(y: np.ndarray, classes: Classes) -> NDArray[np.bool_]:
-    return np.asarray(y)[:, None] == np.asarray(classes)[None, :]
+def _log_loss(hits: np.ndarray, p: np.ndarray) -> ArrayLike:
+    return -np.log(np.clip((p * hits).sum(axis=1), _EPSILON, 1.0))
 
 
-def _log_loss(y: np.ndarray, p: np.ndarray, classes: Classes) -> ArrayLike:
-    return -np.log(np.clip((p * _hits(y, classes)).sum(axis=1), _EPSILON, 1.0))
-
-
-def _brier(y: np.ndarray, p: np.ndarray, classes: Classes) -> ArrayLike:
-    hits = _hits(y, classes)
+def _brier(hits: np.ndarray, p: np.ndarray) -> ArrayLike:
     total = ((p - hits) ** 2).sum(axis=1) + ~hits.any(axis=1)  # a class that was not trained on: probability zero
     return total / 2.0 if hits.shape[1] == 2 else total
 
 
-def _poisson(y: np.ndarray, mean: np.ndarray, _: Classes) -> ArrayLike:
+def _poisson(y: np.ndarray, mean: np.ndarray) -> ArrayLike:
     return np.where(mean > 0, 2.0 * (xlogy(y, y / mean) - y + mean), np.inf)
 
 
-def _gamma(y: np.ndarray, mean: np.ndarray, _: Classes) -> ArrayLike:
+def _gamma(y: np.ndarray, mean: np.ndarray) -> ArrayLike:
     return np.where((y > 0) & (mean > 0), 2.0 * (np.log(mean / y) + y / mean - 1.0), np.inf)
 
 
-def _squared_log(y: np.ndarray, mean: np.ndarray, _: Classes) -> ArrayLike:
+def _squared_log(y: np.ndarray, mean: np.ndarray) -> ArrayLike:
     return np.where((y > -1) & (mean > -1), (np.log1p(y) - np.log1p(mean)) ** 2, np.inf)
 
 
-def _percentage(y: np.ndarray, mean: np.ndarray, _: Classes) -> ArrayLike:
+def _percentage(y: np.ndarray, mean: np.ndarray) -> ArrayLike:
     return np.abs(y - mean) / np.maximum(np.abs(y), _EPSILON)
 
 
-def _accuracy(y: np.ndarray, label: np.ndarray, _: Classes) -> ArrayLike:
+def _accuracy(y: np.ndarray, label: np.ndarray) -> ArrayLike:
     return (y == label).reshape(len(label), -1).all(axis=1)  # with several labels, all have to be right
 
 
-def _top_two(y: np.ndarray, score: np.ndarray, classes: Classes) -> ArrayLike:
-    hits = _hits(y, classes)
+def _top_two(hits: np.ndarray, score: np.ndarray) -> ArrayLike:
     if score.ndim == 1:  # two classes, and both are among the first two
         return hits.any(axis=1)
     first = np.argsort(score, axis=1, kind="stable")[:, :-3:-1]
@@ -123,7 +120,7 @@ def _top_two(y: np.ndarray, score: np.ndarray, classes: Classes) -> ArrayLike:
 def _of_labels(name: str, share: Callable[[Floats, Floats, Floats], tuple[Floats, Floats]]) -> Loss:
     """Return a score of sets of labels: (in both, in y, predicted) -> how many of how many; 0 if there are none."""
 
-    def of(y: np.ndarray, label: np.ndarray, _: Classes) -> ArrayLike:
+    def of(y: np.ndarray, label: np.ndarray) -> ArrayLike:
         if y.ndim != 2:
             raise MismatchError(
                 f"scoring={name!r} compares the labels of a row with those predicted, but y has one value for each "
@@ -138,14 +135,14 @@ def _of_labels(name: str, share: Callable[[Floats, Floats, Floats], tuple[Floats
 LOSSES = {
     loss.name: loss
     for loss in (
-        Loss("squared_error", ("predict",), lambda y, mean, _: (y - mean) ** 2),
-        Loss("absolute_error", ("predict",), lambda y, mean, _: np.abs(y - mean)),
+        Loss("squared_error", ("predict",), lambda y, mean: (y - mean) ** 2),
+        Loss("absolute_error", ("predict",), lambda y, mean: np.abs(y - mean)),
         Loss("poisson_deviance", ("predict",), _poisson),
-        Loss("zero_one", ("predict",), lambda y, label, _: y != label),
-        Loss("log_loss", ("predict_proba",), _log_loss),
-        Loss("brier", ("predict_proba",), _brier),
-        Loss("negative_log_likelihood", ("score_samples",), lambda _, log_density, __: log_density, is_negated=True),
-        Loss("distortion", ("transform",), lambda _, distances, __: distances.min(axis=1) ** 2),
+        Loss("zero_one", ("predict",), lambda y, label: y != label),
+        Loss("log_loss", ("predict_proba",), _log_loss, by_class=True),
+        Loss("brier", ("predict_proba",), _brier, by_class=True),
+        Loss("negative_log_likelihood", ("score_samples",), lambda _, log_density: log_density, is_negated=True),
+        Loss("distortion", ("transform",), lambda _, distances: distances.min(axis=1) ** 2),
     )
 }
 SCORES = {  # scikit-learn's names of means over rows
@@ -155,12 +152,12 @@ SCORES = {  # scikit-learn's names of means over rows
         replace(LOSSES["absolute_error"], name="neg_mean_absolute_error", is_negated=True),
         Loss("neg_mean_absolute_percentage_error", ("predict",), _percentage, is_negated=True),
         Loss("neg_mean_squared_log_error", ("predict",), _squared_log, is_negated=True),
-        Loss("neg_mean_poisson_deviance", ("predict",), _poisson, is_negated=True),
+        replace(LOSSES["poisson_deviance"], name="neg_mean_poisson_deviance", is_negated=True),
         Loss("neg_mean_gamma_deviance", ("predict",), _gamma, is_negated=True),
         Loss("accuracy", ("predict",), _accuracy),
-        Loss("top_k_accuracy", ("decision_function", "predict_proba"), _top_two),
-        Loss("neg_log_loss", ("predict_proba",), _log_loss, is_negated=True),
-        Loss("neg_brier_score", ("predict_proba",), _brier, is_negated=True),
+        Loss("top_k_accuracy", ("decision_function", "predict_proba"), _top_two, by_class=True),
+        replace(LOSSES["log_loss"], name="neg_log_loss", is_negated=True),
+        replace(LOSSES["brier"], name="neg_brier_score", is_negated=True),
         _of_labels("precision_samples", lambda both, _, predicted: (both, predicted)),
         _of_labels("recall_samples", lambda both, true, _: (both, true)),
         _of_labels("f1_samples", lambda both, true, predicted: (2 * both, true + predicted)),
@@ -177,7 +174,7 @@ def as_loss(scoring: Scoring, estimator: Estimator | None) -> Loss:
         return LOSSES[_suited(estimator)]
     if callable(scoring) and not isinstance(scoring, _BaseScorer):
         name = getattr(scoring, "__name__", type(scoring).__name__)
-        return Loss(name, ("predict",), lambda y, prediction, _: scoring(y, prediction))
+        return Loss(name, ("predict",), scoring)
     raise MismatchError(
         f"scoring was given as {type(scoring).__name__}. Give {listed_losses()}, or a function (y_true, y_pred) that "
         "returns a loss for each row."

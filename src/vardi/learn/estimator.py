@@ -170,8 +170,18 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
             Further parameters of the inner estimator's fit. ``sample_weight`` is refused: the weights are those of
             the biases.
         """
-        _refuse_weights(params)
-        _refuse_column(source)
+        weighted = [name for name in params if name.split("__")[-1] == "sample_weight"]
+        if weighted:
+            raise MismatchError(
+                f"{weighted[0]} was given to fit, but the weights of the rows follow from the biases, and the two "
+                "would not agree. If rows stand for several, repeat them, or debias by hand: fit = vardi.debias(..., "
+                "counts=counts), and give the estimator sample_weight=fit.weights * counts."
+            )
+        if isinstance(source, str):
+            raise MismatchError(
+                f"source is the string {source!r}. The labels are not a feature, so they are separate from X: give an "
+                f"array with the label of each row, such as X[{source!r}], and leave that column out of X."
+            )
         if not self.resample:
             require_weight_use(self.estimator)
         rows, targets = _as_rows(X), _as_rows(y)
@@ -273,24 +283,6 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
         tags.array_api_support = False
         tags.non_deterministic |= self.resample and self.random_state is None
         return tags
-
-
-def _refuse_weights(params: Mapping[str, object]) -> None:
-    weights = [name for name in params if name.split("__")[-1] == "sample_weight"]
-    if weights:
-        raise MismatchError(
-            f"{weights[0]} was given to fit, but the weights of the rows follow from the biases, and the two would not "
-            "agree. If rows stand for several, repeat them, or debias by hand: fit = vardi.debias(..., counts=counts), "
-            "and give the estimator sample_weight=fit.weights * counts."
-        )
-
-
-def _refuse_column(source: object) -> None:
-    if isinstance(source, str):
-        raise MismatchError(
-            f"source is the string {source!r}. The labels are not a feature, so they are separate from X: give an "
-            f"array with the label of each row, such as X[{source!r}], and leave that column out of X."
-        )
 
 
 def _as_rows(rows: Rows | None) -> Rows | None:

@@ -173,10 +173,11 @@ def inference(
     fit = recording(fit, X, y)
     solved = solve(fit, model, X, y, missing)
     estimates = estimates_of(solved.theta, solved.influence, level, among=fit.solved.tangent.measure.recorded_by)
-    warn_of_doubt(fit.names, [f"the coefficient of {name}" for name in solved.names], estimates.laws)
+    names = solved.equations.names
+    warn_of_doubt(fit.names, [f"the coefficient of {name}" for name in names], estimates.laws)
     return ModelInference(
         **vars(estimates),
-        names=solved.names,
+        names=names,
         model_=solved.model,
         rows_left_out=solved.rows.left_out,
         missing=solved.rows.missing,
@@ -197,9 +198,8 @@ def place_of(coefficient: str, names: tuple[str, ...]) -> int:
 class SolvedModel:
     """A model's equations on the debiased rows, solved by theta, and the influence values of its coefficients."""
 
-    names: tuple[str, ...]
-    theta: Floats
     equations: Equations
+    theta: Floats
     influence: Influence
     model: LinearModel
     rows: ModelRows
@@ -222,16 +222,16 @@ def solve(fit: WeightedSample, model: LinearModel, X: Features, y: Outcome, miss
         Z = np.column_stack([rows.complete.astype(np.float64), Z])
     penalty = np.full(len(theta), response.penalty(model, influence.n, float(there.sum() / influence.n)))
     penalty[: int(model.fit_intercept)] = 0.0
-    equations = Equations(response, Z, response.target(fitted, rows.outcome), counted / influence.n, penalty)
+    equations = Equations(response, names, Z, response.target(fitted, rows.outcome), counted / influence.n, penalty)
     if not is_fitted:
-        theta = equations.polished(theta, names)
+        theta = equations.polished(theta)
         _set_coefficients(fitted, theta)
-    inverse = equations.inverse(theta, names)
+    inverse = equations.inverse(theta)
     _, on_coefficients = influence.influence(equations.psi(theta))
     on_coefficients = on_coefficients @ inverse.T  # influence on the coefficients, whose covariance is the sandwich
     if is_fitted:
         _require_solved(inverse @ equations.gradient(theta), on_coefficients.covariance(), response, names)
-    return SolvedModel(names, theta, equations, on_coefficients, fitted, rows)
+    return SolvedModel(equations, theta, on_coefficients, fitted, rows)
 
 
 def _with_intercept(model: LinearModel, intercept: bool | None, *, is_fitted: bool) -> LinearModel:
@@ -289,22 +289,6 @@ def _require_solved(step: Floats, covariance: Floats, response: Response, names:
             "solver stopped early. Give the model unfitted, or fit it with sample_weight=fit.weights (times the "
             "counts, if there are any) and a smaller tol."
         )
-
-
-@dataclass(frozen=True)
-class Coefficient:
-    r"""One coefficient as a function of the probabilities of the rows: :math:`g_i = (A^{-1}\psi_i)_j`."""
-
-    equations: Equations
-    start: Floats
-    names: tuple[str, ...]
-    j: int
-
-    def __call__(self, pi: Floats) -> tuple[float, Floats]:
-        """Refit the model."""
-        equations = replace(self.equations, pi=pi)
-        theta = equations.polished(self.start, self.names)
-        return float(theta[self.j]), equations.psi(theta) @ equations.inverse(theta, self.names)[self.j]
 
 
 def coefficient_sensitivity(
@@ -365,8 +349,14 @@ def coefficient_sensitivity(
     """
     question = Question(fit.solved, gammas, samples, kind, threshold)
     solved = solve(fit, model, X, y)
-    j = place_of(coefficient, solved.names)
+    j = place_of(coefficient, solved.equations.names)
     estimate = Estimate.from_influence(float(solved.theta[j]), solved.influence.column(j))
     warn_of_doubt(fit.names, [f"the coefficient of {coefficient}"], [estimate.law])
-    target = Coefficient(solved.equations, solved.theta, solved.names, j)
-    return question.answer(target, estimate, f"coefficient of {coefficient}")
+
+    def refitted(pi: Floats) -> tuple[float, Floats]:
+        r"""Return the coefficient at other probabilities of the rows, and :math:`g_i = (A^{-1}\psi_i)_j`."""
+        equations = replace(solved.equations, pi=pi)
+        theta = equations.polished(solved.theta)
+        return float(theta[j]), equations.psi(theta) @ equations.inverse(theta)[j]
+
+    return question.answer(refitted, estimate, f"coefficient of {coefficient}")

@@ -12,13 +12,14 @@ Its error is that of an expectation with f = l, the estimation of the normaliser
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol, Self, TypeAlias, cast
+from typing import Any, Self, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone, is_classifier
 from sklearn.metrics import get_scorer, get_scorer_names
 from sklearn.metrics._scorer import _BaseScorer
+from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils.metadata_routing import MetadataRequest
 from sklearn.utils.validation import has_fit_parameter
 
@@ -33,15 +34,8 @@ from vardi.learn._losses import LOSSES, Scoring, as_loss, listed_losses
 from vardi.learn.resampler import Seed, as_generator
 from vardi.learn.xy_pool import debias_rows, joined, take, with_targets, without
 
-
-class _Splitter(Protocol):
-    """A splitter of scikit-learn: folds of rows, given their strata and their groups."""
-
-    def split(self, X: Rows, y: Integers, groups: Integers | None, /) -> Iterable[tuple[Integers, Integers]]: ...
-
-
 Places: TypeAlias = NDArray[np.integer | np.bool_] | Sequence[int] | slice
-Folds: TypeAlias = int | _Splitter | Iterable[tuple[Places, Places]]
+Folds: TypeAlias = int | BaseCrossValidator | Iterable[tuple[Places, Places]]
 
 
 def debiased_risk(

@@ -15,25 +15,21 @@ with H the Hessian of the fit in counts: MBAR's covariance (Shirts and Chodera 2
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy import sparse
 
-from vardi._fit.debias import debias_matrix
 from vardi._fit.sample import DebiasedSample
 from vardi._rows.measure import weighed
 from vardi._types import Floats, Integers
 
 
-@dataclass(frozen=True, eq=False)
 class StateWeights:
-    """The rows of a fit under its states, and under others.
+    """The rows of a fit under its states, and under others: what `MBAR` computes with.
 
-    Parameters
+    Attributes
     ----------
     fit : DebiasedSample
         A fit whose biases are exp(-u).
@@ -41,22 +37,17 @@ class StateWeights:
         The reduced potentials.
     N_k : ndarray of int of shape (K,)
         Rows of each state.
-    source : ndarray of int of shape (n,)
-        The state that each row was drawn in.
-    series, clusters
-        How rows depend on one another, as :func:`vardi.debias_matrix` takes it.
+    n_bootstraps : int
+        How many refits there are, if errors are to be their spread.
     """
 
     fit: DebiasedSample
     u_kn: Floats
     N_k: Integers
-    source: Integers
-    series: ArrayLike | bool | None
-    clusters: ArrayLike | None
-
-    @property
-    def _is_dependent(self) -> bool:
-        return self.series is not None or self.clusters is not None
+    _debias: Callable[[Floats], DebiasedSample]  # with the logs of biases: another fit of the same rows
+    _is_dependent: bool
+    n_bootstraps: int
+    _seed: int
 
     @cached_property
     def f_k(self) -> Floats:
@@ -65,42 +56,42 @@ class StateWeights:
         return np.asarray(log_omegas[0] - log_omegas)
 
     @cached_property
-    def log_mixture(self) -> Floats:
+    def _log_mixture(self) -> Floats:
         """Log of sum_l N_l e^{f_l - u_l} of each row: the distribution of all rows together."""
         rows, u = self.fit.solved.rows_in_memory, self.fit.solved.solution.u
         scale = np.log(self.N_k.sum()) + next(iter(self.fit.log_omegas.values()))  # e^{f_l} N_l is this times e^{u_l}
         return np.asarray(rows.spread(rows.settled(u).log_row_mass(u)) + scale)
 
     @cached_property
-    def gram(self) -> Floats:
+    def _gram(self) -> Floats:
         """W'W, of shape (K, K), which for sampled states comes from the fit's own gram."""
         shared = self.fit.solved.tangent.hessian.gram
         if shared.is_formed and self.N_k.all():
             return np.asarray(shared.array() / self.N_k / self.N_k[:, None])
-        return self.W.T @ self.W
+        return self.W_nk.T @ self.W_nk
 
     @cached_property
-    def log_W(self) -> Floats:  # noqa: N802 the letter of the formula
-        """Log weights of the rows under the states of the fit, of shape (n, K)."""
+    def Log_W_nk(self) -> Floats:  # noqa: N802 pymbar's name
+        """Log weights of the rows under each state, of shape (n, K)."""
         f = self._own[0]
         finite = np.where(np.isfinite(f), f, 0.0)  # a state that forbids every row
-        return np.asarray((finite[:, None] - self.u_kn - self.log_mixture).T)
+        return np.asarray((finite[:, None] - self.u_kn - self._log_mixture).T)
 
     @property
-    def W(self) -> Floats:  # noqa: N802 the letter of the formula
-        """Weights of the rows under the states of the fit, of shape (n, K)."""
+    def W_nk(self) -> Floats:  # noqa: N802 pymbar's name
+        r"""Weights of the rows under each state, :math:`W_{nk}` of shape (n, K): each column sums to 1."""
         return self._own[1].T
 
     @cached_property
     def _own(self) -> tuple[Floats, Floats]:
         return self._weighed(self.u_kn)
 
-    def under(self, u_ln: Floats) -> tuple[Floats, Floats]:
+    def _under(self, u_ln: Floats) -> tuple[Floats, Floats]:
         """Return free energies (L,) of states of potentials (L, n), and the weights of the rows there, (L, n)."""
         return self._own if u_ln is self.u_kn else self._weighed(u_ln)
 
     def _weighed(self, u_ln: Floats) -> tuple[Floats, Floats]:
-        w = -u_ln - self.log_mixture
+        w = -u_ln - self._log_mixture
         top = w.max(axis=1, keepdims=True)
         w -= np.where(np.isfinite(top), top, 0.0)
         np.exp(w, out=w)
@@ -109,21 +100,21 @@ class StateWeights:
         with np.errstate(divide="ignore"):
             return -(np.log(total) + top)[:, 0], w
 
-    def theta(self, *, weights_known: bool = False) -> Floats:
+    def _theta(self, *, weights_known: bool = False) -> Floats:
         """Return the covariance of the log normalisers, relative to the distribution of all rows together."""
         if self._is_dependent and not weights_known:
-            return self.covariance(self.W)
-        centred = self.gram - 1.0 / len(self.source)
+            return self._covariance(self.W_nk)
+        centred = self._gram - 1.0 / len(self.fit)
         return self._in_mbars_form(centred, self.N_k[:, None] * centred, weights_known=weights_known)
 
-    def covariance(self, Y: Floats | sparse.csr_array, *, weights_known: bool = False) -> Floats:
+    def _covariance(self, Y: Floats | sparse.csr_array, *, weights_known: bool = False) -> Floats:
         """Return the covariance of estimates with influence Y, dense or sparse of shape (n, m), for contrasts only.
 
         Columns that sum to 0 are contrasts, and so are differences of columns with the same sum. With
         ``weights_known`` the free energies are taken as known.
         """
-        n, t = len(self.source), np.asarray(Y.sum(axis=0))
-        a = self.N_k[:, None] * (np.asarray((Y.T @ self.W).T) - t / n)
+        n, t = len(self.fit), np.asarray(Y.sum(axis=0))
+        a = self.N_k[:, None] * (np.asarray((Y.T @ self.W_nk).T) - t / n)
         if self._is_dependent and not weights_known:
             tangent = self.fit.solved.tangent
             b = tangent.hessian.solve(n * a)
@@ -133,15 +124,21 @@ class StateWeights:
     def _in_mbars_form(self, squares: Floats, a: Floats, *, weights_known: bool) -> Floats:
         return squares if weights_known else np.asarray(squares + a.T @ self.fit.solved.tangent.hessian.solve(a))
 
-    def bootstrap(self, statistic: Callable[[Floats], Floats], n: int, seed: int) -> Floats:
+    def _bootstrap(self, statistic: Callable[[Floats], Floats], n: int, seed: int) -> Floats:
         """Return a statistic of resampled rows, given as a function of their weights relative to those of this fit.
 
         The population of these refits is the distribution of all rows together, in which weights are near 1 whatever
         the potentials; the weight of a row under state k is proportional to that weight times W.
         """
-        mixture = debias_matrix(self.log_W, self.source, log=True, series=self.series, clusters=self.clusters)
-        drawn = mixture.bootstrap(statistic, n=n, seed=seed)
-        return drawn.values[np.isfinite(drawn.log_omegas).any(axis=1)]
+        return refits(self._debias(self.Log_W_nk), statistic, n, seed)
+
+
+def refits(
+    fit: DebiasedSample, statistic: Callable[[Floats], Floats] | list[str] | list[Floats], n: int, seed: int
+) -> Floats:
+    """Return a statistic in each refit that has a solution."""
+    drawn = fit.bootstrap(statistic, n=n, seed=seed)
+    return drawn.values[np.isfinite(drawn.log_omegas).any(axis=1)]
 
 
 def dense(values: Floats | sparse.csr_array) -> Floats:
@@ -190,16 +187,14 @@ class StateAnswers:
     ----------
     rows : StateWeights
         The rows.
-    A : ndarray of shape (I, n) or None
-        Observables.
+    method : str
+        How errors are computed: one of `METHODS`.
     u : ndarray of shape (L, n)
         Potentials of states.
-    pairs : ndarray of int of shape (2, S) or None
-        State and observable of each mean.
-    bootstrap : callable or None
-        Returns a statistic of refits, if errors are to be their spread.
-    weights_known : bool
-        Whether errors are computed as if free energies were known.
+    A : ndarray of shape (S, n) or None
+        The observable of each mean.
+    in_states : ndarray of int of shape (S,) or None
+        The state of each mean; all by default.
 
     Attributes
     ----------
@@ -208,22 +203,13 @@ class StateAnswers:
     """
 
     def __init__(
-        self,
-        rows: StateWeights,
-        A: Floats | None,
-        u: Floats,
-        pairs: Integers | None,
-        bootstrap: Callable[[Callable[[Floats], Floats]], Floats] | None,
-        *,
-        weights_known: bool,
+        self, rows: StateWeights, method: str, u: Floats, A: Floats | None, in_states: Integers | None
     ) -> None:
-        self._rows, self._bootstrap, self._weights_known = rows, bootstrap, weights_known
-        self.f, self.w = self._rows.under(u)
-        none = np.zeros((2, 0), int)
-        states, observables = none if pairs is None else pairs
-        self.states = np.arange(len(u)) if pairs is None else states
-        self.A = np.zeros((0, u.shape[1])) if A is None else A[observables]
-        self.under = self.w[states]
+        self._rows, self._method = rows, method
+        self.f, self.w = rows._under(u)
+        self.states = np.arange(len(u)) if in_states is None else in_states
+        self.A = np.zeros((0, u.shape[1])) if A is None else A
+        self.under = self.w[self.states[: len(self.A)]]  # no observable, no mean
         self.mu = times(self.under, self.A).sum(axis=1)
 
     def _refit(self, w: Floats) -> Floats:
@@ -235,7 +221,10 @@ class StateAnswers:
     @cached_property
     def refits(self) -> list[Floats] | None:
         """Means, and free energies up to a constant, in each refit: of shapes (B, S) and (B, L)."""
-        return None if self._bootstrap is None else np.split(self._bootstrap(self._refit), [len(self.mu)], axis=1)
+        if self._method != "bootstrap":
+            return None
+        drawn = self._rows._bootstrap(self._refit, self._rows.n_bootstraps, self._rows._seed)
+        return np.split(drawn, [len(self.mu)], axis=1)
 
     def covariance(self, combine: Combination = lambda mu, f: mu) -> Floats:
         """Return the covariance of the means, or of another combination."""
@@ -245,11 +234,12 @@ class StateAnswers:
         return covariance_over(combine(*self.refits))
 
     def _covariance(self, Y: Floats) -> Floats:
-        return self._rows.covariance(Y.T, weights_known=self._weights_known)
+        return self._rows._covariance(Y.T, weights_known=self._method == "approximate")
 
-    def errors(self) -> Floats:
-        """Return standard errors of the means."""
-        return np.sqrt(np.maximum(np.diag(self.covariance()), 0.0))
+    def means(self, with_errors: bool) -> Results:
+        """Return the means and, if they are asked for, their standard errors."""
+        results = {"mu": self.mu}
+        return results | {"sigma": np.sqrt(np.maximum(np.diag(self.covariance()), 0.0))} if with_errors else results
 
     def between(self, combine: Combination, differences_as: str, errors_as: str = "") -> Results:
         """Return differences of a combination between states and, if they have a key, their standard errors."""

@@ -21,7 +21,7 @@ from vardi._types import Floats, Integers, Numbers
 from vardi.biases import where
 from vardi.errors import MismatchError
 from vardi.mbar._arguments import require_one_of
-from vardi.mbar._states import StateWeights, dense
+from vardi.mbar._states import StateWeights, dense, refits
 
 KERNELS = ("gaussian", "tophat", "epanechnikov")
 # Of scikit-learn's tree search, which is not used here.
@@ -112,24 +112,24 @@ class Histogram:
     def functions(self, rows: Rows, places: np.ndarray) -> Functions:
         """Return the indicators of the given bins."""
         if isinstance(rows, tuple):
-            at = zip(*np.unravel_index(places, self.shape), strict=True)
-            return as_row([self._within(rows, index, [i + 1 for i in index]) for index in at])
+            return as_row(
+                [self._within(rows, index) for index in zip(*np.unravel_index(places, self.shape), strict=True)]
+            )
         column = np.full(prod(self.shape) + 1, -1)
         column[places] = np.arange(len(places))
         chosen = column[self.places(rows)]
         inside = np.flatnonzero(chosen >= 0)
         return sparse.csr_array((np.ones(len(inside)), (inside, chosen[inside])), shape=(len(rows), len(places)))
 
-    def _within(self, rows: tuple[str, ...], first: Sequence[int], last: Sequence[int]) -> str:
-        """Return the condition that the coordinate is between two edges, in each dimension."""
-        parts = zip(rows, self.edges, first, last, strict=True)
-        return " and ".join(f"{float(edges[i])!r} <= ({x}) < {float(edges[j])!r}" for x, edges, i, j in parts)
+    def _within(self, rows: tuple[str, ...], index: Sequence[int]) -> str:
+        """Return the condition that the coordinate is in a bin."""
+        parts = zip(rows, self.edges, index, strict=True)
+        return " and ".join(f"{float(edges[i])!r} <= ({x}) < {float(edges[i + 1])!r}" for x, edges, i in parts)
 
     def whole(self, rows: Rows) -> Functions:
-        """Return the indicator of the grid, in which probabilities sum to 1."""
-        if isinstance(rows, tuple):
-            return as_row([self._within(rows, [0] * self.dims, [-1] * self.dims)])
-        return sparse.csr_array((self.places(rows) >= 0).astype(np.float64)[:, None])
+        """Return the indicator of the grid, as of a single bin: in it probabilities sum to 1."""
+        grid = Histogram(tuple(edges[[0, -1]] for edges in self.edges), self.periods)
+        return grid.functions(rows, np.array([0]))
 
     log_constant = 0.0
 
@@ -250,7 +250,7 @@ class InState:
 
     def __init__(self, rows: StateWeights, u_n: Floats) -> None:
         self._rows = rows
-        self._w = rows.under(u_n[None, :])[1][0]
+        self._w = rows._under(u_n[None, :])[1][0]
 
     def means(self, functions: Functions) -> Floats:
         """Return the mean of each function."""
@@ -259,12 +259,12 @@ class InState:
     def log_covariance(self, functions: Functions) -> Floats:
         """Return the covariance of the logs of the means, valid for contrasts only."""
         scale = sparse.diags_array(1.0 / self.means(functions))
-        return self._rows.covariance(sparse.diags_array(self._w) @ _numbers(functions) @ scale)
+        return self._rows._covariance(sparse.diags_array(self._w) @ _numbers(functions) @ scale)
 
     def refits(self, functions: Functions, n: int, seed: int) -> Floats:
         """Return the means in each refit, up to a common factor."""
         numbers = _numbers(functions)
-        return self._rows.bootstrap(lambda w: np.asarray(numbers.T @ (w * self._w)), n, seed)
+        return self._rows._bootstrap(lambda w: np.asarray(numbers.T @ (w * self._w)), n, seed)
 
 
 class InPopulation:
@@ -293,8 +293,7 @@ class InPopulation:
     def refits(self, functions: Functions, n: int, seed: int) -> Floats:
         """Return the means in each refit."""
         values = _as_given(functions)
-        drawn = self._fit.bootstrap(values if isinstance(values, list) else list(values.T), n=n, seed=seed)
-        return drawn.values[np.isfinite(drawn.log_omegas).any(axis=1)]
+        return refits(self._fit, values if isinstance(values, list) else list(values.T), n, seed)
 
 
 def as_row(texts: Sequence[str]) -> Numbers:

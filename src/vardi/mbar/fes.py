@@ -186,7 +186,7 @@ class FES:
             )
         potential = by_row(u_n, self.mbar.N_k, "u_n")
         require_potentials(potential[None, :])
-        return InState(self.mbar._states, potential)
+        return InState(self.mbar, potential)
 
     def get_fes(
         self,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TypedDict
 
 import numpy as np
@@ -41,7 +40,7 @@ class StateOverlap(TypedDict):
     matrix: Floats
 
 
-class MBAR:
+class MBAR(StateWeights):
     r"""The multistate Bennett acceptance ratio: free energies of states from samples of several of them.
 
     A state of reduced potential :math:`u_k` is a bias :math:`\omega_k = e^{-u_k}`, so its free energy is minus the log
@@ -134,27 +133,13 @@ class MBAR:
         self.K_nonzero = len(self.states_with_samples)
         self.n_bootstraps = as_bootstraps(n_bootstraps)
         self._seed = as_seed(rseed)
-        series, log_omega = None if series is False else series, np.negative(self.u_kn.T, order="C")
-        self.fit = debias_matrix(log_omega, self.x_kindices, log=True, series=series, clusters=clusters)
-        self._states = StateWeights(self.fit, self.u_kn, self.N_k, self.x_kindices, series, clusters)
+        series = None if series is False else series
+        self._is_dependent = series is not None or clusters is not None
+        self._debias = partial(debias_matrix, source=self.x_kindices, log=True, series=series, clusters=clusters)
+        self.fit = self._debias(np.negative(self.u_kn.T, order="C"))
 
     def __repr__(self) -> str:
         return f"MBAR({self.N} rows of {self.K_nonzero} states, {self.K} states in all)"
-
-    @property
-    def f_k(self) -> Floats:
-        """Free energies, that of the first state being 0."""
-        return self._states.f_k
-
-    @property
-    def Log_W_nk(self) -> Floats:  # noqa: N802 pymbar's name
-        """Log weights of the rows under each state, of shape (n, K)."""
-        return self._states.log_W
-
-    @property
-    def W_nk(self) -> Floats:  # noqa: N802 pymbar's name
-        r"""Weights of the rows under each state, :math:`W_{nk}` of shape (n, K): each column sums to 1."""
-        return self._states.W
 
     def weights(self) -> Floats:
         """Return ``W_nk``."""
@@ -164,11 +149,8 @@ class MBAR:
     def f_k_boots(self) -> Floats:
         """Free energies of each refit, of shape (n_bootstraps, K), that of the first state being 0."""
         uncertainty("bootstrap", self.n_bootstraps)
-        log_totals = self._bootstrap(lambda w: np.log(w @ self.W_nk))
+        log_totals = self._bootstrap(lambda w: np.log(w @ self.W_nk), self.n_bootstraps, self._seed)
         return np.asarray(self.f_k - log_totals + log_totals[:, [0]])
-
-    def _bootstrap(self, statistic: Callable[[Floats], Floats]) -> Floats:
-        return self._states.bootstrap(statistic, self.n_bootstraps, self._seed)
 
     def compute_effective_sample_number(self, verbose: bool = False) -> Floats:
         r"""Return Kish's number of rows that estimates in each state rest on, :math:`1 / \sum_n W_{nk}^2`."""
@@ -183,12 +165,11 @@ class MBAR:
             ``matrix``: the probability that a row of state i is found in state j; ``eigenvalues``, from large to small;
             ``scalar``, 1 minus the second of them, which is 0 where the states fall apart.
         """
-        gram = self._states.gram
         root = np.sqrt(self.N_k)
-        same = root[:, None] * gram * root  # has the eigenvalues of N gram
+        same = root[:, None] * self._gram * root  # has the eigenvalues of N gram
         eigenvalues = np.linalg.eigvalsh(same)[::-1].astype(np.float64)
         second = eigenvalues[1] if self.K > 1 else 0.0
-        return {"scalar": 1.0 - second, "eigenvalues": eigenvalues, "matrix": self.N_k * gram}
+        return {"scalar": 1.0 - second, "eigenvalues": eigenvalues, "matrix": self.N_k * self._gram}
 
     def compute_free_energy_differences(
         self,
@@ -221,7 +202,7 @@ class MBAR:
         results: Results = {"Delta_f": differences(self.f_k)}
         analytical = compute_uncertainty and method != "bootstrap"
         if analytical or return_theta:
-            theta = self._states.theta(weights_known=method == "approximate")
+            theta = self._theta(weights_known=method == "approximate")
         if compute_uncertainty:
             warn_of_few_bridging(self.fit.bridge, "The errors of free energies rest")
             results["dDelta_f"] = errors_of_differences(theta if analytical else covariance_over(self.f_k_boots))
@@ -248,7 +229,7 @@ class MBAR:
         dict
             ``Delta_f`` and ``dDelta_f``, of shape (L, L).
         """
-        answers = self._inner(None, u_ln, None, uncertainty_method)
+        answers = self._inner(uncertainty_method, u_ln)
         return answers.between(lambda mu, f: f, "Delta_f", "dDelta_f" if compute_uncertainty else "")
 
     def compute_expectations(
@@ -293,13 +274,11 @@ class MBAR:
                 f"A_n has {len(A)} rows, but there are {len(u_ln)} states. Give one for each state, or "
                 "state_dependent=False."
             )
-        states = np.arange(len(u_ln))
-        pairs = np.array([states, states if state_dependent else 0 * states])
-        answers = self._inner(A, u_ln, pairs, uncertainty_method)
+        answers = self._inner(uncertainty_method, u_ln, np.broadcast_to(A, u_ln.shape))
         if output == "differences":
             results = answers.between(lambda mu, f: mu, "mu", "sigma" if compute_uncertainty else "")
         else:
-            results = {"mu": answers.mu} | ({"sigma": answers.errors()} if compute_uncertainty else {})
+            results = answers.means(compute_uncertainty)
         return results | ({"Theta": answers.theta(scaled=True)} if return_theta else {})
 
     def compute_multiple_expectations(
@@ -331,9 +310,8 @@ class MBAR:
             ``mu`` and ``sigma``, of shape (I,); ``covariances`` of the means, of shape (I, I); ``Theta``.
         """
         A = np.array([by_row(one, self.N_k, "A_in") for one in np.asarray(A_in)])
-        pairs = np.array([np.zeros(len(A), int), np.arange(len(A))])
-        answers = self._inner(A, by_row(u_n, self.N_k, "u_n"), pairs, uncertainty_method)
-        results = {"mu": answers.mu} | ({"sigma": answers.errors()} if compute_uncertainty else {})
+        answers = self._inner(uncertainty_method, by_row(u_n, self.N_k, "u_n"), A, np.zeros(len(A), int))
+        results = answers.means(compute_uncertainty)
         results |= {"covariances": answers.covariance()} if compute_covariance else {}
         return results | ({"Theta": answers.theta(scaled=True)} if return_theta else {})
 
@@ -369,9 +347,9 @@ class MBAR:
         """
         pairs, u = np.asarray(state_map), self._potentials(u_ln)
         if pairs.ndim == 1:
-            answers = self._inner(None, u[pairs], None, uncertainty_method)
+            answers = self._inner(uncertainty_method, u[pairs])
         else:
-            answers = self._inner(by_state(A_n, self.N_k, "A_n"), u, pairs[:2], uncertainty_method)
+            answers = self._inner(uncertainty_method, u, by_state(A_n, self.N_k, "A_n")[pairs[1]], pairs[0])
         results: Results = {"f": answers.f[answers.states]}
         if len(answers.mu):
             results["observables"] = answers.mu
@@ -405,13 +383,10 @@ class MBAR:
             ``dDelta_s``.
         """
         u = self._potentials(u_kn)
-        answers = self._inner(u, u, np.tile(np.arange(len(u)), (2, 1)), uncertainty_method)
-        results = [
-            answers.between(lambda mu, f: f, "Delta_f", "dDelta_f"),
-            answers.between(lambda mu, f: mu, "Delta_u", "dDelta_u"),
-            answers.between(lambda mu, f: mu - f, "Delta_s", "dDelta_s"),
-        ]
-        return results[0] | results[1] | results[2]
+        answers = self._inner(uncertainty_method, u, u)
+        free_energies = answers.between(lambda mu, f: f, "Delta_f", "dDelta_f")
+        potentials = answers.between(lambda mu, f: mu, "Delta_u", "dDelta_u")
+        return free_energies | potentials | answers.between(lambda mu, f: mu - f, "Delta_s", "dDelta_s")
 
     def compute_covariance_of_sums(self, d_ij: ArrayLike, K: int, a: ArrayLike) -> Floats:
         r"""Return the errors of weighted sums of differences, :math:`\sum_k a_k (f_{i + kK} - f_{j + kK})`.
@@ -448,7 +423,7 @@ class MBAR:
         require_potentials(potentials)
         return potentials
 
-    def _inner(self, A: Floats | None, u: ArrayLike, pairs: Integers | None, method: str | None) -> StateAnswers:
-        method = uncertainty(method, self.n_bootstraps)
-        refits, known = self._bootstrap if method == "bootstrap" else None, method == "approximate"
-        return StateAnswers(self._states, A, self._potentials(u), pairs, refits, weights_known=known)
+    def _inner(
+        self, method: str | None, u: ArrayLike, A: Floats | None = None, states: Integers | None = None
+    ) -> StateAnswers:
+        return StateAnswers(self, uncertainty(method, self.n_bootstraps), self._potentials(u), A, states)
