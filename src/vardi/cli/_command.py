@@ -90,7 +90,8 @@ def guarded(command: Callable[Given, None]) -> Callable[Given, None]:
                 data = {name: value for name, value in vars(refusal).items() if name not in UNPRINTED}
                 with suppress(OutputError):  # if standard output is what failed, standard error already has the message
                     show_json({"error": type(refusal).__name__, "message": str(refusal), **data})
-            raise typer.Exit(exit_code(refusal)) from None
+            is_usage = isinstance(refusal, StudyError | ExpressionError | ImportError)
+            raise typer.Exit(UNWRITTEN if isinstance(refusal, OutputError) else USAGE if is_usage else NO) from None
 
     return run
 
@@ -105,12 +106,3 @@ def _refusal(error: BaseException) -> Exception | None:
     from vardi.study._engines import first_line, is_engine_error
 
     return VardiError(f"The data cannot be processed: {first_line(error)}") if is_engine_error(error) else None
-
-
-def exit_code(error: Exception) -> int:
-    """Return the exit code of a failure."""
-    if isinstance(error, OutputError):
-        return UNWRITTEN
-    if isinstance(error, StudyError | ExpressionError | ImportError):
-        return USAGE
-    return NO

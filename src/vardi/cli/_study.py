@@ -60,10 +60,8 @@ def check(study: StudyFile, as_json: Json = False, quiet: Quiet = False, plan: P
             facts = study_account(opened, fit)
             verdict, notes = facts.verdict, facts.bias_notes
     notes = (*opened.study.notes, *notes)
-    contradicted = facts is not None and (
-        (facts.check.found is not None and facts.check.found.outcome == "contradicted")
-        or (facts.known_check is not None and facts.known_check.contradicted)
-    )
+    known = None if facts is None else facts.known_check
+    contradicted = (facts is not None and facts.check.level == "bad") or (known is not None and known.contradicted)
     passed = verdict.identified and not contradicted
     if as_json:
         show_json({**check_json(opened, verdict, facts), "notes": notes, "passed": passed, "warnings": messages})

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,10 +80,8 @@ class Report(Findings):
     @property
     def categories(self) -> dict[str, tuple[ColumnFacts, ...]]:
         """The categories of each text column."""
-        columns = dict.fromkeys(variable.category_of for variable in self.variables if variable.category_of)
-        return {
-            name: tuple(variable for variable in self.variables if variable.category_of == name) for name in columns
-        }
+        categories = [variable for variable in self.variables if variable.category_of]
+        return {name: tuple(own) for name, own in groupby(categories, key=lambda variable: variable.category_of)}
 
     @property
     def sensitive(self) -> tuple[ColumnFacts, ...]:
