@@ -189,8 +189,6 @@ def diagnose(fit: DebiasedSample, columns: Sequence[str]) -> Diagnostics:
 
 def _disconnection(sizes: Floats, verdict: Verdict) -> float:
     r"""Return :math:`\sum (1 - q_{kl})^{n_l}` over a tree, both ways; q_kl is the share of sample l that k allows."""
-    if len(sizes) == 1:
-        return 0.0
     # q_kl is estimated from the rows of sample l itself, which the tilts reproduce on average
     both = verdict.reach.minimum(verdict.reach.T)
     tree = widest_tree(both)

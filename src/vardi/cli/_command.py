@@ -34,9 +34,7 @@ def complete_study(incomplete: str) -> list[str]:
     """Return the study files and folders that begin with the given text, for shell completion."""
     stem = Path(incomplete)
     folder = stem if incomplete.endswith("/") else stem.parent
-    if not folder.is_dir():
-        return []
-    found = [path for path in sorted(folder.iterdir()) if path.is_dir() or path.suffix == ".toml"]
+    found = [path for path in sorted(folder.glob("*")) if path.is_dir() or path.suffix == ".toml"]
     names = [f"{path}/" if path.is_dir() else str(path) for path in found]
     return [name for name in names if name.startswith(incomplete)]
 
