@@ -253,7 +253,7 @@ class Account(Given):
     @property
     def notes(self) -> tuple[str, ...]:
         """The notes beneath the tables: what is odd, and why some numbers are missing."""
-        notes = [*self.bias_notes, *([self.samples_note] if self.samples_note else [])]
+        notes = [*self.bias_notes, self.samples_note]
         if self.unasked and not self.variables:
             notes.append(
                 "No means are shown: the rows are in their engine, which would have to read them all again. Ask for "
@@ -268,7 +268,7 @@ class Account(Given):
         for reason in dict.fromkeys(self.uncovered.values()):
             named = listed((name for name, why in self.uncovered.items() if why == reason), 8)
             notes.append(f"Left out because only some samples record them: {named}. {reason}")
-        return (*notes, *([self.note_on_some] if self.note_on_some else []))
+        return tuple(filter(None, (*notes, self.note_on_some)))
 
     @property
     def note_on_some(self) -> str:

@@ -258,7 +258,8 @@ UNASKED = Check("fact", "The declared biases were not checked: fit.check_biases(
 
 def check_of(fit: DebiasedSample, variables: Mapping[str, Function] | None) -> Check:
     """Run the check on the columns that the biases read or, if these read none, on the others."""
-    columns = _columns(fit, variables)
+    numeric = columns_to_test(fit.parts.given().biases, fit.numeric_columns) or fit.numeric_columns[:SHOWN]
+    columns = (None if numeric else variables) or {name: name for name in numeric}
     feasible = _feasible(fit, max(len(columns), 1))
     if not feasible:
         return Check("fact", "The declared biases were not checked: fit.check_biases() would take a long time here.")
@@ -284,13 +285,6 @@ def check_of(fit: DebiasedSample, variables: Mapping[str, Function] | None) -> C
     equals = "" if p.startswith("below") else "= "
     text = f"{what} {check.outcome} (p {equals}{p}).{f' {check.note}' if check.note else ''}"
     return Check(LEVELS[check.outcome], text, detail, rows, check)
-
-
-def _columns(fit: DebiasedSample, variables: Mapping[str, Function] | None) -> Mapping[str, Function]:
-    numeric = columns_to_test(fit.parts.given().biases, fit.numeric_columns) or fit.numeric_columns[:SHOWN]
-    if not numeric and variables is not None:
-        return variables
-    return {name: name for name in numeric}
 
 
 def _feasible(fit: DebiasedSample, columns: int, most_products: float = 1e9, most_pairs: float = 5e7) -> int:

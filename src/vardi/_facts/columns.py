@@ -250,25 +250,25 @@ def facts_of(
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # V is 0 for known means and constants
         units, worth = np.ldexp(units, exponents), spread**2 / V
         carried, gains = rests_on.carried[sampled] * rests_on.scale**2 / V, np.where(V > 0, gains / V, 0.0)
-    facts = []
-    for j, (column, law) in enumerate(zip(columns, estimates.laws, strict=True)):
-        before, after, stderr, deviation, slope = units[:, j].tolist()
-        facts.append(
-            ColumnFacts(
-                column.name,
-                is_share=isinstance(law, Share),
-                pooled=before,
-                debiased=after,
-                stderr=stderr if np.isfinite(law.ends(after, stderr, 0.95)).all() else math.nan,
-                law=law,
-                spread=deviation,
-                worth=float(worth[j]),
-                design_effect=sum(sizes.values()) / float(worth[j]),
-                carried=tuple(carried[:, j].tolist()) if V[j] > 0 else (),
-                gain=dict(zip(sizes, gains[:, j].tolist(), strict=False)),
-                among=estimates.among,
-                slope=math.nan if column.category_of else slope,
-                category_of=column.category_of,
-            )
+    rows_of_facts = zip(*units.tolist(), worth.tolist(), carried.T.tolist(), gains.T.tolist(), strict=True)
+    return [
+        ColumnFacts(
+            column.name,
+            isinstance(law, Share),
+            before,
+            after,
+            stderr if np.isfinite(law.ends(after, stderr, 0.95)).all() else math.nan,
+            law,
+            deviation,
+            equivalent,
+            design_effect=sum(sizes.values()) / equivalent,
+            carried=tuple(shares) if varies else (),
+            gain=dict(zip(sizes, gain, strict=False)),
+            among=estimates.among,
+            slope=math.nan if column.category_of else slope,
+            category_of=column.category_of,
         )
-    return facts
+        for column, law, varies, (before, after, stderr, deviation, slope, equivalent, shares, gain) in zip(
+            columns, estimates.laws, V > 0, rows_of_facts, strict=True
+        )
+    ]

@@ -85,17 +85,13 @@ class Diagnostics:
 
     def to_frame(self, backend: IntoBackend[EagerAllowed] = "pandas") -> Any:
         """Return all numbers in one tidy frame: part, name, measure, value."""
-        records: list[tuple[str, str, str, float]] = [
-            ("fit", "", "rows", self.rows),
-            ("fit", "", "effective", self.effective),
-            ("fit", "", "second_eigenvalue", self.second_eigenvalue),
-            ("fit", "", "df", self.trust.df),
-            ("fit", "", "bridging", self.trust.bridging),
-            ("fit", "", "tail_index", self.trust.tail_index),
-            ("fit", "", "kappa", self.verdict.kappa),
-            ("fit", "", "weakest_rows", self.verdict.weakest_rows),
-            ("fit", "", "disconnection", self.disconnection),
-        ]
+        of_fit = (
+            (self, ("rows", "effective", "second_eigenvalue")),
+            (self.trust, ("df", "bridging", "tail_index")),
+            (self.verdict, ("kappa", "weakest_rows")),
+            (self, ("disconnection",)),
+        )
+        records = [("fit", "", measure, getattr(one, measure)) for one, measures in of_fit for measure in measures]
         for sample in self.samples:
             records += [("sample", str(sample.name), measure, getattr(sample, measure)) for measure in OF_A_SAMPLE]
         for column in self.columns:
@@ -193,8 +189,6 @@ def diagnose(fit: DebiasedSample, columns: Sequence[str]) -> Diagnostics:
 
 def _disconnection(sizes: Floats, verdict: Verdict) -> float:
     r"""Return :math:`\sum (1 - q_{kl})^{n_l}` over a tree, both ways; q_kl is the share of sample l that k allows."""
-    if len(sizes) == 1:
-        return 0.0
     # q_kl is estimated from the rows of sample l itself, which the tilts reproduce on average
     both = verdict.reach.minimum(verdict.reach.T)
     tree = widest_tree(both)

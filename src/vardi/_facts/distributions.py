@@ -162,7 +162,12 @@ class Weights:
 
 
 def weights_of(
-    fit: DebiasedSample, bins: int = 24, most_values: int = 16, most_series: int = 5, top: float = 0.01
+    fit: DebiasedSample,
+    bins: int = 24,
+    most_values: int = 16,
+    most_series: int = 5,
+    top: float = 0.01,
+    rounding: float = 1e-9,
 ) -> Weights:
     """Compute the spread of the weights: each has a bar of its own if they are few, and each sample a series.
 
@@ -175,7 +180,8 @@ def weights_of(
     split = len(sampled) <= most_series
     series = tuple(str(fit.names[k]) for k in sampled) if split else ("all samples",)
     which = np.searchsorted(sampled, table.source) if split else np.zeros(len(weights), np.int64)
-    lows = highs = _distinct(weights)
+    values = np.unique(weights)
+    lows = highs = values[np.append(True, np.diff(values) > rounding * values[1:])]  # of those nearly equal, the least
     is_discrete = len(lows) <= most_values
     if not is_discrete:
         smallest = max(weights.min(), sys.float_info.min)  # a weight may underflow to 0
@@ -187,24 +193,13 @@ def weights_of(
     shares = np.bincount(bar, counts * weights, minlength=len(lows)) / mass
     heights = map(tuple, by_series.reshape(-1, len(series)).tolist())
     top_rows = max(top * rows, min(10.0, rows))
+    heaviest = np.argsort(-weights, kind="stable")
+    of_top = np.diff(np.minimum(np.cumsum(counts[heaviest]), top_rows), prepend=0.0)  # rows among the top
     return Weights(
         series,
         tuple(map(Bar, lows.tolist(), highs.tolist(), heights, shares.tolist())),
         is_discrete,
         top_rows,
-        _heaviest(weights, counts, top_rows) / mass,
+        float(of_top @ weights[heaviest]) / mass,
         tuple(fit.parts.largest_weights(LISTED)),
     )
-
-
-def _distinct(weights: Floats, rounding: float = 1e-9) -> Floats:
-    """Return the distinct weights, of those within rounding of one another the smallest."""
-    values = np.unique(weights)
-    return values[np.append(True, np.diff(values) > rounding * values[1:])]
-
-
-def _heaviest(weights: Floats, counts: Floats, rows: float) -> float:
-    """Return the weight that the given number of rows of largest weight carries."""
-    order = np.argsort(-weights, kind="stable")
-    through = np.cumsum(counts[order])
-    return float(np.clip(rows - (through - counts[order]), 0.0, counts[order]) @ weights[order])

@@ -138,10 +138,8 @@ def links_of(
     bridging = np.full(len(k), math.nan) if gram is None else gram.pairs(k, l)
     strength = np.where(np.isnan(bridging), there + back, bridging)
     names, weakest = verdict.names, verdict.weakest
-    is_weakest = np.zeros(len(k), bool)
-    if weakest is not None:
-        ends = sorted(names.index(name) for name in (weakest.first, weakest.second))
-        is_weakest = (k == ends[0]) & (l == ends[1])
+    ends = () if weakest is None else sorted(names.index(name) for name in (weakest.first, weakest.second))
+    is_weakest = np.isin(k, ends[:1]) & np.isin(l, ends[1:])
     order = np.lexsort((strength if first == "weakest" else -strength, ~is_weakest))[:most].tolist()
     columns = there, back, bridging, is_weakest
     return [LinkFacts(names[k[j]], names[l[j]], *(column[j].item() for column in columns)) for j in order], len(k)

@@ -46,8 +46,10 @@ def to_text(summary: Account) -> str:
     ]
     means = [(cut(name, 30), *numbers) for name, *numbers in map(variable_cells, summary.variables)]
     parameters = [(cut(f"{name}: {one}", 30), str(estimate)) for name, one, estimate in summary.estimated]
-    lines = [summary.speaks, *(line for name, fact in summary.lines for line in _wrapped(name, fact)), ""]
-    lines += [aligned(heading, samples, left={0, 2}), *more(summary.samples)]
+    lines = [summary.speaks]
+    for name, fact in summary.lines:
+        lines += textwrap.wrap(fact, WIDTH, initial_indent=f"{name:<12}", subsequent_indent=" " * 12)
+    lines += ["", aligned(heading, samples, left={0, 2}), *more(summary.samples)]
     lines += ["", f"effective rows  {summary.effective_rows}"]
     if means:
         lines += ["", aligned(("mean of", "in the pool", "in the population"), means), *_more_variables(summary)]
@@ -77,7 +79,3 @@ def to_html(summary: Account) -> str:
 
 def _more_variables(summary: Account) -> list[str]:
     return [f"... and {summary.more_variables} more"] if summary.more_variables else []
-
-
-def _wrapped(label: str, text: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH, initial_indent=f"{label:<12}", subsequent_indent=" " * 12)

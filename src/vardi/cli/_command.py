@@ -34,9 +34,7 @@ def complete_study(incomplete: str) -> list[str]:
     """Return the study files and folders that begin with the given text, for shell completion."""
     stem = Path(incomplete)
     folder = stem if incomplete.endswith("/") else stem.parent
-    if not folder.is_dir():
-        return []
-    found = [path for path in sorted(folder.iterdir()) if path.is_dir() or path.suffix == ".toml"]
+    found = [path for path in sorted(folder.glob("*")) if path.is_dir() or path.suffix == ".toml"]
     names = [f"{path}/" if path.is_dir() else str(path) for path in found]
     return [name for name in names if name.startswith(incomplete)]
 
@@ -90,7 +88,8 @@ def guarded(command: Callable[Given, None]) -> Callable[Given, None]:
                 data = {name: value for name, value in vars(refusal).items() if name not in UNPRINTED}
                 with suppress(OutputError):  # if standard output is what failed, standard error already has the message
                     show_json({"error": type(refusal).__name__, "message": str(refusal), **data})
-            raise typer.Exit(exit_code(refusal)) from None
+            is_usage = isinstance(refusal, StudyError | ExpressionError | ImportError)
+            raise typer.Exit(UNWRITTEN if isinstance(refusal, OutputError) else USAGE if is_usage else NO) from None
 
     return run
 
@@ -105,12 +104,3 @@ def _refusal(error: BaseException) -> Exception | None:
     from vardi.study._engines import first_line, is_engine_error
 
     return VardiError(f"The data cannot be processed: {first_line(error)}") if is_engine_error(error) else None
-
-
-def exit_code(error: Exception) -> int:
-    """Return the exit code of a failure."""
-    if isinstance(error, OutputError):
-        return UNWRITTEN
-    if isinstance(error, StudyError | ExpressionError | ImportError):
-        return USAGE
-    return NO

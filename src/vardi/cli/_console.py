@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import math
 import os
@@ -12,7 +11,6 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
@@ -20,7 +18,7 @@ from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.measure import Measurement
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Column, Table
+from rich.table import Table
 from rich.text import Text
 
 from vardi.cli import is_utf8
@@ -57,7 +55,7 @@ def _printed(part: RenderableType) -> str:
     if isinstance(part, Table) and part.show_header:
         width = _width(out, part)
         if width > out.width and out.is_terminal:
-            part = _with_short_headings(part)
+            _wrap_headings(part)
             width = _least_width(out, part)
         out.width = max(out.width, width)
     with _standard_output(), out.capture() as capture:
@@ -77,17 +75,14 @@ def _least_width(out: Console, table: Table, letters: int = 8) -> int:
     return _width(out, table) - sum(max(one, 0) for one in spared)
 
 
-def _with_short_headings(table: Table) -> Table:
-    """Return a table in which the headings of numbers wrap between words, since the numbers do not."""
-    narrow = copy.copy(table)
-    narrow.columns = [replace(one, header=_broken(one)) if one.no_wrap else one for one in table.columns]
-    return narrow
-
-
-def _broken(column: Column) -> str:
-    heading = str(column.header)
-    third = math.ceil(len(heading) / 3)
-    return "\n".join(textwrap.wrap(heading, max(third, 1, *map(_length, (*heading.split(), *column.cells)))))
+def _wrap_headings(table: Table) -> None:
+    """Wrap the headings of numbers between words, since the numbers are not wrapped."""
+    for column in table.columns:
+        if column.no_wrap:
+            heading = str(column.header)
+            third = math.ceil(len(heading) / 3)
+            width = max(third, 1, *map(_length, (*heading.split(), *column.cells)))
+            column.header = "\n".join(textwrap.wrap(heading, width))
 
 
 def _length(cell: RenderableType) -> int:

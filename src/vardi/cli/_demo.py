@@ -44,10 +44,13 @@ def demo(
     """Debias two samples of house prices that come with vardi: no data and no network needed."""
     from vardi.cli._study import run_fit
     from vardi.cli._summary import show_fit
+    from vardi.datasets import house_prices
 
     _require_own(output)
     with _made_beside(output) as made:
-        _write_inputs(made)
+        for name, rows in house_prices(seed=0, backend="polars").samples.items():
+            rows.write_csv(made / f"{name}.csv")
+        (made / "study.toml").write_text(STUDY, encoding="utf-8")
         outputs = {"weights": made / "weights.parquet", "report": made / "report.html"}
         opened, account, messages = run_fit(made / "study.toml", outputs, hidden=as_json or quiet)
         output.mkdir(parents=True, exist_ok=True)
@@ -86,11 +89,3 @@ def _made_beside(folder: Path) -> Iterator[Path]:
         raise OutputError(f"{folder} cannot be written: {error.strerror}.", path=str(folder)) from error
     with beside as made, writing(folder, Path(made)):
         yield Path(made)
-
-
-def _write_inputs(folder: Path) -> None:
-    from vardi.datasets import house_prices
-
-    for name, rows in house_prices(seed=0, backend="polars").samples.items():
-        rows.write_csv(folder / f"{name}.csv")
-    (folder / "study.toml").write_text(STUDY, encoding="utf-8")

@@ -121,7 +121,10 @@ def init(
 
     The files are opened, and each bias is tried on the rows. No file is overwritten.
     """
-    require_free(study, force=False, remedy=f"Name another: {_another(study)}")
+    from vardi.study._data import listed_files
+
+    free = study.with_name(f"{_free_name(study.stem, [path.stem for path in study.parent.glob('*.toml')])}.toml")
+    require_free(study, force=False, remedy=f"Name another: vardi init {shlex.quote(str(free))}")
     if bias and not source:
         raise StudyError("--bias describes the sample of a --source, and no --source is given. Add one.")
     if source:
@@ -129,7 +132,11 @@ def init(
     else:
         show(f"This asks about your samples and writes {study}. Ctrl-C stops without writing anything.", "")
         title = title or typer.prompt("What is the study about?", default=study.stem, prompt_suffix=" ")
-        draft = _ask_sources(Draft(study, title, {}))
+        listed = listed_files(study.parent)
+        show("", ABOUT_DATA, *([f"In this folder: {listed}"] if listed else []))
+        draft = Draft(study, title, {})
+        while (longer := _ask_source(draft)) is not None:
+            draft = longer
         draft = replace(draft, variables=_ask_variables(draft, variable or []))
     draft.require_valid()
     with whole_file(study, overwrite=False) as temporary:
@@ -162,12 +169,6 @@ def _pairs(texts: list[str], option: str) -> dict[str, str]:
     return pairs
 
 
-def _another(study: Path) -> str:
-    """Return a command that names a study file which does not exist yet."""
-    free = _free_name(study.stem, [path.stem for path in study.parent.glob("*.toml")])
-    return f"vardi init {shlex.quote(str(study.with_name(f'{free}.toml')))}"
-
-
 def _ask(question: str, problems: Callable[[str], list[str]], default: str = "") -> str:
     """Ask until an answer has no problems, and show those of the others."""
     while True:
@@ -176,16 +177,6 @@ def _ask(question: str, problems: Callable[[str], list[str]], default: str = "")
         if not found:
             return answer
         show("", *found, *([] if question.startswith("\n") else [""]))
-
-
-def _ask_sources(draft: Draft) -> Draft:
-    from vardi.study._data import listed_files
-
-    listed = listed_files(draft.path.parent)
-    show("", ABOUT_DATA, *([f"In this folder: {listed}"] if listed else []))
-    while (longer := _ask_source(draft)) is not None:
-        draft = longer
-    return draft
 
 
 def _ask_source(draft: Draft) -> Draft | None:

@@ -60,10 +60,8 @@ def check(study: StudyFile, as_json: Json = False, quiet: Quiet = False, plan: P
             facts = study_account(opened, fit)
             verdict, notes = facts.verdict, facts.bias_notes
     notes = (*opened.study.notes, *notes)
-    contradicted = facts is not None and (
-        (facts.check.found is not None and facts.check.found.outcome == "contradicted")
-        or (facts.known_check is not None and facts.known_check.contradicted)
-    )
+    known = None if facts is None else facts.known_check
+    contradicted = (facts is not None and facts.check.level == "bad") or (known is not None and known.contradicted)
     passed = verdict.identified and not contradicted
     if as_json:
         show_json({**check_json(opened, verdict, facts), "notes": notes, "passed": passed, "warnings": messages})
@@ -102,8 +100,15 @@ def fit(
     found = run_fit(study, targets, with_data=with_data, replicates=asked, force=force, hidden=as_json or quiet)
     if as_json or not quiet:
         show_fit(*found, targets, as_json=as_json)
-    if not as_json and not quiet:
-        _say_next(study, targets)
+    if as_json or quiet:
+        return
+    if not targets:
+        named = shlex.quote(str(study))
+        show("No file was written.", "")
+        show_next("For a report to read and print", f"vardi report {named}")
+        show_next("For weights to use in other programs", f"vardi fit {named} -o weights.csv")
+    elif report is not None and not is_pdf(report):
+        show("", "Open the report in a browser to read and print it.")
 
 
 def run_fit(
@@ -153,17 +158,6 @@ def _write_report(opened: OpenStudy, fitted: DebiasedSample, place: Path, target
         fitted.report(page, title=study.title, study=study.path, date=today, variables=named, overwrite=True)
         if is_pdf(target):
             print_page(page, place, target)
-
-
-def _say_next(study: Path, targets: dict[str, Path]) -> None:
-    """Print what to do with the outputs, or how to have some written."""
-    if not targets:
-        named = shlex.quote(str(study))
-        show("No file was written.", "")
-        show_next("For a report to read and print", f"vardi report {named}")
-        show_next("For weights to use in other programs", f"vardi fit {named} -o weights.csv")
-    elif "report" in targets and not is_pdf(targets["report"]):
-        show("", "Open the report in a browser to read and print it.")
 
 
 def report(

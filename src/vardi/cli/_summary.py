@@ -14,6 +14,7 @@ from rich.text import Text
 
 from vardi._estimate.check_results import CAVEAT, estimated_text, known_text
 from vardi._facts.account import Account, account
+from vardi._facts.biases import UNASKED
 from vardi._facts.links import links_of, sampled_gram
 from vardi._facts.numbers import plain, with_error
 from vardi._facts.summary import sample_cells, summarize, variable_cells
@@ -95,7 +96,8 @@ def show_check(
     opened: OpenStudy, verdict: Verdict, fit: DebiasedSample | None, facts: Account | None, notes: Iterable[str]
 ) -> None:
     """Print whether samples can be compared, and agree with their biases and with what is known."""
-    known, biases = (None, None) if facts is None else (facts.known_check, facts.check.found)
+    known, tested = (None, UNASKED) if facts is None else (facts.known_check, facts.check)
+    biases = tested.found
     show(Text(opened.study.title, "bold"))
     if facts is not None:
         show(Text.assemble(SIGNS[facts.conclusion.level], facts.conclusion.text))
@@ -115,15 +117,12 @@ def show_check(
         sign = _sign(wrong=biases.outcome == "contradicted", untold=bool(biases.reason))
         show(Text.assemble(sign, " ".join(biases.summary().partition("\n\n")[0].split())))
         if not biases.reason:
-            rows = [
-                (str(name), f"{biases.by_sample[name]:.2g}", f"{biases.untested[name]:.0%}")
-                for name in biases.worst_first
-            ]
+            rows = [(row.name, f"{row.pvalue:.2g}", f"{row.untested:.0%}") for row in tested.rows]
             table = _table("sample", "p-value>", "rows that no other could draw>", rows=rows)
             show("", table, "", CAVEAT)
     elif verdict.identified:
         untested = 'The biases were not tested: that needs rows in memory (engine = "memory").'
-        show(untested if opened.is_lazy or facts is None else facts.check.text)
+        show(untested if opened.is_lazy or facts is None else tested.text)
 
 
 def _sign(*, wrong: bool, untold: bool = False) -> tuple[str, str]:

@@ -101,6 +101,7 @@ def inches_of(ax: Axes) -> tuple[float, float]:
     return box.width / ax.figure.dpi, box.height / ax.figure.dpi
 
 
-def labels(names: Sequence[object], places: Sequence[int]) -> list[str]:
-    """Return the names at the given places, as written along an axis."""
-    return [shortened(names[place]) for place in places]
+def labels(names: Sequence[object], inches: float) -> tuple[range, list[str]]:
+    """Return which of the names fit along an axis of the given inches, and how they are written there."""
+    places = spread(len(names), inches)
+    return places, [shortened(names[place]) for place in places]

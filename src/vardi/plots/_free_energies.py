@@ -11,7 +11,7 @@ import numpy as np
 from vardi._estimate.estimates import Estimate
 from vardi._inputs.pool import Name
 from vardi._types import Floats
-from vardi.plots._axes import Display, Palette, inches_of, labels, shortened, spread
+from vardi.plots._axes import Display, Palette, inches_of, labels, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -79,8 +79,7 @@ class StatesDisplay(Display):
         if sum(map(len, whole)) <= 60:  # letters, which fit upright
             ax.set_xticks(range(len(whole)), whole)
             return
-        shown = spread(len(whole), inches_of(ax)[0])
-        ax.set_xticks(shown, labels(self.names[1:], shown), rotation=90, fontsize=8)
+        ax.set_xticks(*labels(self.names[1:], inches_of(ax)[0]), rotation=90, fontsize=8)
         ax.set_xlabel("to this state, from the one before it")
 
 

@@ -91,12 +91,12 @@ class OverlapDisplay(Display):
         K = len(self.names)
         scale = PowerNorm(1.0 if K <= FEW else 0.5, vmin=0.0, vmax=float(self.overlap.max()))
         image = ax.imshow(self.overlap, cmap="Blues_r" if is_dark(ax) else "Blues", norm=scale)
-        shown = spread(K, min(inches_of(ax)))
+        shown, texts = labels(self.names, min(inches_of(ax)))
         upright = K <= FEW and max(len(str(name)) for name in self.names) <= 4
         turned = {} if upright else {"rotation": 90} if K > FEW else {"rotation": 45, "ha": "right"}
         small: dict[str, Any] = {} if K <= FEW else {"fontsize": 8 if K <= NUMBERED else 7}
-        ax.set_xticks(shown, labels(self.names, shown), **turned, **small)
-        ax.set_yticks(shown, labels(self.names, shown), **small)
+        ax.set_xticks(shown, texts, **turned, **small)
+        ax.set_yticks(shown, texts, **small)
         if K <= NUMBERED:
             self._numbers(ax, image)
         ax.set(title="Overlap of the samples", xlabel="could have come from", ylabel="rows of")

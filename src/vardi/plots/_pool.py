@@ -15,7 +15,7 @@ from vardi._inputs.given import Function
 from vardi._inputs.pool import Name
 from vardi._types import Floats
 from vardi.errors._refusals import needs_rows
-from vardi.plots._axes import LINE, Display, Palette, inches_of, labels, shortened, spread
+from vardi.plots._axes import LINE, Display, Palette, inches_of, labels, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -154,8 +154,7 @@ class LoveDisplay(Display):
         ax.errorbar(shifts, places, xerr=errors, fmt="none", ecolor=colours.after, alpha=0.5, capsize=3)
         ax.scatter(np.zeros(len(columns)), places, color=colours.before, label="pool", zorder=3)
         ax.scatter(shifts, places, color=colours.after, label="population (95%)", zorder=3)
-        shown = spread(len(places), inches_of(ax)[1])
-        ax.set_yticks(shown, labels([column.label for column in columns], shown))
+        ax.set_yticks(*labels([column.label for column in columns], inches_of(ax)[1]))
         ax.set(xlabel="shift of the mean, in standard deviations", title="What debiasing moves")
         ax.set_ylim(-0.7, len(columns) - 0.3)
         ax.legend()

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vardi._facts.account import Given, SampleFacts, account
-from vardi._facts.columns import ColumnFacts, Variable, Variables, named_variables
+from vardi._facts.account import SampleFacts, account
+from vardi._facts.columns import ColumnFacts, Variables, named_variables
 from vardi._facts.distributions import Distribution, Weights, distributions, weights_of
 from vardi._facts.links import overlap_of
 from vardi._facts.numbers import number, pvalue, share
@@ -79,10 +80,8 @@ class Report(Findings):
     @property
     def categories(self) -> dict[str, tuple[ColumnFacts, ...]]:
         """The categories of each text column."""
-        columns = dict.fromkeys(variable.category_of for variable in self.variables if variable.category_of)
-        return {
-            name: tuple(variable for variable in self.variables if variable.category_of == name) for name in columns
-        }
+        categories = [variable for variable in self.variables if variable.category_of]
+        return {name: tuple(own) for name, own in groupby(categories, key=lambda variable: variable.category_of)}
 
     @property
     def sensitive(self) -> tuple[ColumnFacts, ...]:
@@ -189,9 +188,11 @@ def compute(
         columns, note = (
             fit.parts.choose() if named is None else (tuple(fit.parts.column(*one) for one in named.items()), "")
         )
+        read = [name for bias in fit.parts.given().biases for name in bias.columns]
+        hashed = dict.fromkeys([*read, *(column.category_of or column.name for column in columns)])
         tasks: list[Callable[[], Any]] = [
             lambda: account(fit, columns, note=note, named=named, slopes=True),
-            lambda: (fingerprint(fit.parts.pool, _hashed(fit.parts.given(), columns)), weights_of(fit)),
+            lambda: (fingerprint(fit.parts.pool, list(hashed)), weights_of(fit)),
         ]
         facts, (data, weights) = fit.parts.each(lambda task: task(), tasks)
         drawn, drawn_note = distributions(fit, columns, facts.variables)
@@ -209,9 +210,3 @@ def compute(
         weights=weights,
         recipe=recipe_of(facts, title, variables, file),
     )
-
-
-def _hashed(given: Given, columns: Sequence[Variable]) -> list[str]:
-    """Return the columns that the biases read, and those that are shown."""
-    read = [name for bias in given.biases for name in bias.columns]
-    return list(dict.fromkeys([*read, *(column.category_of or column.name for column in columns)]))

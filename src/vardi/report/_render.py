@@ -22,6 +22,11 @@ from vardi.report._compute import Report
 if TYPE_CHECKING:
     import jinja2
 
+POLICY = (
+    "default-src 'none'; img-src data:; style-src {style}; script-src {script}; base-uri 'none'; form-action 'none'"
+)
+"""The content security policy: nothing is fetched, and only this script and this style are allowed."""
+
 
 def require_html(path: str | os.PathLike[str]) -> None:
     """Refuse a name whose suffix is not that of an HTML file."""
@@ -50,7 +55,7 @@ def to_html(report: Report) -> str:
             report=report,
             style=style,
             script=script,
-            policy=_policy(style, script),
+            policy=POLICY.format(style=_hash(style), script=_hash(script)),
             charts=_charts,
             curves=[(one, _charts.bins(one), _charts.steps(one)) for one in report.distributions],
             graph=_graph.graph(report.overlap) if len(report.overlap.names) <= 20 else None,
@@ -70,14 +75,6 @@ def breakable(name: object) -> str:
 
 def factor(value: float) -> str:
     return factor_text(value) if value <= FURTHEST else f"over {FURTHEST:g}"
-
-
-def _policy(style: str, script: str) -> str:
-    """Return a content security policy: nothing is fetched, and only this script and this style are allowed."""
-    return (
-        f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {_hash(script)}; "
-        "base-uri 'none'; form-action 'none'"
-    )
 
 
 def _hash(text: str) -> str:
@@ -101,8 +98,8 @@ def _template() -> jinja2.Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    numbers_as_text = (number, share, pvalue, with_error, rows_text, count)
-    environment.filters |= {one.__name__: one for one in (*numbers_as_text, cut, breakable, factor)}
+    filters = (number, share, pvalue, with_error, rows_text, count, cut, breakable, factor)
+    environment.filters |= {one.__name__: one for one in filters}
     environment.globals |= {"interval": interval, "zip": zip}
     environment.tests |= {"known": math.isfinite}
     return environment.get_template("report.html")

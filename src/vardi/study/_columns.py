@@ -129,7 +129,8 @@ class Columns:
 
     def _wrong_kinds(self, what: str, bias: Bias, schemas: dict[Data, nw.Schema]) -> Iterator[str]:
         """Yield comparisons of a column with another kind of value, in data that have the columns."""
-        for data, columns in _different(schemas):
+        first = {tuple(columns.items()): (data, columns) for data, columns in reversed(schemas.items())}
+        for data, columns in reversed(first.values()):  # hundreds of samples may share one set of columns
             for node in _nodes(bias):
                 try:
                     compile_node(node, NarwhalsTarget(columns))
@@ -274,12 +275,6 @@ def _not_positive(what: str, bias: Bias) -> Iterator[str]:
 
 def _not_numbers(kinds: Sequence[nw.dtypes.DType]) -> list[nw.dtypes.DType]:
     return [kind for kind in kinds if not (kind.is_numeric() or kind == nw.Boolean)]
-
-
-def _different(schemas: dict[Data, nw.Schema]) -> list[tuple[Data, nw.Schema]]:
-    """Return each set of columns once, with the first data that have it: hundreds of samples may share one."""
-    first = {tuple(columns.items()): (data, columns) for data, columns in reversed(schemas.items())}
-    return list(reversed(first.values()))
 
 
 def _nodes(bias: Bias) -> tuple[Node, ...]:

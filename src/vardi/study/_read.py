@@ -241,13 +241,12 @@ class Declarations:
         if not files or len(self.problems) > before:
             return None
         data = Data(name, tuple(files), formats[0], table.get("table"), table.get("counts"), table.get("id"))
-        problem = None
         with self.problems.noting((*key, "data")):
             problem = _table_problem(data)
-        if problem is None:
-            return data
-        self.problems.add((*key, "data" if data.table is None else "table"), problem)
-        return None
+            if problem is not None:
+                self.problems.add((*key, "data" if data.table is None else "table"), problem)
+                return None
+        return data
 
 
 def _table_problem(data: Data) -> str | None:

@@ -80,16 +80,12 @@ class Study:
 
     def open(self) -> OpenStudy:
         """Open the data: read them into memory, or prepare queries and leave them in place."""
-        apart = self._reads_label()
+        texts = (*self.biases.values(), *self.variables, *self.known)
+        apart = self.label is not None and any(self.label in _columns_of(text) for text in texts)  # its original values
         if self.engine == "memory":
             return OpenStudy(self, tuple(in_memory(one, None if apart else self.label) for one in self.data))
         options = {"apart": apart, "counted": any(one.counts is not None for one in self.data)}
         return OpenStudy(self, tuple(left_in_place(one, self.engine, self.label, **options) for one in self.data))
-
-    def _reads_label(self) -> bool:
-        """Return whether a bias, a variable or a known value reads the label column, with its original values."""
-        texts = (*self.biases.values(), *self.variables, *self.known)
-        return self.label is not None and any(self.label in _columns_of(text) for text in texts)
 
     def verdict(self) -> Verdict:
         """Return whether the samples can be compared with one another, before any solve."""

@@ -191,7 +191,9 @@ def _syntax(message: str, text: str) -> str:
     line = place[1] if place else None
     said = message[: place.start()] if place else message
     if said.startswith(("Illegal character '\\n'", "Unterminated string", "Expected \"'")):
-        line = line or str(_last_quote(text))
+        opening = next((sign for sign in ('"""', "'''") if text.count(sign) % 2), None)
+        last = max(text.rfind(sign) for sign in ([opening] if opening else ['"', "'"]))
+        line = line or str(text.count("\n", 0, max(last, 0)) + 1)
         said = 'A quote is not closed. Close it on the same line, as in bias = "x <= 5"'
     elif said.startswith("Invalid value"):
         said = f'{said}. Put text in quotes, as in bias = "x <= 5"'
@@ -200,10 +202,3 @@ def _syntax(message: str, text: str) -> str:
         name = ".".join(part.strip("'\" ") for part in (twice.group(1) or "").split(","))
         said = f"[{name}] is declared twice. Give each source a name of its own" if name else "A key is given twice"
     return f"line {line}: {said}." if line else f"{said} (at the end of the file)."
-
-
-def _last_quote(text: str) -> int:
-    """Return the line of the last quote, or of the last triple quote that opens a multi-line string."""
-    opening = next((sign for sign in ('"""', "'''") if text.count(sign) % 2), None)
-    place = max(text.rfind(sign) for sign in ([opening] if opening else ['"', "'"]))
-    return text.count("\n", 0, max(place, 0)) + 1
