@@ -446,8 +446,6 @@ class Spread:
         What each part adds to the variance: :math:`V_k = \frac{n_k}{n_k - 1}\sum_{i \in D_k} c_i^2` for a sample k.
     squares, fourths : ndarray of shape (m,)
         :math:`\sum_i c_i^2` and :math:`\sum_i c_i^4`; NaN if they were not summed.
-    known : ndarray of shape (m,)
-        What the errors of known values add to the variance.
     effective : ndarray of shape (B, m) or (B, 1)
         How many values vary independently in each part: rows, clusters, or effective rows of a series.
     freedom : ndarray of shape (B, m) or (B, 1)
@@ -458,6 +456,8 @@ class Spread:
         Returns the tail index of the influence values of some estimates, which takes another pass over the rows.
     values : float, optional
         How many values were squared, if not all of them vary independently.
+    known : ndarray of shape (m,), optional
+        What the errors of known values add to the variance.
     """
 
     covariance: Floats
@@ -465,12 +465,12 @@ class Spread:
     within: Floats
     squares: Floats
     fourths: Floats
-    known: Floats
     effective: Floats
     freedom: Floats
     carried: Floats
     tails: Callable[[Sequence[int]], list[float]]
     values: float | None = None
+    known: Floats | float = 0.0
 
     @property
     def stderr(self) -> Floats:

@@ -16,7 +16,7 @@ import numpy as np
 
 from vardi._rows.contract import Block, Extremes, Kept
 from vardi._rows.queries import Queries
-from vardi._rows.shares import SharesByValue, SharesUpTo
+from vardi._rows.shares import Shares
 from vardi._types import Floats
 from vardi.errors import EngineError, TooLargeError
 
@@ -73,7 +73,7 @@ class Bracket:
         return found
 
 
-class SharesInEngine(SharesUpTo):
+class SharesInEngine(Shares):
     """The shares of one measure up to a value.
 
     Parameters
@@ -128,16 +128,12 @@ class SharesInEngine(SharesUpTo):
         return self._whole.low, self._whole.high
 
     @property
-    def _held(self) -> SharesByValue | None:
-        """The shares up to all values, if these are in memory."""
-        found = [cell.held for cell in self._cells if cell.held is not None]
-        if len(found) < len(self._cells):
-            return None
-        x, masses = (np.concatenate(one) for one in zip(*found, strict=True))
-        return SharesByValue(x, self._share(np.cumsum(masses))[:, None])
+    def _are_held(self) -> bool:
+        """Whether all values are in memory."""
+        return all(cell.held is not None for cell in self._cells)
 
     def every(self) -> tuple[Floats, Floats]:
-        if self._held is None:
+        if not self._are_held:
             held = self._hold([self._whole], MOST_STEPS)
             if not held:
                 raise TooLargeError(
@@ -146,8 +142,8 @@ class SharesInEngine(SharesUpTo):
                     bytes=16 * MOST_STEPS,
                 )
             self._cells = held
-        assert self._held is not None
-        return self._held.every()
+        x, masses = (np.concatenate(one) for one in zip(*(cell.held for cell in self._cells if cell.held), strict=True))
+        return x, self._share(np.cumsum(masses))[:, None]
 
     def reaching(self, weights: Floats, targets: Floats, *, beyond: bool = False) -> tuple[Floats, Floats]:
         side: Literal["left", "right"] = "right" if beyond else "left"
@@ -170,8 +166,8 @@ class SharesInEngine(SharesUpTo):
         return found[0], found[1][:, None]
 
     def up_to(self, points: Floats) -> Floats:
-        if self._held is not None:
-            return self._held.up_to(points)
+        if self._are_held:
+            return super().up_to(points)
 
         def question(block: Block) -> tuple[Floats, Floats]:
             x, mass, _ = self._counted(block)
@@ -183,8 +179,8 @@ class SharesInEngine(SharesUpTo):
         return self._share(np.cumsum(masses)[:-1])[:, None]
 
     def next_to(self, x: float, step: int) -> float:
-        if self._held is not None:
-            return self._held.next_to(x, step)
+        if self._are_held:
+            return super().next_to(x, step)
 
         def question(block: Block) -> Extremes:
             value, _, inside = self._counted(block)
@@ -195,8 +191,8 @@ class SharesInEngine(SharesUpTo):
         return float(ends.high[0] if step < 0 else ends.low[0])
 
     def spaced(self, low: float, high: float, most: int) -> Floats:
-        if self._held is not None:
-            return self._held.spaced(low, high, most)
+        if self._are_held:
+            return super().spaced(low, high, most)
         return self._queries.spaced(lambda block: self._value(block, np.nextafter(high, np.inf)), low, high, most)
 
     def grid(self, most: int, tail: float, rounding: float = 1e-12) -> Floats:
@@ -206,7 +202,7 @@ class SharesInEngine(SharesUpTo):
             return np.unique(self.reaching(np.ones(1), np.linspace(tail, 1.0 - tail, most) - rounding)[0])
 
     def has_more_than(self, most: int) -> bool:
-        return self._held is None or self._held.has_more_than(most)
+        return not self._are_held or super().has_more_than(most)
 
     def _share(self, masses: Floats) -> Floats:
         return np.minimum(masses / self.total, 1.0)

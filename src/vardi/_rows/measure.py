@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
+from operator import add
 from typing import Any, TypeVar
 
 import numpy as np
@@ -130,13 +131,12 @@ class Values:
 
     def of(self, block: Block) -> Floats:
         """Return the values on the rows of a block."""
-        parts = [self.of_functions(block), *(point.at(block).q(b) for point, b in self.through.items() if b.any())]
-        return sum(parts[1:], start=parts[0])
+        moved = (point.at(block).q(b) for point, b in self.through.items() if b.any())
+        return sum(moved, start=self.of_functions(block))
 
     def of_functions(self, block: Block) -> Floats:
         """Return what functions of the rows contribute."""
-        parts = [f.over(block, point.at(block), T[-1], T[:-1]) for (point, f), T in self.terms.items()]
-        return sum(parts[1:], start=parts[0])
+        return reduce(add, (f.over(block, point.at(block), T[-1], T[:-1]) for (point, f), T in self.terms.items()))
 
     @property
     def centres(self) -> Floats:
@@ -421,11 +421,11 @@ class Measure:
         with np.errstate(over="ignore"):
             covariance = products / self.n**2 * np.outer(scale, scale)
         squared, fourths = squares_about_mean.sum(axis=0), np.maximum(fourths, 0.0).sum(axis=0) / self.n**4
-        within, nothing = squares_about_mean * factors[:, None], np.zeros(len(scale))
+        within = squares_about_mean * factors[:, None]
         means = (centres / scale + mean[self.samples]) * scale
         tails = partial(self._tails, values, means, scale * self.n * np.sqrt(squared / self.n))
         freedom = np.maximum(n - 1.0, 1.0)
-        return Spread(covariance, scale, within, squared, fourths, nothing, n, freedom, within, tails)
+        return Spread(covariance, scale, within, squared, fourths, n, freedom, within, tails)
 
     def _tails(self, values: Values, means: Floats, deviations: Floats, estimates: Sequence[int]) -> list[float]:
         """Return the tail index of the influence values of some estimates, given their means and deviations.

@@ -75,12 +75,10 @@ class Units:
         covariance, within, effective, freedom, carried = of_kind
         with np.errstate(over="ignore"):
             covariance = covariance * np.outer(scale, scale)
-        squares, nothing, tails = totals**2, np.zeros(len(scale)), partial(self._tails, sums)
+        squares, tails = totals**2, partial(self._tails, sums)
         squared, fourths = squares.sum(axis=0), (squares**2).sum(axis=0)
         values = len(totals) if self.in_series else None
-        return Spread(
-            covariance, scale, within, squared, fourths, nothing, effective, freedom, carried, tails, values=values
-        )
+        return Spread(covariance, scale, within, squared, fourths, effective, freedom, carried, tails, values)
 
     def _tails(self, sums: Floats, estimates: Sequence[int]) -> list[float]:
         """Return the tail index of some estimates' sums over units."""
