@@ -33,7 +33,7 @@ class Dense(Rows):
                 A[:] = values
             for k, x in added.items():
                 A[:, k] *= np.exp(x[:, 0])
-            step, offset = np.exp(u), None
+            step, offset = np.exp(u), np.zeros(1)
         else:
             logs = np.add(self._log(values), np.where(sampled, u, -np.inf), out=space("A", values.shape))
             for k, x in added.items():
@@ -43,12 +43,9 @@ class Dense(Rows):
             A, step = _exp(logs, logs), sampled.astype(np.float64)
         S = A @ step
         with np.errstate(over="ignore"):  # where weights are beyond e^709, the solver takes their logs
-            weight = 1.0 / S if offset is None else np.exp(-offset) / S
-
-        def log_mass() -> Floats:
-            return (np.log(S) if offset is None else np.log(S) + offset)[:, None]
-
-        return Normalised(weight[:, None], log_mass, DenseProbabilities(A, step, S, 1.0, space))
+            weight = np.exp(-offset) / S
+        p = DenseProbabilities(A, step, S, 1.0, space)
+        return Normalised(weight[:, None], lambda: (np.log(S) + offset)[:, None], p)
 
     def log_omega_of(self, rows: slice | Integers, values: Numbers | None) -> Floats:
         """Return log omega of some rows."""

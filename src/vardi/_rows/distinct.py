@@ -196,7 +196,7 @@ def indicator_kinds(source: Integers, indicators: Indicators) -> Distinct | None
         own[:] = source[rows]
         own *= own.dtype.type(1 << K)  # faster than a shift
         own |= positive.view(np.uint8) @ powers
-        return _tallied(own, K << K)
+        return np.bincount(own, minlength=K << K)
 
     counts = []
     for tally in map_blocks(block, n, indicators.width):
@@ -206,15 +206,6 @@ def indicator_kinds(source: Integers, indicators: Indicators) -> Distinct | None
     tallies = np.sum(counts, axis=0)
     first = _first_rows(codes, np.array(counts), blocks(n, indicators.width))
     return Distinct(first, _compacted(codes, tallies > 0), tallies[tallies > 0])
-
-
-def _tallied(codes: NDArray[Any], kinds: int) -> Integers:
-    """Return how often each code occurs; two codes of one byte are counted at once, as a code of two."""
-    if codes.itemsize > 1:
-        return np.bincount(codes, minlength=kinds)
-    even = len(codes) // 2 * 2
-    pairs = np.bincount(codes[:even].view(np.uint16), minlength=2**16).reshape(2**8, 2**8)
-    return pairs.sum(axis=0) + pairs.sum(axis=1) + np.bincount(codes[even:], minlength=2**8)
 
 
 def _constants(shown: Floats, zero: float) -> Floats:

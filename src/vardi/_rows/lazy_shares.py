@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from vardi._rows.contract import Block, Extremes, Kept
 from vardi._rows.queries import Queries
-from vardi._rows.shares import Shares
+from vardi._rows.shares import Shares, SharesByValue
 from vardi._types import Floats
 from vardi.errors import EngineError, TooLargeError
 
@@ -132,6 +132,13 @@ class SharesInEngine(Shares):
         """Whether all values are in memory."""
         return all(cell.held is not None for cell in self._cells)
 
+    @property
+    def _known(self) -> SharesByValue:
+        """The shares as far as they are known: a cell whose values are not in memory is one step, at its end."""
+        steps = [cell.held or (np.array([cell.high]), np.array([cell.mass])) for cell in self._cells]
+        x, masses = (np.concatenate(one) for one in zip(*steps, strict=True))
+        return SharesByValue(x, self._share(np.cumsum(masses))[:, None])
+
     def every(self) -> tuple[Floats, Floats]:
         if not self._are_held:
             held = self._hold([self._whole], MOST_STEPS)
@@ -142,28 +149,15 @@ class SharesInEngine(Shares):
                     bytes=16 * MOST_STEPS,
                 )
             self._cells = held
-        x, masses = (np.concatenate(one) for one in zip(*(cell.held for cell in self._cells if cell.held), strict=True))
-        return x, self._share(np.cumsum(masses))[:, None]
+        return self._known.every()
 
     def reaching(self, weights: Floats, targets: Floats, *, beyond: bool = False) -> tuple[Floats, Floats]:
-        side: Literal["left", "right"] = "right" if beyond else "left"
         while True:
-            below = np.cumsum([cell.mass for cell in self._cells])
-            place = np.searchsorted(self._share(below) * weights[0], targets, side)
-            cells = [self._cells[j] for j in np.minimum(place, len(self._cells) - 1).tolist()]
-            asked = [cell for cell in dict.fromkeys(cells) if cell.held is None]
+            x, shares = self._known.reaching(weights, targets, beyond=beyond)
+            asked = [cell for cell in self._cells if cell.held is None and cell.high in x]
             if not asked:
-                break
-            self._look_into(sorted(asked, key=lambda cell: cell.low))
-        found = np.empty((2, len(targets)))
-        before = dict(zip(self._cells, np.append(0.0, below[:-1]).tolist(), strict=True))
-        for j, cell in enumerate(cells):
-            assert cell.held is not None
-            x, masses = cell.held
-            shares = self._share(before[cell] + np.cumsum(masses))
-            own = min(int(np.searchsorted(shares * weights[0], targets[j], side)), len(x) - 1)
-            found[:, j] = x[own], shares[own]
-        return found[0], found[1][:, None]
+                return x, shares
+            self._look_into(asked)
 
     def up_to(self, points: Floats) -> Floats:
         if self._are_held:
