@@ -245,10 +245,6 @@ class Rows(ABC):
     def log_omega_of(self, rows: slice | Integers, values: Numbers | None) -> Floats:
         """Return log omega of some rows, as a dense matrix."""
 
-    def positive_of(self, rows: slice | Integers, values: Numbers | None) -> Floats:
-        """Return 1 where a bias could have drawn some rows, and 0 elsewhere."""
-        return (self.log_omega_of(rows, values) > -np.inf).astype(np.float64)
-
     def reach(self) -> Floats | sparse.csr_array:
         """Return the K x K counts of rows of sample l (columns) that bias k (rows) could have drawn."""
         return self._reach

@@ -202,10 +202,10 @@ class Holder(Protocol):
 
 def within(block: Block, k: int) -> Floats:
     """Return 1 on the rows of sample k, and 0 on others."""
-    return block.of_sample(np.eye(block.K)[:, [k]])
+    return block.of_sample(members(block.K, [k]))
 
 
-def members(K: int, states: Integers | list[int]) -> Floats:
+def members(K: int, states: Integers | Sequence[int]) -> Floats:
     """Return 1 for some of K samples, and 0 for the others, of shape (K, 1)."""
     return np.isin(np.arange(K), states).astype(np.float64)[:, None]
 
@@ -401,7 +401,7 @@ EVEN = 1e-9  # squared coefficient of variation that rounding may give equal wei
 
 @dataclass(frozen=True)
 class Evenness:
-    """The sums of the weights of some rows and of their squares, and the largest weight; additive over rows."""
+    """The sums of the weights of some rows and of their squares, and the largest weight."""
 
     mass: float
     squares: float
@@ -425,9 +425,6 @@ class Evenness:
     def without(self, part: Evenness) -> Evenness:
         """Return the sums without those of a part; the largest weight may be in that part."""
         return Evenness(self.mass - part.mass, self.squares - part.squares, self.largest)
-
-    def __add__(self, other: Evenness) -> Evenness:
-        return Evenness(self.mass + other.mass, self.squares + other.squares, max(self.largest, other.largest))
 
 
 @dataclass(frozen=True, eq=False)

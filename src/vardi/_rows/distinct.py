@@ -205,7 +205,8 @@ def indicator_kinds(source: Integers, indicators: Indicators) -> Distinct | None
         counts.append(tally)
     tallies = np.sum(counts, axis=0)
     first = _first_rows(codes, np.array(counts), blocks(n, indicators.width))
-    return Distinct(first, _compacted(codes, tallies > 0), tallies[tallies > 0])
+    number = (np.cumsum(tallies > 0) - 1).astype(codes.dtype)
+    return Distinct(first, number[codes], tallies[tallies > 0])
 
 
 def _constants(shown: Floats, zero: float) -> Floats:
@@ -218,15 +219,3 @@ def _first_rows(codes: NDArray[Any], counts: Integers, places: list[slice]) -> I
     occurring = np.flatnonzero(counts.any(axis=0))
     first = [places[int(np.argmax(counts[:, code] > 0))] for code in occurring]
     return np.array([at.start + int(np.argmax(codes[at] == code)) for code, at in zip(occurring, first, strict=True)])
-
-
-def _compacted(codes: NDArray[Any], occurs: NDArray[np.bool_]) -> NDArray[Any]:
-    """Return the codes, renumbered from 0 in place."""
-    table = (np.cumsum(occurs) - 1).astype(codes.dtype)
-
-    def block(rows: slice) -> None:
-        table.take(codes[rows], out=codes[rows], mode="clip")  # all are within bounds: no check
-
-    for _ in map_blocks(block, len(codes), 1):
-        pass
-    return codes

@@ -150,7 +150,7 @@ class RowsByDomain:
         """The sums behind means and their distributions, in one pass."""
 
         def question(block: Block) -> ByKey:
-            y, r = self._value(block), self.measure.point.at(block).weight
+            y, r = self._value(block), self.measure.weight(block)
             event, squares = (y != 0.0) * 1.0, block.let(r * r)
             strays, endless = np.abs(y * (1.0 - y)), 1.0 - np.isfinite(y)
             summed = [r * 0.0 + 1.0, r, r * y, squares, event, event * squares, strays, endless]  # as in DomainSums

@@ -42,11 +42,9 @@ def likelihood(point: Point, *, objective: bool) -> Question[JointSums]:
         x[at.u], x[at.epsilon], log_mass = shares, epsilon * inverse, np.full(1, np.nan)
         if inner > K:
             y = rows.others
-            x[K:inner], gram[: inner - K, :K] = block.sum(y), block.gram(y, p)
-            gram[: inner - K, K:inner] = block.gram(y, y)
+            x[K:inner], gram[: inner - K] = block.sum(y), rows.against(y).T
         if at.uncertain:
             gram[inner - K :] = np.outer(epsilon, rows.against(r)[:, 0])
-            gram[:, at.epsilon] = gram[inner - K :, K:].T
             mu, known = slice(at.mu.start - K, at.mu.stop - K), -point.model.known.root * inverse
             beside[mu, at.epsilon], beside[inner - K :, at.mu] = known, known.T
         if objective:

@@ -219,9 +219,8 @@ class Last:
             return None
         shift = float((u - before).mean())
         there = coordinates.rescaled(self.v, shift)
-        return self._shifted(shift, coordinates) if np.allclose(v[rest], there[rest], rtol=1e-12, atol=0.0) else None
-
-    def _shifted(self, shift: float, coordinates: Coordinates) -> JointSums:
+        if not np.allclose(v[rest], there[rest], rtol=1e-12, atol=0.0):
+            return None
         if not shift:
             return self.sums
         factor = np.ones(len(coordinates))
@@ -260,7 +259,7 @@ class LazyRows:
     def __init__(self, frames: Queries, reach: Floats, few: Dense, start: Callable[[], Floats]) -> None:
         self.frames = frames.of(united(frames.parts))
         self.sizes, self.K = frames.sizes, len(frames.sizes)
-        self._reach, self._few, self._start = reach, few, start
+        self._reach, self._few, self.start = reach, few, start
         self._last: Last | None = None
 
     def __len__(self) -> int:
@@ -349,10 +348,6 @@ class LazyRows:
     def masses(self) -> Floats:
         """Return nothing: ``overlap`` uses shares of the pool by itself."""
         return np.empty(0)
-
-    def start(self) -> Floats:
-        """Return a first u, from a small part of the rows."""
-        return self._start()
 
     def settled(self, u: Floats) -> LazyRows:
         """Return the rows themselves."""

@@ -119,11 +119,6 @@ class SharesInEngine(Shares):
         return [self._whole]
 
     @property
-    def total(self) -> float:
-        """The mass of all rows."""
-        return self._whole.mass
-
-    @property
     def ends(self) -> tuple[float, float]:
         return self._whole.low, self._whole.high
 
@@ -199,7 +194,7 @@ class SharesInEngine(Shares):
         return not self._are_held or super().has_more_than(most)
 
     def _share(self, masses: Floats) -> Floats:
-        return np.minimum(masses / self.total, 1.0)
+        return np.minimum(masses / self._whole.mass, 1.0)
 
     def _value(self, block: Block, elsewhere: float) -> Floats:
         """Return the value of rows that count, and a number on others."""
