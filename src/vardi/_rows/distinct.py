@@ -163,7 +163,9 @@ class Indicators:
     def __init__(self, biases: Biases, probe: Integers, zero: float) -> None:
         self.biases, self.zero, self.K = biases, zero, biases.shape[1]
         self.width = max(self.K * biases.dtype.itemsize // 8, 1)  # of a row, in numbers of eight bytes
-        self.constants = _constants(biases[probe].astype(np.float64), zero)
+        shown = biases[probe].astype(np.float64)
+        others = [column[column != zero] for column in shown.T]
+        self.constants = np.array([own[0] if len(own) else 1.0 for own in others])  # 1 for a bias that is zero on all
         self.plausible = bool(np.isfinite(self.constants).all()) and self.positive(probe) is not None
 
     def positive(self, rows: slice | Integers) -> NDArray[np.bool_] | None:
@@ -207,11 +209,6 @@ def indicator_kinds(source: Integers, indicators: Indicators) -> Distinct | None
     first = _first_rows(codes, np.array(counts), blocks(n, indicators.width))
     number = (np.cumsum(tallies > 0) - 1).astype(codes.dtype)
     return Distinct(first, number[codes], tallies[tallies > 0])
-
-
-def _constants(shown: Floats, zero: float) -> Floats:
-    """Return the value of each bias where it is not zero on some rows; 1 if it is zero on all."""
-    return np.array([column[column != zero][0] if (column != zero).any() else 1.0 for column in shown.T])
 
 
 def _first_rows(codes: NDArray[Any], counts: Integers, places: list[slice]) -> Integers:
