@@ -25,7 +25,7 @@ from vardi._machine import require_memory
 from vardi._rows.contract import Block
 from vardi._rows.measure import Functions, Measure, as_functions
 from vardi._rows.point import Seen
-from vardi._rows.shares import Shares, SharesUpTo, shares_of
+from vardi._rows.shares import Shares, shares_of
 from vardi._types import Floats
 from vardi.biases._values import as_array, as_numbers
 from vardi.errors import MismatchError
@@ -82,14 +82,14 @@ class Steps:
     ----------
     function : Functions
         The function.
-    shares : SharesUpTo
+    shares : Shares
         The share of the population, or of the domain, up to a value of the function.
     inside : Functions or None
         1 on the rows of the domain whose distribution it is, and 0 on others; None for all rows.
     """
 
     function: Functions
-    shares: SharesUpTo
+    shares: Shares
     inside: Functions | None = None
 
     @classmethod

@@ -146,7 +146,7 @@ def reference_of(solved: Solved, states: tuple[int, ...]) -> Solved:
     through = PointAmong(point, alone.data.states, pool.n / float(own.sizes.sum()), rests_on_them=True)
     names = tuple(str(whole.names[k]) for k in states)
     if states == alone.data.states:
-        measure = Measure(pool.rows, through, pool, through, names, states)
+        measure = Measure(pool.rows, through, pool, through, names)
     else:
         measure = Measure.among(pool, states, names, point, through)
     return whole.with_rows_of(states, TangentOfReference(tangent, measure, _shared_errors(whole, alone)))

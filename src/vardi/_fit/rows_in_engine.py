@@ -153,11 +153,11 @@ class RowsInEngine(UserRows):
 
     def weights(self, measure: Measure) -> Any:
         """Return the user's lazy frames with a column of weights."""
-        return self._with("weight", lambda block: measure.point.at(block).weight)
+        return self._with("weight", measure.weight)
 
     def probabilities(self, measure: Measure) -> Any:
         """Return the user's lazy frames with a column of probabilities."""
-        return self._with("probability", lambda block: block.counted(measure.point.at(block).weight) / measure.n)
+        return self._with("probability", lambda block: block.counted(measure.weight(block)) / measure.n)
 
     def _with(self, name: str, question: Question[Floats]) -> Any:
         """Return the user's lazy frames with a column.
@@ -386,7 +386,7 @@ class RowsInEngine(UserRows):
         if replace:
             raise refusal("draws with replacement", "engine")
         entropy = entropy_of(seed)
-        drawn = drawn_rows(self.rows_asked, lambda block: measure.point.at(block).weight, n, entropy, identity)
+        drawn = drawn_rows(self.rows_asked, measure.weight, n, entropy, identity)
         return self.by_name(drawn)
 
     def chances(self, measure: Measure) -> NoReturn:

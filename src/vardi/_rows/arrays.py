@@ -182,10 +182,6 @@ class ArrayBlock:
     def log_omega(self) -> Floats:
         return self.rows.rows.log_omega_of(self._kinds, self._values)
 
-    def positive(self) -> Floats:
-        """Return 1 where a bias could have drawn a row, and 0 elsewhere."""
-        return self.rows.rows.positive_of(self._kinds, self._values)
-
     def normalised(self, u: Floats, added: Mapping[int, Floats]) -> Normalised:
         self._made += 1  # each has scratch memory of its own
         number, scratch = self._made, self._scratch

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import scipy
@@ -47,18 +47,6 @@ def additions(n: int, K: int) -> int:
     return K + parts[0].stop + len(parts)
 
 
-class Biases(Protocol):
-    """K biases of n rows: an array of shape (n, K), or columns that read like one."""
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    @property
-    def dtype(self) -> np.dtype[Any]: ...
-    @property
-    def T(self) -> Iterable[NDArray[Any]]: ...  # noqa: N802 the name that arrays have
-    def __getitem__(self, rows: Any, /) -> NDArray[Any]: ...
-
-
 class BiasColumns:
     """Columns of n rows, some of which are read as if they were one matrix: it is never made as a whole."""
 
@@ -68,6 +56,10 @@ class BiasColumns:
 
     def __getitem__(self, rows: slice | Integers) -> NDArray[Any]:
         return np.column_stack([column[rows] for column in self.T])
+
+
+#: K biases of n rows: an array of shape (n, K), or columns that read like one.
+Biases: TypeAlias = NDArray[Any] | BiasColumns
 
 
 class Rows(ABC):
@@ -252,10 +244,6 @@ class Rows(ABC):
     @abstractmethod
     def log_omega_of(self, rows: slice | Integers, values: Numbers | None) -> Floats:
         """Return log omega of some rows, as a dense matrix."""
-
-    def positive_of(self, rows: slice | Integers, values: Numbers | None) -> Floats:
-        """Return 1 where a bias could have drawn some rows, and 0 elsewhere."""
-        return (self.log_omega_of(rows, values) > -np.inf).astype(np.float64)
 
     def reach(self) -> Floats | sparse.csr_array:
         """Return the K x K counts of rows of sample l (columns) that bias k (rows) could have drawn."""

@@ -95,7 +95,8 @@ def as_rows(
     if not is_in_columns:
         return _dense(K)(biases, source, counts, **found)
     if K >= MIN_SPARSE_SAMPLES and not log and sum(np.count_nonzero(column) for column in biases) < 0.1 * n * K:
-        return Sparse(_sparse_columns(biases), source, counts, **found)
+        stored = [sparse.csc_array(np.asarray(column, np.float64)[:, None]) for column in biases]
+        return Sparse(sparse.hstack(stored, format="csr"), source, counts, **found)
     matrix = np.column_stack([np.asarray(column, np.float64) for column in biases])
     return _dense(K)(matrix, source, counts, **found)
 
@@ -119,11 +120,6 @@ def _sparse_rows(matrix: sparse.sparray, source: Integers, counts: Floats, check
     if collapse and matrix.nnz > MAX_UNCOLLAPSED_NUMBERS and (kinds := distinct_sparse(matrix, source)) is not None:
         return Sparse(matrix[kinds.first], source[kinds.first], kinds.counts(counts), inverse=kinds.inverse, **found)
     return Sparse(matrix, source, counts, **found)
-
-
-def _sparse_columns(columns: Sequence[NDArray[Any]]) -> sparse.csr_array:
-    stored = [sparse.csc_array(np.asarray(column, np.float64)[:, None]) for column in columns]
-    return sparse.hstack(stored, format="csr")
 
 
 def window_rows(windows: Windows, source: Integers, counts: Floats, checks: Checks) -> Intervals:

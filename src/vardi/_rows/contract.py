@@ -202,10 +202,10 @@ class Holder(Protocol):
 
 def within(block: Block, k: int) -> Floats:
     """Return 1 on the rows of sample k, and 0 on others."""
-    return block.of_sample(np.eye(block.K)[:, [k]])
+    return block.of_sample(members(block.K, [k]))
 
 
-def members(K: int, states: Integers | list[int]) -> Floats:
+def members(K: int, states: Integers | Sequence[int]) -> Floats:
     """Return 1 for some of K samples, and 0 for the others, of shape (K, 1)."""
     return np.isin(np.arange(K), states).astype(np.float64)[:, None]
 
@@ -401,7 +401,7 @@ EVEN = 1e-9  # squared coefficient of variation that rounding may give equal wei
 
 @dataclass(frozen=True)
 class Evenness:
-    """The sums of the weights of some rows and of their squares, and the largest weight; additive over rows."""
+    """The sums of the weights of some rows and of their squares, and the largest weight."""
 
     mass: float
     squares: float
@@ -426,9 +426,6 @@ class Evenness:
         """Return the sums without those of a part; the largest weight may be in that part."""
         return Evenness(self.mass - part.mass, self.squares - part.squares, self.largest)
 
-    def __add__(self, other: Evenness) -> Evenness:
-        return Evenness(self.mass + other.mass, self.squares + other.squares, max(self.largest, other.largest))
-
 
 @dataclass(frozen=True, eq=False)
 class Spread:
@@ -446,8 +443,6 @@ class Spread:
         What each part adds to the variance: :math:`V_k = \frac{n_k}{n_k - 1}\sum_{i \in D_k} c_i^2` for a sample k.
     squares, fourths : ndarray of shape (m,)
         :math:`\sum_i c_i^2` and :math:`\sum_i c_i^4`; NaN if they were not summed.
-    known : ndarray of shape (m,)
-        What the errors of known values add to the variance.
     effective : ndarray of shape (B, m) or (B, 1)
         How many values vary independently in each part: rows, clusters, or effective rows of a series.
     freedom : ndarray of shape (B, m) or (B, 1)
@@ -458,6 +453,8 @@ class Spread:
         Returns the tail index of the influence values of some estimates, which takes another pass over the rows.
     values : float, optional
         How many values were squared, if not all of them vary independently.
+    known : ndarray of shape (m,), optional
+        What the errors of known values add to the variance.
     """
 
     covariance: Floats
@@ -465,12 +462,12 @@ class Spread:
     within: Floats
     squares: Floats
     fourths: Floats
-    known: Floats
     effective: Floats
     freedom: Floats
     carried: Floats
     tails: Callable[[Sequence[int]], list[float]]
     values: float | None = None
+    known: Floats | float = 0.0
 
     @property
     def stderr(self) -> Floats:

@@ -8,10 +8,9 @@ from typing import Self
 
 import numpy as np
 
-from vardi._rows.arrays import ArrayBlock
 from vardi._rows.base import MODERATE, Rows, Space
 from vardi._rows.contract import Normalised
-from vardi._rows.grouping import sums_by_code
+from vardi._rows.grouping import membership, sums_by_code
 from vardi._types import Floats, Integers, Numbers
 
 LOWEST = -700.0  # logs are raised to it in sums, of whose rounding e^-700 is far below
@@ -33,7 +32,7 @@ class Dense(Rows):
                 A[:] = values
             for k, x in added.items():
                 A[:, k] *= np.exp(x[:, 0])
-            step, offset = np.exp(u), None
+            step, offset = np.exp(u), np.zeros(1)
         else:
             logs = np.add(self._log(values), np.where(sampled, u, -np.inf), out=space("A", values.shape))
             for k, x in added.items():
@@ -43,12 +42,9 @@ class Dense(Rows):
             A, step = _exp(logs, logs), sampled.astype(np.float64)
         S = A @ step
         with np.errstate(over="ignore"):  # where weights are beyond e^709, the solver takes their logs
-            weight = 1.0 / S if offset is None else np.exp(-offset) / S
-
-        def log_mass() -> Floats:
-            return (np.log(S) if offset is None else np.log(S) + offset)[:, None]
-
-        return Normalised(weight[:, None], log_mass, DenseProbabilities(A, step, S, 1.0, space))
+            weight = np.exp(-offset) / S
+        p = DenseProbabilities(A, step, S, 1.0, space)
+        return Normalised(weight[:, None], lambda: (np.log(S) + offset)[:, None], p)
 
     def log_omega_of(self, rows: slice | Integers, values: Numbers | None) -> Floats:
         """Return log omega of some rows."""
@@ -64,20 +60,25 @@ class Dense(Rows):
     def _reach(self) -> Floats:
         if self.positive:  # the usual case with densities
             return np.tile(self.sizes, (len(self.sizes), 1))
-        return self.arrays.total(lambda block: block.by_sample(block.positive())).T
+        K = len(self.sizes)
+
+        def block(place: slice, values: Numbers | None) -> Floats:
+            return np.asarray(membership(self.source[place], K, self.counts[place]) @ self._positive(place, values))
+
+        return self.total_of_blocks(block).T
 
     def overlap(self, mass: Floats) -> Floats:
         """Return the K x K masses of the rows that both biases could have drawn."""
         if self.positive:
             return np.full((len(self.sizes), len(self.sizes)), mass.sum())
 
-        def question(block: ArrayBlock) -> Floats:
-            positive = block.positive()
-            return np.asarray((positive * mass[block.place, None]).T @ positive)
+        def block(place: slice, values: Numbers | None) -> Floats:
+            positive = self._positive(place, values)
+            return np.asarray((positive * mass[place, None]).T @ positive)
 
-        return self.arrays.total(question)
+        return self.total_of_blocks(block)
 
-    def positive_of(self, rows: slice | Integers, values: Numbers | None) -> Floats:
+    def _positive(self, rows: slice, values: Numbers | None) -> Floats:
         """Return 1 where a bias could have drawn some rows, and 0 elsewhere."""
         return (self._values(rows, values) > (-np.inf if self.log else 0.0)).astype(np.float64)
 

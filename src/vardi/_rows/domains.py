@@ -15,16 +15,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vardi._inputs.domains import By, in_domains
-from vardi._rows.contract import Block, ByKey, Evenness, Holder, Kept
+from vardi._rows.contract import Block, ByKey, Evenness, Holder
 from vardi._rows.measure import Functions, Measure
 from vardi._types import Floats, Integers
 from vardi.errors._refusals import not_finite
+
+if TYPE_CHECKING:
+    from vardi._rows.lazy_values import DomainColumns
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,23 +87,6 @@ class DomainSums:
         return float(self.rows[self.base == self.base[j]].sum() - self.events[j])
 
 
-class DomainLabels(Protocol):
-    """Which rows are in which domain, and in which base, in the form in which their holder keeps labels."""
-
-    @property
-    def key(self) -> Kept:
-        """What rows are grouped by."""
-
-    def places(self, keys: Sequence[Any]) -> Integers:
-        """Return the domains that values of the key stand for; -1 for rows that do not count."""
-
-    def within(self, places: Integers) -> Functions:
-        """Return 1 on the rows of some domains, and 0 on others."""
-
-    def within_base(self, places: Integers) -> Functions:
-        """Return 1 on the rows of the bases of some domains, and 0 on others."""
-
-
 class DomainCodes:
     """The domain of each row in memory.
 
@@ -117,19 +103,23 @@ class DomainCodes:
         self._base_of_rows = np.where(codes < 0, -1, base[codes])
 
     def places(self, keys: Sequence[Any]) -> Integers:
+        """Return the domains that values of the key, by which rows are grouped, stand for; -1 if they do not count."""
         return np.array(keys, np.int64)
 
     def within(self, places: Integers) -> Functions:
+        """Return 1 on the rows of some domains, and 0 on others."""
         return Functions((), len(places), lambda block, at: block.columns(self.key) == places)
 
     def within_base(self, places: Integers) -> Functions:
+        """Return 1 on the rows of the bases of some domains, and 0 on others."""
         return Functions((), len(places), lambda block, at: block.columns(self._base_of_rows) == self.base[places])
 
 
+@dataclass(frozen=True, eq=False)
 class RowsByDomain:
     """Domains of rows, and a function of the rows.
 
-    Parameters
+    Attributes
     ----------
     measure : Measure
         The rows at the solution.
@@ -141,31 +131,26 @@ class RowsByDomain:
         The columns that define the domains.
     keys : sequence of tuple
         The value of each domain in each column.
-    labels : DomainLabels
+    labels : DomainCodes or DomainColumns
         The domain of each row.
     base : ndarray of int of shape (G,)
         The place of the base of each domain.
     """
 
-    def __init__(
-        self,
-        measure: Measure,
-        rows: Holder,
-        y: Functions | None,
-        by: By,
-        keys: Sequence[tuple[Any, ...]],
-        labels: DomainLabels,
-        base: Integers,
-    ) -> None:
-        self.measure, self.rows, self.y, self.by = measure, rows, y, by
-        self.keys, self.labels, self.base = keys, labels, base
+    measure: Measure
+    rows: Holder
+    y: Functions | None
+    by: By
+    keys: Sequence[tuple[Any, ...]]
+    labels: DomainCodes | DomainColumns
+    base: Integers
 
     @cached_property
     def sums(self) -> DomainSums:
         """The sums behind means and their distributions, in one pass."""
 
         def question(block: Block) -> ByKey:
-            y, r = self._value(block), self.measure.point.at(block).weight
+            y, r = self._value(block), self.measure.weight(block)
             event, squares = (y != 0.0) * 1.0, block.let(r * r)
             strays, endless = np.abs(y * (1.0 - y)), 1.0 - np.isfinite(y)
             summed = [r * 0.0 + 1.0, r, r * y, squares, event, event * squares, strays, endless]  # as in DomainSums

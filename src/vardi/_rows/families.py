@@ -303,11 +303,21 @@ def as_model(bias: ParametricBias, frames: tuple[Frame, ...], kept: Any, counts:
     if isinstance(family, FunctionFamily):
         return Function(family, frames, sample, kept, family.names)
     columns = columns_of(bias, frames, sample)[kept]
-    if isinstance(family, Cells) or family.kind == "steps":
-        return model_on(bias, (), np.zeros(columns.shape[1]), np.ones(columns.shape[1]), sample).on(columns)
-    mean = np.average(columns, axis=0, weights=counts)
-    deviation = np.sqrt(np.average((columns - mean) ** 2, axis=0, weights=counts))
+    mean, deviation = np.zeros(columns.shape[1]), np.ones(columns.shape[1])
+    if not is_of_indicators(bias):
+        mean, deviation = mean_and_deviation(columns, counts)
     return model_on(bias, (), mean, deviation, sample).on(columns)
+
+
+def is_of_indicators(bias: ParametricBias) -> bool:
+    """Return whether the columns that a family reads are 0 or 1, and are left so."""
+    return isinstance(bias.family, Cells) or (isinstance(bias.family, ExpressionFamily) and bias.family.kind == "steps")
+
+
+def mean_and_deviation(columns: Floats, counts: Floats) -> tuple[Floats, Floats]:
+    """Return the mean and the standard deviation of each column."""
+    mean = np.average(columns, axis=0, weights=counts)
+    return mean, np.sqrt(np.average((columns - mean) ** 2, axis=0, weights=counts))
 
 
 def model_on(bias: ParametricBias, z: Kept, mean: Floats, deviation: Floats, sample: str) -> Linear | Logistic:

@@ -74,10 +74,7 @@ def sums_by_sample(values: Floats, source: Integers | int, K: int) -> Floats:
 
 def by_sample(source: Integers, K: int) -> list[Integers]:
     """Return the row numbers of each sample, in order."""
-    if is_sorted(source):
-        order = np.arange(len(source))
-    else:
-        order = np.argsort(source.astype(np.int16) if K < 2**15 else source, kind="stable")  # 16 bits sort by radix
+    order = np.argsort(source.astype(np.int16) if K < 2**15 else source, kind="stable")  # 16 bits sort by radix
     return np.split(order, np.cumsum(np.bincount(source, minlength=K))[:-1])
 
 

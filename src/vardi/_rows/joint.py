@@ -11,7 +11,7 @@ import numpy as np
 
 from vardi._rows.arrays import Arrays
 from vardi._rows.base import Rows
-from vardi._rows.contract import Block, Coordinates, JointSums, Question, within
+from vardi._rows.contract import Block, JointSums, Question, within
 from vardi._rows.dense import Dense
 from vardi._rows.families import BiasFamily
 from vardi._rows.grouping import scaled_to_mean_one
@@ -42,11 +42,9 @@ def likelihood(point: Point, *, objective: bool) -> Question[JointSums]:
         x[at.u], x[at.epsilon], log_mass = shares, epsilon * inverse, np.full(1, np.nan)
         if inner > K:
             y = rows.others
-            x[K:inner], gram[: inner - K, :K] = block.sum(y), block.gram(y, p)
-            gram[: inner - K, K:inner] = block.gram(y, y)
+            x[K:inner], gram[: inner - K] = block.sum(y), rows.against(y).T
         if at.uncertain:
             gram[inner - K :] = np.outer(epsilon, rows.against(r)[:, 0])
-            gram[:, at.epsilon] = gram[inner - K :, K:].T
             mu, known = slice(at.mu.start - K, at.mu.stop - K), -point.model.known.root * inverse
             beside[mu, at.epsilon], beside[inner - K :, at.mu] = known, known.T
         if objective:
@@ -72,16 +70,22 @@ def likelihood(point: Point, *, objective: bool) -> Question[JointSums]:
 
 
 class JointRows(ABC):
-    """Rows with parameters and known moments besides their biases, wherever they are: what a search needs of them."""
+    """Rows with parameters and known moments besides their biases, wherever they are: what a search needs of them.
 
-    model: Model
-    sizes: Floats
+    Parameters
+    ----------
+    holder : Holder
+        The rows, to which questions are put.
+    model : Model
+        The families of biases, what is known of the population, and the layout of a point.
+    """
+
     reading_dominates: bool  # whether reading the rows costs more than forming their gram
 
-    @property
-    @abstractmethod
-    def holder(self) -> Holder:
-        """The rows, to which questions are put."""
+    def __init__(self, holder: Holder, model: Model) -> None:
+        self.holder, self.model, self.sizes = holder, model, model.sizes
+        self.families, self.known = model.families, model.known
+        self.places, self.coordinates = model.places, model.coordinates
 
     @property
     @abstractmethod
@@ -103,26 +107,6 @@ class JointRows(ABC):
     @abstractmethod
     def with_model(self, change: Callable[[Model], Model]) -> Self:
         """Return the same rows with another model."""
-
-    @property
-    def families(self) -> Mapping[int, BiasFamily]:
-        """The family of each bias that has one."""
-        return self.model.families
-
-    @property
-    def known(self) -> KnownMoments:
-        """What is known of the population."""
-        return self.model.known
-
-    @property
-    def places(self) -> Mapping[int, slice]:
-        """The place of each bias's parameters in theta."""
-        return self.model.places
-
-    @property
-    def coordinates(self) -> Coordinates:
-        """The layout of a point."""
-        return self.model.coordinates
 
     def without_known(self) -> Self:
         """Return the same rows without known values."""
@@ -178,11 +162,12 @@ class Joint(JointRows):
         What is known of the population, on the same rows.
     """
 
+    holder: Arrays
     reading_dominates = False
 
     def __init__(self, base: Rows, families: Mapping[int, BiasFamily], known: KnownMoments) -> None:
-        self.base, self.model = base, Model(base.sizes, families, known)
-        self.sizes, self.source, self.counts, self.inverse = base.sizes, base.source, base.counts, base.inverse
+        super().__init__(base.arrays, Model(base.sizes, families, known))
+        self.base, self.source, self.counts, self.inverse = base, base.source, base.counts, base.inverse
         self._last: tuple[bytes, bool, JointSums] | None = None
         self._rows: tuple[bytes, Rows] | None = None
 
@@ -192,11 +177,6 @@ class Joint(JointRows):
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what can be recomputed."""
         return {**self.__dict__, "_last": None, "_rows": None}
-
-    @property
-    def holder(self) -> Arrays:
-        """The rows as they were solved."""
-        return self.base.arrays
 
     def rows_at(self, theta: Floats) -> Rows:
         """Return the rows with all biases at theta, on the user's scale."""

@@ -21,7 +21,7 @@ from vardi._inputs.lazy_pool import most_cells
 from vardi._rows.base import additions
 from vardi._rows.contract import Block, Coordinates, JointSums, Sums
 from vardi._rows.dense import Dense
-from vardi._rows.families import BiasFamily, Linear, Logistic, model_on
+from vardi._rows.families import BiasFamily, OfColumns, is_of_indicators, mean_and_deviation, model_on
 from vardi._rows.gram import DenseGram
 from vardi._rows.joint import Joint, JointRows, likelihood
 from vardi._rows.point import KnownMoments, Model, Point
@@ -30,7 +30,6 @@ from vardi._rows.weights import masses_of_pairs
 from vardi._types import Floats
 from vardi.biases import ParametricBias
 from vardi.biases._compile import literal
-from vardi.biases._nodes import Cells, ExpressionFamily
 
 if TYPE_CHECKING:
     from vardi._inputs.lazy_pool import LazyPool
@@ -49,7 +48,7 @@ def model_of(pool: LazyPool, frames: Queries, known: KnownMoments) -> tuple[Quer
     for k, columns in features.items():
         bias, place = pool.biases[k], [names.index(name) for name in columns]
         assert isinstance(bias, ParametricBias)
-        if _is_of_indicators(bias):
+        if is_of_indicators(bias):
             mean[place], deviation[place] = 0.0, 1.0
         z = tuple(map(STANDARD.format, place))
         families[k] = model_on(bias, z, mean[place], deviation[place], str(pool.names[k]))
@@ -60,20 +59,13 @@ def model_of(pool: LazyPool, frames: Queries, known: KnownMoments) -> tuple[Quer
     return frames.of(parts), Model(pool.sizes, families, known)
 
 
-def _is_of_indicators(bias: ParametricBias) -> bool:
-    """Return whether the features of a family are 0 or 1, and are left so."""
-    return isinstance(bias.family, Cells) or (isinstance(bias.family, ExpressionFamily) and bias.family.kind == "steps")
-
-
 def _spread(pool: LazyPool, names: Sequence[str]) -> tuple[Floats, Floats]:
     """Return mean and deviation of columns over the pool; approximate ones do, since they only set theta's scale."""
     if not names:
         return np.empty(0), np.empty(0)
     places = pool.places(names)
     if (rows := pool.distinct) is not None:
-        columns = rows.matrix[:, places]
-        mean = np.average(columns, axis=0, weights=rows.counts)
-        return mean, np.sqrt(np.average((columns - mean) ** 2, axis=0, weights=rows.counts))
+        return mean_and_deviation(rows.matrix[:, places], rows.counts)
     middle = (pool.lows[places] + pool.highs[places]) / 2.0  # the centre about which squares lose the fewest digits
     total = np.zeros(2 * len(names))
     for part in pool.parts:
@@ -190,7 +182,7 @@ def joint_rows(
     families: dict[int, BiasFamily] = {}
     for k, columns in pool.declared.features.items():
         family = model.families[k]
-        assert isinstance(family, Linear | Logistic)  # of expressions
+        assert isinstance(family, OfColumns)  # of expressions
         families[k] = family.on(found.matrix[:, pool.places(columns)])
     joint = Joint(few, families, replace(model.known, values=functions_on(pool, found)))
     if is_all:
@@ -227,9 +219,8 @@ class Last:
             return None
         shift = float((u - before).mean())
         there = coordinates.rescaled(self.v, shift)
-        return self._shifted(shift, coordinates) if np.allclose(v[rest], there[rest], rtol=1e-12, atol=0.0) else None
-
-    def _shifted(self, shift: float, coordinates: Coordinates) -> JointSums:
+        if not np.allclose(v[rest], there[rest], rtol=1e-12, atol=0.0):
+            return None
         if not shift:
             return self.sums
         factor = np.ones(len(coordinates))
@@ -268,7 +259,7 @@ class LazyRows:
     def __init__(self, frames: Queries, reach: Floats, few: Dense, start: Callable[[], Floats]) -> None:
         self.frames = frames.of(united(frames.parts))
         self.sizes, self.K = frames.sizes, len(frames.sizes)
-        self._reach, self._few, self._start = reach, few, start
+        self._reach, self._few, self.start = reach, few, start
         self._last: Last | None = None
 
     def __len__(self) -> int:
@@ -358,10 +349,6 @@ class LazyRows:
         """Return nothing: ``overlap`` uses shares of the pool by itself."""
         return np.empty(0)
 
-    def start(self) -> Floats:
-        """Return a first u, from a small part of the rows."""
-        return self._start()
-
     def settled(self, u: Floats) -> LazyRows:
         """Return the rows themselves."""
         return self
@@ -376,7 +363,7 @@ class EngineRows(JointRows):
 
     Parameters
     ----------
-    frames : Queries
+    holder : Queries
         The frames.
     model : Model
         The families, with the names of columns, and what is known.
@@ -386,17 +373,13 @@ class EngineRows(JointRows):
         Counts of rows of sample l (columns) that bias k (rows) could have drawn.
     """
 
+    holder: Queries
     reading_dominates = True
 
-    def __init__(self, frames: Queries, model: Model, few: Joint, reach: Floats) -> None:
-        self.frames, self.model, self._few, self._reach = frames, model, few, reach
-        self.sizes = model.sizes
+    def __init__(self, holder: Queries, model: Model, few: Joint, reach: Floats) -> None:
+        super().__init__(holder, model)
+        self._few, self._reach = few, reach
         self._last: Last | None = None
-
-    @property
-    def holder(self) -> Queries:
-        """The frames."""
-        return self.frames
 
     @property
     def few(self) -> Joint:
@@ -405,18 +388,18 @@ class EngineRows(JointRows):
 
     def with_model(self, change: Callable[[Model], Model]) -> EngineRows:
         """Return the same rows with another model."""
-        return EngineRows(self.frames, change(self.model), self.few.with_model(change), self._reach)
+        return EngineRows(self.holder, change(self.model), self.few.with_model(change), self._reach)
 
     def rows_at(self, theta: Floats) -> LazyRows:
         """Return the rows with all biases at theta, on the user's scale."""
         few = self.few.rows_at(theta)
         assert isinstance(few, Dense)
-        return LazyRows(self.frames.of(self._parts_at(theta)), self._reach, few, few.start)
+        return LazyRows(self.holder.of(self._parts_at(theta)), self._reach, few, few.start)
 
     def _parts_at(self, theta: Floats) -> tuple[Part, ...]:
         """Return frames whose biases have their parameters fixed, on the user's scale: known biases like any others."""
         if not self.families:
-            return tuple(self.frames.parts)
+            return self.holder.parts
         alone = replace(self.model, known=KnownMoments.none())
         point = Point(alone, np.concatenate([np.zeros(len(self.sizes)), theta]))
         names = [OMEGA.format(k) for k in self.families]
@@ -424,7 +407,7 @@ class EngineRows(JointRows):
         def biases(block: Block) -> Floats:
             return np.hstack([point.at(block).users_bias(k) for k in self.families])
 
-        changed = [part.map(self.frames.adding(part, names, biases)) for part in self.frames.parts]
+        changed = [part.map(self.holder.adding(part, names, biases)) for part in self.holder.parts]
         return tuple(replace(part, formulas={}) for part in changed)
 
     def weights(self, v: Floats) -> tuple[Floats, float]:
@@ -441,7 +424,7 @@ class EngineRows(JointRows):
         if last is not None and np.isfinite(last.log_mass) >= objective:
             return last
         with np.errstate(over="ignore", invalid="ignore"):
-            sums = self.frames.total(likelihood(Point(self.model, v), objective=objective)).checked
+            sums = self.holder.total(likelihood(Point(self.model, v), objective=objective)).checked
         if sums.positive:
             self._last = Last(v.copy(), sums, float(self.sizes.sum()))
         return sums

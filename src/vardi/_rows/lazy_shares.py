@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from vardi._rows.contract import Block, Extremes, Kept
 from vardi._rows.queries import Queries
-from vardi._rows.shares import SharesByValue, SharesUpTo
+from vardi._rows.shares import Shares, SharesByValue
 from vardi._types import Floats
 from vardi.errors import EngineError, TooLargeError
 
@@ -73,7 +73,7 @@ class Bracket:
         return found
 
 
-class SharesInEngine(SharesUpTo):
+class SharesInEngine(Shares):
     """The shares of one measure up to a value.
 
     Parameters
@@ -119,25 +119,23 @@ class SharesInEngine(SharesUpTo):
         return [self._whole]
 
     @property
-    def total(self) -> float:
-        """The mass of all rows."""
-        return self._whole.mass
-
-    @property
     def ends(self) -> tuple[float, float]:
         return self._whole.low, self._whole.high
 
     @property
-    def _held(self) -> SharesByValue | None:
-        """The shares up to all values, if these are in memory."""
-        found = [cell.held for cell in self._cells if cell.held is not None]
-        if len(found) < len(self._cells):
-            return None
-        x, masses = (np.concatenate(one) for one in zip(*found, strict=True))
+    def _are_held(self) -> bool:
+        """Whether all values are in memory."""
+        return all(cell.held is not None for cell in self._cells)
+
+    @property
+    def _known(self) -> SharesByValue:
+        """The shares as far as they are known: a cell whose values are not in memory is one step, at its end."""
+        steps = [cell.held or (np.array([cell.high]), np.array([cell.mass])) for cell in self._cells]
+        x, masses = (np.concatenate(one) for one in zip(*steps, strict=True))
         return SharesByValue(x, self._share(np.cumsum(masses))[:, None])
 
     def every(self) -> tuple[Floats, Floats]:
-        if self._held is None:
+        if not self._are_held:
             held = self._hold([self._whole], MOST_STEPS)
             if not held:
                 raise TooLargeError(
@@ -146,32 +144,19 @@ class SharesInEngine(SharesUpTo):
                     bytes=16 * MOST_STEPS,
                 )
             self._cells = held
-        assert self._held is not None
-        return self._held.every()
+        return self._known.every()
 
     def reaching(self, weights: Floats, targets: Floats, *, beyond: bool = False) -> tuple[Floats, Floats]:
-        side: Literal["left", "right"] = "right" if beyond else "left"
         while True:
-            below = np.cumsum([cell.mass for cell in self._cells])
-            place = np.searchsorted(self._share(below) * weights[0], targets, side)
-            cells = [self._cells[j] for j in np.minimum(place, len(self._cells) - 1).tolist()]
-            asked = [cell for cell in dict.fromkeys(cells) if cell.held is None]
+            x, shares = self._known.reaching(weights, targets, beyond=beyond)
+            asked = [cell for cell in self._cells if cell.held is None and cell.high in x]
             if not asked:
-                break
-            self._look_into(sorted(asked, key=lambda cell: cell.low))
-        found = np.empty((2, len(targets)))
-        before = dict(zip(self._cells, np.append(0.0, below[:-1]).tolist(), strict=True))
-        for j, cell in enumerate(cells):
-            assert cell.held is not None
-            x, masses = cell.held
-            shares = self._share(before[cell] + np.cumsum(masses))
-            own = min(int(np.searchsorted(shares * weights[0], targets[j], side)), len(x) - 1)
-            found[:, j] = x[own], shares[own]
-        return found[0], found[1][:, None]
+                return x, shares
+            self._look_into(asked)
 
     def up_to(self, points: Floats) -> Floats:
-        if self._held is not None:
-            return self._held.up_to(points)
+        if self._are_held:
+            return super().up_to(points)
 
         def question(block: Block) -> tuple[Floats, Floats]:
             x, mass, _ = self._counted(block)
@@ -183,8 +168,8 @@ class SharesInEngine(SharesUpTo):
         return self._share(np.cumsum(masses)[:-1])[:, None]
 
     def next_to(self, x: float, step: int) -> float:
-        if self._held is not None:
-            return self._held.next_to(x, step)
+        if self._are_held:
+            return super().next_to(x, step)
 
         def question(block: Block) -> Extremes:
             value, _, inside = self._counted(block)
@@ -195,8 +180,8 @@ class SharesInEngine(SharesUpTo):
         return float(ends.high[0] if step < 0 else ends.low[0])
 
     def spaced(self, low: float, high: float, most: int) -> Floats:
-        if self._held is not None:
-            return self._held.spaced(low, high, most)
+        if self._are_held:
+            return super().spaced(low, high, most)
         return self._queries.spaced(lambda block: self._value(block, np.nextafter(high, np.inf)), low, high, most)
 
     def grid(self, most: int, tail: float, rounding: float = 1e-12) -> Floats:
@@ -206,10 +191,10 @@ class SharesInEngine(SharesUpTo):
             return np.unique(self.reaching(np.ones(1), np.linspace(tail, 1.0 - tail, most) - rounding)[0])
 
     def has_more_than(self, most: int) -> bool:
-        return self._held is None or self._held.has_more_than(most)
+        return not self._are_held or super().has_more_than(most)
 
     def _share(self, masses: Floats) -> Floats:
-        return np.minimum(masses / self.total, 1.0)
+        return np.minimum(masses / self._whole.mass, 1.0)
 
     def _value(self, block: Block, elsewhere: float) -> Floats:
         """Return the value of rows that count, and a number on others."""

@@ -254,12 +254,15 @@ class DomainColumns:
         self._place = {key if len(key) > 1 else key[0]: j for j, key in enumerate(keys)}
 
     def places(self, keys: Sequence[Any]) -> Integers:
+        """Return the domains that values of the key, by which rows are grouped, stand for; -1 if they do not count."""
         return np.array([self._place.get(key, -1) for key in keys])
 
     def within(self, places: Integers) -> Functions:
+        """Return 1 on the rows of some domains, and 0 on others."""
         return self._having(self.columns, places)
 
     def within_base(self, places: Integers) -> Functions:
+        """Return 1 on the rows of the bases of some domains, and 0 on others."""
         return self._having(self.columns[: self.of_base], places)
 
     def _having(self, columns: Sequence[str], places: Integers) -> Functions:

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
+from operator import add
 from typing import Any, TypeVar
 
 import numpy as np
@@ -130,13 +131,12 @@ class Values:
 
     def of(self, block: Block) -> Floats:
         """Return the values on the rows of a block."""
-        parts = [self.of_functions(block), *(point.at(block).q(b) for point, b in self.through.items() if b.any())]
-        return sum(parts[1:], start=parts[0])
+        moved = (point.at(block).q(b) for point, b in self.through.items() if b.any())
+        return sum(moved, start=self.of_functions(block))
 
     def of_functions(self, block: Block) -> Floats:
         """Return what functions of the rows contribute."""
-        parts = [f.over(block, point.at(block), T[-1], T[:-1]) for (point, f), T in self.terms.items()]
-        return sum(parts[1:], start=parts[0])
+        return reduce(add, (f.over(block, point.at(block), T[-1], T[:-1]) for (point, f), T in self.terms.items()))
 
     @property
     def centres(self) -> Floats:
@@ -173,8 +173,6 @@ class Measure:
         The point that rows move; that of all samples by default.
     recorded_by : tuple of str
         Names of the samples with weights, if not all.
-    states : sequence of int
-        Their places.
     samples : ndarray of int of shape (K,), optional
         The sample of which each bias is, as the user sees them, if a sample has several.
     """
@@ -186,10 +184,9 @@ class Measure:
         whole: Measure | None = None,
         through: Point | PointAmong | None = None,
         recorded_by: tuple[str, ...] = (),
-        states: Sequence[int] = (),
         samples: Integers | None = None,
     ) -> None:
-        self.rows, self.point, self.recorded_by, self.states = rows, point, recorded_by, list(states)
+        self.rows, self.point, self.recorded_by, self.states = rows, point, recorded_by, point.states
         self.whole: Measure = self if whole is None else whole
         self.through = self.whole_point if through is None else through
         self.samples = np.arange(len(rows.sizes)) if samples is None else samples
@@ -209,7 +206,7 @@ class Measure:
         point = whole.whole_point if point is None else point
         own = PointAmong(point, states)
         mass = whole.rows.total(lambda block: block.sum(own.at(block).weight))
-        return cls(whole.rows, PointAmong(point, states, float(whole.n / mass[0])), whole, through, names, states)
+        return cls(whole.rows, PointAmong(point, states, float(whole.n / mass[0])), whole, through, names)
 
     def uncovered(self) -> Floats:
         """Return how many rows of each sample none of the samples with weights could have drawn."""
@@ -226,6 +223,10 @@ class Measure:
     def coordinates(self) -> Coordinates:
         """The layout of the point."""
         return self.point.model.coordinates
+
+    def weight(self, block: Block) -> Floats:
+        """Return the weights of the rows of a block."""
+        return self.point.at(block).weight
 
     def total(self, question: Callable[[Block, Any], Result], width: int = 0, *, biases: bool = True) -> Result:
         """Return the sum over all blocks of a function of a block, and of its rows at the point."""
@@ -421,11 +422,11 @@ class Measure:
         with np.errstate(over="ignore"):
             covariance = products / self.n**2 * np.outer(scale, scale)
         squared, fourths = squares_about_mean.sum(axis=0), np.maximum(fourths, 0.0).sum(axis=0) / self.n**4
-        within, nothing = squares_about_mean * factors[:, None], np.zeros(len(scale))
+        within = squares_about_mean * factors[:, None]
         means = (centres / scale + mean[self.samples]) * scale
         tails = partial(self._tails, values, means, scale * self.n * np.sqrt(squared / self.n))
         freedom = np.maximum(n - 1.0, 1.0)
-        return Spread(covariance, scale, within, squared, fourths, nothing, n, freedom, within, tails)
+        return Spread(covariance, scale, within, squared, fourths, n, freedom, within, tails)
 
     def _tails(self, values: Values, means: Floats, deviations: Floats, estimates: Sequence[int]) -> list[float]:
         """Return the tail index of the influence values of some estimates, given their means and deviations.
@@ -440,7 +441,7 @@ class Measure:
 
             def question(block: Block) -> tuple[Floats, Floats]:
                 size = np.abs(one.of(block) - block.of_sample(means[:, [j]])) / unit
-                size = size / np.maximum(self.point.at(block).weight, 1.0) if has_few else size
+                size = size / np.maximum(self.weight(block), 1.0) if has_few else size
                 logs = block.let(np.log(np.maximum(size, least)))
                 return np.floor(logs / BIN), np.hstack([logs * 0.0 + 1.0, logs])
 
@@ -453,7 +454,7 @@ class Measure:
     def _has_few_weights(self) -> bool:
         """Whether weights have only a few values, which do not make a tail."""
         most = int(min(KINDS, self.n / ALIKE))
-        kinds = self.rows.kinds_of(lambda block: self.point.at(block).weight, most, biases=self._reads_biases())
+        kinds = self.rows.kinds_of(self.weight, most, biases=self._reads_biases())
         return kinds <= most
 
     def _centres(self, values: Values) -> Floats:
@@ -491,7 +492,7 @@ class Measure:
         rows, known = self.arrays, self._known_weights
         if known is not None and rows.inverse is None:
             return np.asarray(known)
-        return rows.column(lambda block: self.point.at(block).weight, 1, biases=known is None)[:, 0]
+        return rows.column(self.weight, 1, biases=known is None)[:, 0]
 
     @property
     def solved(self) -> Holder:
@@ -501,7 +502,7 @@ class Measure:
     @property
     def row_weights(self) -> Floats:
         """Weight of each row as it was solved."""
-        return self.arrays.rows.arrays.column(lambda block: self.point.at(block).weight, 1)[:, 0]
+        return self.arrays.rows.arrays.column(self.weight, 1)[:, 0]
 
     @property
     def inside(self) -> NDArray[np.bool_] | None:

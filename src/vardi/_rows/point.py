@@ -271,6 +271,7 @@ class Point:
     """
 
     scale = 1.0  # what weights are multiplied by
+    states: Sequence[int] = ()  # whose rows have weights, if not all
 
     def __init__(self, model: Model, v: Floats, weights: Kept = None) -> None:
         self.model, self.v, self.weights = model, v, weights

@@ -187,12 +187,8 @@ class Queries:
 
     def _functions_of(self, question: Question[Any]) -> tuple[EngineFunction, ...]:
         """Return the functions that a question reads."""
-        if self.by_batches:
-            read = Batches(self.parts[0], self.sizes).read_by(question)
-            return tuple(one for one in read if isinstance(one, EngineFunction))
-        probe = QueryBlock(self.parts[0], len(self.sizes))
-        probe.put(question)
-        return tuple(dict.fromkeys(probe.read))
+        read = Batches(self.parts[0], self.sizes).read_by(question)
+        return tuple(one for one in read if isinstance(one, EngineFunction))
 
     def _answer(self, part: Part, question: Question[Result], width: int) -> Result:
         if self.by_batches:

@@ -60,7 +60,6 @@ class QueryBlock:
         self.part, self.K, self._answers = part, K, answers
         self.changes: list[Change | None] = []
         self.points: dict[int, Any] = {}
-        self.read: list[EngineFunction] = []
         self._asked: list[tuple[list[AskedNumber], Combine]] = []
         self._columns: dict[int, Expressions] = {}
         self._staged = 0
@@ -73,7 +72,6 @@ class QueryBlock:
 
     def columns(self, values: Sequence[EngineFunction]) -> Expressions:
         if id(values) not in self._columns:
-            self.read += values
             self._columns[id(values)] = self.let(Expressions([one(self.part) for one in values]))
         return self._columns[id(values)]
 

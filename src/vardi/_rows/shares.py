@@ -26,40 +26,69 @@ LEAST = 1e-12  # what a share may lack to be 1
 SEEN, BEYOND = 4096, 20  # rows that tell where most values are, and how many of them lie beyond either end
 
 
-class SharesUpTo(ABC):
-    """The share of each of p measures on the rows with a value up to x, as a function of x, wherever the rows are."""
+class Shares(ABC):
+    """The share of each of p measures on the rows with a value up to x, as a function of x, wherever the rows are.
 
-    @property
-    @abstractmethod
-    def ends(self) -> tuple[float, float]:
-        """The smallest and the largest value."""
+    All follows from the shares up to every distinct value; subclasses answer where these are too many.
+    """
+
+    def __str__(self) -> str:
+        low, high = self.ends
+        return f"{len(self.every()[0])} steps from {low:.4g} to {high:.4g}"
 
     @abstractmethod
     def every(self) -> tuple[Floats, Floats]:
         """Return the distinct values x in order, and the shares up to each, of shape (len(x), p)."""
 
-    @abstractmethod
+    def of_measure(self, j: int) -> Shares:
+        """Return the shares of one measure alone."""
+        x, shares = self.every()
+        return SharesByValue(x, shares[:, [j]])
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The smallest and the largest value."""
+        x, _ = self.every()
+        return float(x[0]), float(x[-1])
+
     def reaching(self, weights: Floats, targets: Floats, *, beyond: bool = False) -> tuple[Floats, Floats]:
         """Return the first x at which weighted sums of the shares are at least, or beyond, targets; and the shares.
 
         Where they are nowhere, it is the last x.
         """
+        x, shares = self.every()
+        found = np.searchsorted(shares @ weights, targets, "right" if beyond else "left")
+        place = np.minimum(found, len(x) - 1)
+        return x[place], shares[place]
 
-    @abstractmethod
     def up_to(self, points: Floats) -> Floats:
         """Return the shares up to points in order, of shape (len(points), p)."""
+        x, shares = self.every()
+        return np.vstack([np.zeros(shares.shape[1]), shares])[np.searchsorted(x, points, "right")]
 
-    @abstractmethod
     def next_to(self, x: float, step: int) -> float:
         """Return the distinct value before x (step -1) or after it (1), which is there; x need not be one."""
+        values, _ = self.every()
+        place = np.searchsorted(values, x, "left") - 1 if step < 0 else np.searchsorted(values, x, "right")
+        return float(values[place])
 
-    @abstractmethod
     def has_more_than(self, most: int) -> bool:
         """Return whether there are more distinct values, or so many that they were not brought into memory."""
+        return len(self.every()[0]) > most
 
-    @abstractmethod
+    def between(self, low: float, high: float) -> Floats:
+        """Return the distinct values from low to high."""
+        x, _ = self.every()
+        return x[np.searchsorted(x, low, "left") : np.searchsorted(x, high, "right")]
+
+    def are_whole(self, low: float, high: float) -> bool:
+        """Return whether all values from low to high are whole numbers."""
+        return are_whole(self.between(low, high))
+
     def spaced(self, low: float, high: float, most: int) -> Floats:
         """Return values that are evenly spaced among the distinct ones from low to high, in order; so many at most."""
+        inner = self.between(low, high)
+        return inner[evenly(len(inner), most)]
 
     def grid(self, most: int, tail: float) -> Floats:
         """Return values evenly spaced among those with a share from ``tail`` to 1 - ``tail``, of one measure."""
@@ -75,30 +104,6 @@ class SharesUpTo(ABC):
             values = self.every()[0]
             return values, values
         return np.array([self.ends[0], *(self.next_to(one, 1) for one in high[:-1].tolist())]), high
-
-
-class Shares(SharesUpTo):
-    """The shares of rows in memory."""
-
-    def __str__(self) -> str:
-        low, high = self.ends
-        return f"{len(self.every()[0])} steps from {low:.4g} to {high:.4g}"
-
-    @abstractmethod
-    def of_measure(self, j: int) -> Self:
-        """Return the shares of one measure alone."""
-
-    @abstractmethod
-    def between(self, low: float, high: float) -> Floats:
-        """Return the distinct values from low to high."""
-
-    def spaced(self, low: float, high: float, most: int) -> Floats:
-        inner = self.between(low, high)
-        return inner[evenly(len(inner), most)]
-
-    def are_whole(self, low: float, high: float) -> bool:
-        """Return whether all values from low to high are whole numbers."""
-        return are_whole(self.between(low, high))
 
 
 def shares_of(values: Floats, masses: Sequence[Floats], totals: Floats | None = None) -> Shares:
@@ -118,33 +123,8 @@ class SharesByValue(Shares):
     def __init__(self, x: Floats, shares: Floats) -> None:
         self._x, self._shares = x, shares
 
-    def of_measure(self, j: int) -> Self:
-        return type(self)(self._x, self._shares[:, [j]])
-
     def every(self) -> tuple[Floats, Floats]:
         return self._x, self._shares
-
-    def has_more_than(self, most: int) -> bool:
-        return len(self._x) > most
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        return float(self._x[0]), float(self._x[-1])
-
-    def reaching(self, weights: Floats, targets: Floats, *, beyond: bool = False) -> tuple[Floats, Floats]:
-        found = np.searchsorted(self._shares @ weights, targets, "right" if beyond else "left")
-        place = np.minimum(found, len(self._x) - 1)
-        return self._x[place], self._shares[place]
-
-    def up_to(self, points: Floats) -> Floats:
-        return np.vstack([np.zeros(self._shares.shape[1]), self._shares])[np.searchsorted(self._x, points, "right")]
-
-    def next_to(self, x: float, step: int) -> float:
-        place = np.searchsorted(self._x, x, "left") - 1 if step < 0 else np.searchsorted(self._x, x, "right")
-        return float(self._x[place])
-
-    def between(self, low: float, high: float) -> Floats:
-        return self._x[np.searchsorted(self._x, low, "left") : np.searchsorted(self._x, high, "right")]
 
 
 class SharesByCell(Shares):
@@ -225,7 +205,7 @@ class SharesByCell(Shares):
         return x, self._share(np.cumsum(np.stack(sums, axis=1), axis=0))
 
     def has_more_than(self, most: int) -> bool:
-        return int(np.count_nonzero(self._rows)) > most or len(self.every()[0]) > most
+        return int(np.count_nonzero(self._rows)) > most or super().has_more_than(most)
 
     @property
     def ends(self) -> tuple[float, float]:

@@ -75,12 +75,10 @@ class Units:
         covariance, within, effective, freedom, carried = of_kind
         with np.errstate(over="ignore"):
             covariance = covariance * np.outer(scale, scale)
-        squares, nothing, tails = totals**2, np.zeros(len(scale)), partial(self._tails, sums)
+        squares, tails = totals**2, partial(self._tails, sums)
         squared, fourths = squares.sum(axis=0), (squares**2).sum(axis=0)
         values = len(totals) if self.in_series else None
-        return Spread(
-            covariance, scale, within, squared, fourths, nothing, effective, freedom, carried, tails, values=values
-        )
+        return Spread(covariance, scale, within, squared, fourths, effective, freedom, carried, tails, values)
 
     def _tails(self, sums: Floats, estimates: Sequence[int]) -> list[float]:
         """Return the tail index of some estimates' sums over units."""
@@ -104,7 +102,10 @@ class Units:
         scaled = totals * np.sqrt(factors)[self.part][:, None]
         within = sums_by_code(self.part, scaled**2, len(G))
         carried = self._by_sample(deviations * (factors[self.part][:, None] * totals)[self.unit])
-        freedom = np.where(self.is_alone, 0.0, np.maximum(G - 1.0, 1.0))[:, None]
+        rows = np.bincount(self.sample, self.rows, minlength=len(self.remaining))
+        # with several rows and only one unit in a sample it is unknown how much units vary
+        is_alone = ((self.counted == 1) & (rows >= 2)).any()
+        freedom = np.where(is_alone, 0.0, np.maximum(G - 1.0, 1.0))[:, None]
         return scaled.T @ scaled, within, G[:, None], freedom, carried
 
     def _of_series(self, values: Floats, scale: Floats) -> tuple[Floats, ...]:
@@ -119,12 +120,6 @@ class Units:
             covariance += own
             within[k], effective[k], freedom[k] = np.diag(own), found.effective, found.freedom
         return covariance, within, effective, freedom, within
-
-    @cached_property
-    def is_alone(self) -> bool:
-        """Whether some sample has several rows and only one unit, so that it is unknown how much units vary."""
-        rows = np.bincount(self.sample, self.rows, minlength=len(self.remaining))
-        return bool(((self.counted == 1) & (rows >= 2)).any())
 
     @cached_property
     def counted(self) -> Integers:

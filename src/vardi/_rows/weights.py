@@ -47,7 +47,7 @@ def weights_by_sample(measure: Measure) -> WeightSums:
     samples = measure.samples[:, None].astype(np.float64)
 
     def question(block: Block) -> ByKey:
-        r = measure.point.at(block).weight
+        r = measure.weight(block)
         return block.of_sample(samples), np.hstack([r, r * r]), r
 
     keys, sums = measure.solved.grouped(question, 3)
@@ -59,7 +59,7 @@ def weights_by_sample(measure: Measure) -> WeightSums:
 
 def overlap(measure: Measure) -> Floats:
     """Return the masses of the rows that both of two biases could have drawn, weighted, of shape (K, K)."""
-    return masses_of_pairs(measure.rows, lambda block: measure.point.at(block).weight) / measure.n
+    return masses_of_pairs(measure.rows, measure.weight) / measure.n
 
 
 def masses_of_pairs(rows: Holder, weight: Question[Floats]) -> Floats:
@@ -84,7 +84,7 @@ def weights_in_bins(measure: Measure, rows: Holder, fine: float = 400.0) -> Weig
     samples = np.arange(len(rows.sizes), dtype=np.float64)[:, None]
 
     def question(block: Block) -> ByKey:
-        r = measure.point.at(block).weight
+        r = measure.weight(block)
         return np.hstack([block.of_sample(samples), np.floor(np.log(r) * fine)]), np.hstack([r * 0.0 + 1.0, r])
 
     keys, sums = rows.grouped(question, 2)

@@ -191,12 +191,13 @@ def judge(rows: AnyRows, names: Sequence[Name], overlap: Links | None = None) ->
     graph.setdiag(0)
     graph.eliminate_zeros()
     labels = strong_groups(graph)
-    groups = _named_groups(labels, names)
-    weakest_rows = _bottleneck(graph) if len(groups) == 1 else 0.0
-    weakest = _weakest(graph, weakest_rows, names) if len(groups) == 1 and len(names) > 1 else None
-    message = (
-        _agreement(names, weakest, weakest_rows) if len(groups) == 1 else _disagreement(graph, names, labels, groups)
-    )
+    groups, weakest, weakest_rows = _named_groups(labels, names), None, 0.0
+    if len(groups) > 1:
+        message = _disagreement(graph, names, labels, groups)
+    else:
+        weakest_rows = _bottleneck(graph)
+        weakest = _weakest(graph, weakest_rows, names) if len(names) > 1 else None
+        message = _agreement(names, weakest, weakest_rows)
     return Verdict(len(groups) == 1, groups, tuple(names), graph, weakest, weakest_rows, _kappa(overlap), message)
 
 

@@ -211,7 +211,9 @@ def newton(
     A Laplacian that is close to the Hessian at u saves its computation there.
     """
     previous, best, idle = np.inf, np.inf, 0
-    exact = max(EXACT, tol if _is_costly(rows) else 0.0 if is_cheap(rows) else tol / 100)
+    # a pass may cost too much to go beyond the tolerance
+    is_costly = rows.reading_dominates or len(rows) * len(rows.sizes) >= MIN_COSTLY_NUMBERS
+    exact = max(EXACT, tol if is_costly else 0.0 if is_cheap(rows) else tol / 100)
     for step in _steps(rows, u, laplacian):
         solved = step.residual <= tol
         best, idle = (step.residual, 0) if step.residual < best / 2 else (best, idle + 1)
@@ -230,11 +232,6 @@ def newton(
 def is_cheap(rows: AnyRows) -> bool:
     """Return whether passes over the rows cost next to nothing."""
     return len(rows) * len(rows.sizes) <= MAX_DIRECT_NUMBERS
-
-
-def _is_costly(rows: AnyRows) -> bool:
-    """Return whether a pass over the rows costs too much to go beyond the tolerance."""
-    return rows.reading_dominates or len(rows) * len(rows.sizes) >= MIN_COSTLY_NUMBERS
 
 
 def _warm_start(rows: AnyRows, first: Floats) -> tuple[Floats, Laplacian | None]:
