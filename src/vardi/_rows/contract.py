@@ -8,7 +8,7 @@ those of an engine are :class:`~vardi._rows.expressions.Expressions`, which reco
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
@@ -467,7 +467,7 @@ class Spread:
     carried: Floats
     tails: Callable[[Sequence[int]], list[float]]
     values: float | None = None
-    known: Floats | float = 0.0
+    known: Floats | float = field(default=0.0)
 
     @property
     def stderr(self) -> Floats:
