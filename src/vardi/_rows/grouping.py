@@ -34,7 +34,7 @@ def scaled_to_mean_one(weights: Floats, counts: Floats, *, are_logs: bool) -> tu
     return weights, top + float(np.log(mean))
 
 
-def factors_of(sizes: Floats) -> Floats:
+def variance_factors(sizes: Floats) -> Floats:
     """Return n_k / (n_k - 1), which turns a sum of squared deviations into a variance, and 1 for a single row."""
     return np.where(sizes < 2, 1.0, sizes / np.maximum(sizes - 1.0, 1.0))
 

@@ -36,7 +36,7 @@ from vardi._rows.contract import (
     members,
     unit_of,
 )
-from vardi._rows.grouping import factors_of
+from vardi._rows.grouping import variance_factors
 from vardi._rows.point import Point, PointAmong, Seen
 from vardi._rows.units import BIN, NOTHING, hill
 from vardi._types import Floats, Integers
@@ -408,7 +408,7 @@ class Measure:
     @property
     def factors(self) -> Floats:
         """The factors that turn sums of squared deviations into a variance, for each sample."""
-        return factors_of(self.sizes) * self.rows.dependence.remaining
+        return variance_factors(self.sizes) * self.rows.dependence.remaining
 
     def _spread_of(self, values: Values, centres: Floats, powers: tuple[Any, ...], scale: Floats) -> Spread:
         """Return a spread in units of a scale, from sums of powers of deviations from centres, in these units."""

@@ -28,7 +28,7 @@ from scipy import sparse
 
 from vardi._inputs.dependence import Dependence
 from vardi._rows.contract import Spread, unit_of
-from vardi._rows.grouping import factors_of, sums_by_code
+from vardi._rows.grouping import sums_by_code, variance_factors
 from vardi._types import Floats, Integers
 
 BIN = np.log(2.0) / 16.0  # width of a bin of logs: a sixteenth of an octave
@@ -98,7 +98,7 @@ class Units:
     def _of_clusters(self, totals: Floats, deviations: Floats) -> tuple[Floats, ...]:
         """Return covariance, variance by part, units and degrees of freedom of these, and variance by sample."""
         G = np.bincount(self.part).astype(np.float64)
-        factors = factors_of(G)
+        factors = variance_factors(G)
         scaled = totals * np.sqrt(factors)[self.part][:, None]
         within = sums_by_code(self.part, scaled**2, len(G))
         carried = self._by_sample(deviations * (factors[self.part][:, None] * totals)[self.unit])
