@@ -112,7 +112,7 @@ class AlchemicalEstimator(BaseEstimator):  # type: ignore[misc]
         time = u_nk.index.get_level_values(0).to_numpy() if self.series else None
         u_kn = u_nk.to_numpy(np.float64).T
         self.mbar_ = MBAR(u_kn, N_k, x_kindices=source, n_bootstraps=self.n_bootstraps, series=time)
-        self.states_ = u_nk.columns.tolist()
+        self._states_ = u_nk.columns.tolist()
         method = "bootstrap" if self.n_bootstraps else None
         results = self.mbar_.compute_free_energy_differences(uncertainty_method=method, return_theta=True)
         if compute_entropy_enthalpy:
@@ -124,11 +124,10 @@ class AlchemicalEstimator(BaseEstimator):  # type: ignore[misc]
         """Return numbers for pairs of states as a frame that keeps the unit attributes."""
         import pandas as pd
 
-        frame = pd.DataFrame(values, columns=self.states_, index=self.states_)
+        frame = pd.DataFrame(values, columns=self._states_, index=self._states_)
         frame.attrs = dict(attrs)
         return frame
 
-    states_: list[Hashable] | None = None  # as alchemlyb has it before ``fit``
     delta_f_ = _result("Delta_f", "Free energy differences in kT.")
     d_delta_f_ = _result("dDelta_f", "Their standard errors.")
     delta_h_ = _result("Delta_u", "Differences of enthalpies in kT.")
@@ -136,6 +135,11 @@ class AlchemicalEstimator(BaseEstimator):  # type: ignore[misc]
     delta_sT_ = _result("Delta_s", "Differences of entropies times temperature in kT.")  # noqa: N815 alchemlyb's name
     d_delta_sT_ = _result("dDelta_s", "Their standard errors.")  # noqa: N815 alchemlyb's name
     theta_ = _result("Theta", "Covariance of the log normalisers, relative to the distribution of all rows together.")
+
+    @property
+    def states_(self) -> list[Hashable] | None:
+        """The states: columns of ``u_nk``. It cannot be set, as in alchemlyb."""
+        return getattr(self, "_states_", None)
 
     @property
     def overlap_matrix(self) -> Floats:
