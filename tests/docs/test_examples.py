@@ -45,6 +45,7 @@ class Reseeded(ast.NodeTransformer):
 def run(monkeypatch):
     """Return what runs an example, as a script or with another seed, and gives its variables back."""
     monkeypatch.setattr(plt, "show", lambda: None)
+    plt.close("all")  # what other tests in this process have left open
 
     def run(name, seed=None):
         tree = ast.parse(PATHS[name].read_text(encoding="utf-8"))
