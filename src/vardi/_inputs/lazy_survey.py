@@ -7,24 +7,24 @@ integers several times faster than by floats. If something is wrong the caller r
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from itertools import count
 from typing import NamedTuple
 
 import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._inputs.engines import LENGTH, Aggregate, schema_of
+from vardi._inputs.engines import LENGTH, Aggregate, LazyFrame, schema_of
 from vardi._inputs.lazy_columns import DeclaredColumns, as_floats, expressions, missing_values, on_frame
-from vardi._inputs.lazy_part import COUNT, PREFIX, Groups, Part, where, with_columns
+from vardi._inputs.lazy_part import COUNT, PREFIX, Groups, Part, where
 from vardi._types import Floats, Integers
 from vardi.biases import Bias, ExpressionBias
-from vardi.biases._compile import Compiled, Kind, NarwhalsTarget, compile_node
-from vardi.biases._nodes import Column, Node, children, columns, is_condition
+from vardi.biases._compile import Compiled, Kind, NarwhalsTarget, compile_node, literal
+from vardi.biases._nodes import Column, Comparison, Constant, Node, children, columns, is_condition
 from vardi.biases._values import require_columns
 from vardi.errors._refusals import (
     WHOLE,
@@ -36,21 +36,56 @@ from vardi.errors._refusals import (
     unknown_label,
 )
 
-CODE = f"{PREFIX}code_{{}}"
+CODE, BIT = f"{PREFIX}code_{{}}", f"{PREFIX}bit_{{}}"
 BITS = 30  # truth values in one integer
+SIDES = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}  # the same with the number first
+SIGNS = {"<": "signbit({})", ">=": "NOT signbit({})", ">": "signbit({})", "<=": "NOT signbit({})"}
+
+
+class Bit(NamedTuple):
+    """A truth value: a column, and how it is told from that in SQL."""
+
+    column: nw.Expr
+    sql: str = "{}"
+
+
+def as_sign(node: Node, target: NarwhalsTarget) -> Bit | None:
+    """Return a comparison of a column of doubles with a number as the sign of a difference; None for other conditions.
+
+    The difference of two doubles is zero only if they are equal, and then its sign bit is not set, unless one is -0.
+    So comparisons with zero are left to DuckDB, as are those with infinity, whose difference may not be a number.
+    """
+    if not isinstance(node, Comparison) or len(node.rest) != 1:
+        return None
+    left, (operator, right) = node.first, node.rest[0]
+    if isinstance(left, Constant):
+        left, operator, right = right, SIDES.get(operator, operator), left
+    if not isinstance(left, Column) or not isinstance(right, Constant) or operator not in SIGNS:
+        return None
+    if target.kind(left.name) is not Kind.FLOAT or isinstance(right.value, str):
+        return None
+    number = float(right.value)
+    if not number or not math.isfinite(number):
+        return None
+    x, c = target.column(left.name), literal(number)
+    return Bit(x - c if operator in ("<", ">=") else c - x, SIGNS[operator])
 
 
 @dataclass(frozen=True, eq=False)
 class Codes:
-    """Truth values as integers; null counts as false.
+    """Truth values as integers.
 
     Attributes
     ----------
-    bits : sequence of nw.Expr
+    bits : sequence of Bit
         The truth values.
+    in_sql : bool
+        Whether DuckDB is asked in its own SQL, without branches; the integer is null if a truth value is, which is
+        then among the doubts. In other engines null counts as false.
     """
 
-    bits: Sequence[nw.Expr]
+    bits: Sequence[Bit]
+    in_sql: bool = False
 
     @property
     def packs(self) -> dict[str, range]:
@@ -58,21 +93,41 @@ class Codes:
         starts = range(0, len(self.bits), BITS)
         return {CODE.format(start): range(start, min(start + BITS, len(self.bits))) for start in starts}
 
-    @property
-    def columns(self) -> dict[str, nw.Expr]:
-        """The columns to group by, for an engine; the first truth value is the lowest bit of its integer."""
-        return {name: reduce(operator.add, map(self._valued, pack, count())) for name, pack in self.packs.items()}
-
-    def _valued(self, place: int, digit: int) -> nw.Expr:
-        return nw.when(self.bits[place]).then(nw.lit(2**digit, nw.Int32)).otherwise(nw.lit(0, nw.Int32))
+    def add(self, frame: LazyFrame) -> LazyFrame:
+        """Add the integers to a frame."""
+        if not self.in_sql:
+            return frame.with_columns(**{name: self._expression(pack) for name, pack in self.packs.items()})
+        frame = frame.with_columns(**{BIT.format(place): bit.column for place, bit in enumerate(self.bits)})
+        written = [f"{self._sql(pack)} AS {quoted(name)}" for name, pack in self.packs.items()]
+        changed: LazyFrame = nw.from_native(frame.to_native().project(", ".join(["*", *written])))
+        return changed
 
     def read(self, groups: Groups) -> NDArray[np.bool_]:
         """Return which truth values hold in each group, of shape (groups, bits)."""
         held = np.zeros((len(groups), len(self.bits)), bool)
         for name, pack in self.packs.items():
-            code = groups.numbers(name).astype(np.int64)
+            code = np.nan_to_num(groups.numbers(name)).astype(np.int64)
             held[:, pack] = (code[:, None] >> np.arange(len(pack))) % 2 == 1
         return held
+
+    def _expression(self, pack: range) -> nw.Expr:
+        """Return truth values as one integer, the first being the lowest bit."""
+        code: nw.Expr = nw.lit(0, nw.Int32)
+        for place in pack:
+            value = nw.lit(2 ** (place - pack.start), nw.Int32)
+            code = code + nw.when(self.bits[place].column).then(value).otherwise(nw.lit(0, nw.Int32))
+        return code
+
+    def _sql(self, pack: range) -> str:
+        """Return the same in SQL."""
+        kind = "TINYINT" if len(pack) < 8 else "INTEGER"
+        truths = [self.bits[place].sql.format(quoted(BIT.format(place))) for place in pack]
+        return " | ".join(f"(-(({truth})::{kind}) & {2**j}::{kind})" for j, truth in enumerate(truths))  # -1: all bits
+
+
+def quoted(text: str, sign: str = '"') -> str:
+    """Return the name of a column or table as SQL writes it; with a single quote, a text."""
+    return sign + text.replace(sign, 2 * sign) + sign
 
 
 ROWS, DOUBTFUL = f"{PREFIX}rows", f"{PREFIX}doubtful"
@@ -257,8 +312,7 @@ class _Surveyor:
         """
         part = self.part
         status = [nw.col(COUNT) > 0] if part.counted else []
-        codes = Codes([*status, *(self._compiled(node).value for node in conditions)])
-        place = {node: len(status) + j for j, node in enumerate(conditions)}
+        codes, place = self._codes(status, conditions), {node: len(status) + j for j, node in enumerate(conditions)}
         asked = {ROWS: LENGTH, COUNT: part.rows, **self._doubt()}
         for name, bias in self.columns.items():
             if limit is None:
@@ -266,7 +320,7 @@ class _Surveyor:
             elif bias.node not in place:
                 asked[HIGH.format(name)] = Aggregate(name, "max")
         most = None if limit is None else limit + 1
-        found = part.groups(asked, with_columns(codes.columns), key=[*codes.packs], most=most)
+        found = part.groups(asked, codes.add if codes.bits else None, key=[*codes.packs], most=most)
         held, counts = codes.read(found), found.numbers(COUNT)
         if limit is None:
             low, high, nan, reach = (
@@ -309,6 +363,14 @@ class _Surveyor:
             return {}
         sure = nw.when(reduce(operator.and_, certain)).then(nw.lit(0, nw.Int64))
         return {DOUBTFUL: Aggregate(sure.otherwise(nw.lit(1, nw.Int64)))}
+
+    def _codes(self, status: Sequence[nw.Expr], conditions: Sequence[Node]) -> Codes:
+        """Return the keys of groups; in SQL if DuckDB holds the rows and no value is known to be missing."""
+        bits = [Bit(self._compiled(node).value) for node in conditions]
+        in_sql = self.missing is None and self.part.frame.implementation.is_duckdb()
+        if in_sql:
+            bits = [as_sign(node, self.target) or bit for node, bit in zip(conditions, bits, strict=True)]
+        return Codes([*map(Bit, status), *bits], in_sql)
 
 
 def _present(column: str, target: NarwhalsTarget) -> nw.Expr:

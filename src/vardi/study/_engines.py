@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import narwhals as nw
 
 from vardi._inputs.lazy_part import COUNTS, LABEL, ROW
+from vardi._inputs.lazy_survey import quoted
 from vardi.errors import StudyError, suggest
 from vardi.errors._texts import first_of
 from vardi.study._data import Data, Engine
@@ -50,11 +51,6 @@ _REASONS = {
     'could not parse `"': "a quote is not closed, or stands inside a cell.",
     "unterminated quote": "a quote is not closed.",
 }
-
-
-def quoted(text: str, sign: str = '"') -> str:
-    """Return the name of a column or table as SQL writes it; with a single quote, a text."""
-    return sign + text.replace(sign, 2 * sign) + sign
 
 
 def package(name: str) -> ModuleType:
