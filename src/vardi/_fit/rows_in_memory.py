@@ -61,7 +61,7 @@ class RowsInMemory(UserRows):
     @classmethod
     def of_pool(cls, pool: Pool, known: Any, omega: Any = None, *, log: bool = False) -> RowsInMemory:
         """Return all rows that count."""
-        return cls(pool=pool, known=known, kept=KeptRows(pool.counts > 0), omega=omega, log=log)
+        return cls(pool=pool, known=known, kept=KeptRows.counted(pool), omega=omega, log=log)
 
     def among(self, rows: NDArray[np.bool_]) -> Self:
         """Return some rows of the pool, to be solved without the others."""

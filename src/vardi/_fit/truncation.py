@@ -70,7 +70,7 @@ class TruncatedRows(RowsInMemory):
             np.full(len(pool), sign * np.inf) if end is None else _numbers(pool, end)
             for end, sign in ((bias.low, -1.0), (bias.high, 1.0))
         )
-        kept = KeptRows(pool.counts > 0)
+        kept = KeptRows.counted(pool)
         _require_inside(pool, bias, x, low, high, kept.mask)
         return cls(pool=pool, kept=kept, bias=bias, windows=Windows(x, low, high))
 

@@ -250,6 +250,11 @@ class KeptRows:
 
     mask: NDArray[np.bool_]
 
+    @classmethod
+    def counted(cls, pool: Pool) -> KeptRows:
+        """Return the rows of a pool that count."""
+        return cls(pool.counts > 0 if pool.is_counted else np.ones(len(pool), bool))
+
     @cached_property
     def is_all(self) -> bool:
         """Whether these are all rows; then nothing is copied."""

@@ -198,7 +198,7 @@ def indicator_kinds(source: Integers, indicators: Indicators) -> Distinct | None
         own[:] = source[rows]
         own *= own.dtype.type(1 << K)  # faster than a shift
         own |= positive.view(np.uint8) @ powers
-        return np.bincount(own, minlength=K << K)
+        return _tallied(own, K << K)
 
     counts = []
     for tally in map_blocks(block, n, indicators.width):
@@ -207,8 +207,7 @@ def indicator_kinds(source: Integers, indicators: Indicators) -> Distinct | None
         counts.append(tally)
     tallies = np.sum(counts, axis=0)
     first = _first_rows(codes, np.array(counts), blocks(n, indicators.width))
-    number = (np.cumsum(tallies > 0) - 1).astype(codes.dtype)
-    return Distinct(first, number[codes], tallies[tallies > 0])
+    return Distinct(first, _compacted(codes, tallies > 0), tallies[tallies > 0])
 
 
 def _first_rows(codes: NDArray[Any], counts: Integers, places: list[slice]) -> Integers:
@@ -216,3 +215,24 @@ def _first_rows(codes: NDArray[Any], counts: Integers, places: list[slice]) -> I
     occurring = np.flatnonzero(counts.any(axis=0))
     first = [places[int(np.argmax(counts[:, code] > 0))] for code in occurring]
     return np.array([at.start + int(np.argmax(codes[at] == code)) for code, at in zip(occurring, first, strict=True)])
+
+
+def _tallied(codes: NDArray[Any], kinds: int) -> Integers:
+    """Return how often each code occurs; two codes of one byte are counted at once, as a code of two."""
+    if codes.itemsize > 1:
+        return np.bincount(codes, minlength=kinds)
+    even = len(codes) // 2 * 2
+    pairs = np.bincount(codes[:even].view(np.uint16), minlength=2**16).reshape(2**8, 2**8)
+    return pairs.sum(axis=0) + pairs.sum(axis=1) + np.bincount(codes[even:], minlength=2**8)
+
+
+def _compacted(codes: NDArray[Any], occurs: NDArray[np.bool_]) -> NDArray[Any]:
+    """Return the codes, renumbered from 0 in place."""
+    table = (np.cumsum(occurs) - 1).astype(codes.dtype)
+
+    def block(rows: slice) -> None:
+        table.take(codes[rows], out=codes[rows], mode="clip")  # all are within bounds: no check
+
+    for _ in map_blocks(block, len(codes), 1):
+        pass
+    return codes
