@@ -457,7 +457,7 @@ def test_check_says_no_where_samples_contradict_known_shares(folder, engine):
     (folder / "study.toml").write_text(f'engine = "{engine}"\n{STUDY}[known]\nagency = 0.9\n')
     result = run("check", "study.toml")
     assert result.exit_code == 1
-    assert "✗ The samples contradict what is known (chi2 = " in result.stdout
+    assert "✗ The samples contradict what is known (T2 = " in result.stdout
     assert "A bias or a known value is wrong, or they describe different populations." in result.stdout
     assert re.search(
         r"^mean of  known  by the samples\nagency     0\.9   0\.590 ± 0\.049$", result.stdout, re.MULTILINE

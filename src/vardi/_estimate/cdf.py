@@ -280,40 +280,43 @@ class DebiasedCdf:
         measure, x, inside = self._tangent.measure, self._steps.function, self._steps.inside
         scale = 1.0 if inside is None else 1.0 / float(measure.mean(inside)[0])
         K, d, size = len(measure.sizes), len(measure.coordinates), len(grid) + 1
-        every, factors = np.eye(d), measure.factors
-        is_q = measure.through is measure.point and not measure.point.model.families  # x is
+        every, leverage = np.eye(d), self._tangent.leverage
+        root = measure.whole.root_of_rows(leverage)
 
         def by_cell(block: Block) -> tuple[Floats, Floats]:
             at = measure.point.at(block)
             r = at.weight if inside is None else at.weight * inside.of(block, at) * scale
             r = block.let(r)
-            others = [] if is_q else [measure.through.at(block).q(every) * r]
+            factor = block.let(root(block) ** 2.0)
+            moved = measure.through.at(block).q(every) * block.let(r * factor)
             key = block.interval(x.of(block, at), grid) * K + block.of_sample(np.arange(float(K))[:, None])
-            return key, np.hstack([r, r * r, at.x(every) * r, *others])
+            return key, np.hstack([r, r * factor, r * r * factor, at.x(every) * r, moved])
 
         def of_samples(block: Block) -> tuple[Floats, Floats]:
-            q = block.let(measure.through.at(block).q(every))
-            scaled = q * block.of_sample(np.sqrt(factors)[:, None])
-            return block.by_sample(q), block.gram(scaled, scaled)
+            q, own = block.let(measure.through.at(block).q(every)), block.let(root(block))
+            scaled = block.let(q * own)
+            return block.by_sample(np.hstack([q, scaled * own, own * own])), block.gram(scaled, scaled)
 
         keys, of_keys = measure.rows.grouped(by_cell, 3 * d)
         sums = np.zeros((size, K, of_keys.shape[1]))
         sums.reshape(size * K, -1)[np.array(keys, np.int64)] = of_keys
-        of_x = sums[:, :, 2 : 2 + d].sum(axis=1)
+        of_x = sums[:, :, 3 : 3 + d].sum(axis=1)
         b = self._tangent.jacobian.solve((np.cumsum(of_x, axis=0)[:-1] - value[:, None] * of_x.sum(axis=0)).T)
         M = np.vstack([(np.arange(size)[:, None] <= np.arange(len(grid))) - value, b])
         totals, squares = measure.rows.total(of_samples, 2 * d)
         products = np.zeros((size + d, size + d))
-        products[np.arange(size), np.arange(size)] = sums[:, :, 1] @ factors
-        products[:size, size:] = np.einsum("ckd,k->cd", sums[:, :, -d:], factors)
+        products[np.arange(size), np.arange(size)] = sums[:, :, 2].sum(axis=1)
+        products[:size, size:] = sums[:, :, -d:].sum(axis=1)
         products[size:, :size], products[size:, size:] = products[:size, size:].T, squares
-        T = np.hstack([sums[:, :, 0].T, totals]) @ M
+        T = np.hstack([sums[:, :, 0].T, totals[:, :d]]) @ M
+        times_factors = np.hstack([sums[:, :, 1].T, totals[:, d:-1]]) @ M
         n, beyond = measure.sizes[:, None], b[measure.coordinates.epsilon]
         # a single row deviates from the mean under the fitted law of its sample
         centre = np.where((n > 0) & (n < 2), b[measure.coordinates.u], T / np.maximum(n, 1.0))
-        mixed = (T * factors[:, None]).T @ centre
-        V = M.T @ products @ M - mixed - mixed.T + (centre * (factors[:, None] * n)).T @ centre
-        return np.asarray(V + beyond.T @ beyond) / measure.n**2
+        mixed = times_factors.T @ centre
+        V = M.T @ products @ M - mixed - mixed.T + (centre * totals[:, -1:]).T @ centre
+        borrowed = 0.0 if leverage is None else leverage.borrowed.share
+        return np.asarray(V * (1.0 + borrowed) + beyond.T @ beyond) / measure.n**2
 
 
 def _points(t: Any) -> Floats:

@@ -188,13 +188,17 @@ class KnownCheck:
     lines : tuple of KnownLine
         One for each known value.
     statistic, df : float, int
-        Chi-square of all of them together and its degrees of freedom.
+        Hotelling's :math:`T^2` of all of them together, and how many of them are linearly independent.
     pvalue : float
-        Small where the samples contradict them; NaN where they do not identify them.
+        Small where the samples contradict them; NaN where they do not identify them, or too few rows show how much
+        they vary. :math:`T^2 (f - p + 1) / (p f)` is compared with the law F of p and f - p + 1 degrees of freedom,
+        with p the ``df`` and f the ``freedom``.
     residual : float
         The largest deviation of the weighted rows from a known value.
     samples : tuple of str
         The samples that were drawn.
+    freedom : float
+        Degrees of freedom of the covariance of the estimates; with infinitely many the test is chi-square.
     """
 
     lines: tuple[KnownLine, ...]
@@ -203,6 +207,7 @@ class KnownCheck:
     pvalue: float
     residual: float
     samples: tuple[str, ...]
+    freedom: float = math.inf
 
     @property
     def contradicted(self) -> bool:
@@ -213,12 +218,16 @@ class KnownCheck:
     def verdict(self) -> str:
         """The outcome in a sentence; if the samples contradict what is known, with what may be wrong."""
         if math.isnan(self.pvalue):
+            if self.df:
+                return (
+                    f"{self.df} known values cannot be tested at once: the samples have {self.freedom:.3g} degrees of "
+                    "freedom to tell how much they vary."
+                )
             return "The samples on their own say nothing about what is known, so it cannot be tested."
         said = "contradict" if self.contradicted else "do not contradict"
         worst = max(self.lines, key=lambda line: abs(line.z) if line.stderr > 0 else -1.0)
         outcome = (
-            f"The samples {said} what is known (chi2 = {self.statistic:.4g}, df = {self.df}, p = {self.pvalue:.2g}); "
-            f"the largest discrepancy is in {worst.label!r}: {worst.estimated:.3g} ± {worst.stderr:.2g} by the "
+            f"The samples {said} what is known ({self._scale}, p = {self.pvalue:.2g}); the largest discrepancy is in {worst.label!r}: {worst.estimated:.3g} ± {worst.stderr:.2g} by the "
             f"samples, {worst.known:.3g} as known."
         )
         return f"{outcome} {self._remedy(worst)}" if self.contradicted else outcome
@@ -233,6 +242,12 @@ class KnownCheck:
     def _repr_html_(self) -> str:
         rows = self._cells(MOST_ROWS)
         return fragment(paragraph(self.verdict), table(KNOWN_HEADING, rows, of="known values", total=len(self.lines)))
+
+    @property
+    def _scale(self) -> str:
+        if math.isinf(self.freedom):
+            return f"chi2 = {self.statistic:.4g}, df = {self.df}"
+        return f"T2 = {self.statistic:.4g}, df = {self.df} and {self.freedom - self.df + 1:.4g}"
 
     def _cells(self, most: int) -> list[tuple[str, str, str, str]]:
         return [

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import narwhals as nw
 import numpy as np
 
-from vardi._estimate.refits import LONG, Progress, Strata, batch_lengths, entropy_of, one_step
+from vardi._estimate.refits import LONG, Progress, Strata, batch_lengths, entropy_of, one_step, spread_of_draws
 from vardi._inputs.engines import Aggregate, LazyFrame, answering
 from vardi._inputs.frames import Frame
 from vardi._inputs.lazy_part import Part, expression, sums_by_sample
@@ -233,7 +233,7 @@ class ReplicatesInEngine:
         rows, self.solved = solved.tangent.measure.rows, solved
         assert isinstance(rows, Queries)
         dependence, parts = rows.dependence, rows.parts
-        if dependence.strata or (dependence.remaining < 1.0).any():
+        if dependence.strata or dependence.is_finite:
             raise needs_rows("Making replicate weights within strata, or of finite populations,")
         clusters = dependence.clusters
         if dependence.order:
@@ -324,7 +324,7 @@ def _clusters(solved: Solved) -> Integers | None:
 def _strata(measure: Measure, clusters: Integers | None) -> Strata:
     """Return the strata of rows in memory, each of which keeps its number of rows, or of clusters: or else samples."""
     dependence, source, units = measure.arrays.dependence, measure.source, measure.counts
-    codes, spread = source, np.sqrt(dependence.remaining)[source]
+    codes, spread = source, spread_of_draws(measure)
     if dependence.strata is not None:
         codes = np.unique(dependence.strata, return_inverse=True)[1]
         if clusters is not None:  # a stratum keeps its number of clusters, however many rows they have

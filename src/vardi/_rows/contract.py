@@ -508,6 +508,20 @@ class Spread:
         """The sample that contributes most to each variance."""
         return self.carried.argmax(axis=0)
 
+    def borrowing(self, share: float) -> Spread:
+        """Return the spread with what rows add whose deviations are taken from others, relative to what these add.
+
+        Nothing is known of the spread if there are no others.
+        """
+        if not share:
+            return self
+        if not np.isfinite(share):
+            return replace(self, freedom=self.freedom * 0.0)
+        more = 1.0 + share
+        return replace(
+            self, covariance=self.covariance * more, within=self.within * more, carried=self.carried * more
+        )
+
     def beside(self, deviations: Floats) -> Spread:
         """Return the spread with the contributions of known values, of shape (r, m)."""
         if not len(deviations):
