@@ -218,7 +218,7 @@ class KnownCheck:
     def verdict(self) -> str:
         """The outcome in a sentence; if the samples contradict what is known, with what may be wrong."""
         if math.isnan(self.pvalue):
-            if self.df:
+            if self.df and math.isfinite(self.freedom):
                 return (
                     f"{self.df} known values cannot be tested at once: the samples have {self.freedom:.3g} degrees of "
                     "freedom to tell how much they vary."

@@ -34,7 +34,7 @@ from vardi._machine import require_memory
 from vardi._rows.contract import Block, Question
 from vardi._rows.hashed import LEFT, RIGHT, hashed
 from vardi._rows.measure import Measure
-from vardi._rows.multipliers import Multipliers, ReplicateKind, hashed_numbers, names_of
+from vardi._rows.multipliers import Multipliers, ReplicateKind, hashed_numbers, names_of, power_of
 from vardi._rows.point import RowsAt
 from vardi._rows.queries import Queries
 from vardi._rows.units import in_series
@@ -166,9 +166,18 @@ class ReplicatesInMemory:
         halves = _halves(solved, seed, identity) if clusters is None else hashed_numbers(clusters, seed, 0)
         self.left, self.right = (half.astype(np.float64)[:, None] for half in halves)
         self.law = Multipliers(kind, n, seed, self.strata.sizes if clusters is None else self._units(clusters))
-        powers = self.law.powers
-        self.power = 1.0 if (powers == 1.0).all() else powers[self.strata.codes][:, None]
+        self.power = self._power(clusters)
         self.weights = np.zeros((len(solved), n), order="F")
+
+    def _power(self, clusters: Integers | None) -> Floats | float:
+        """Return the power of the multipliers of each row, by its leverage or by the number of units."""
+        leverage, powers = self.solved.tangent.leverage, self.law.powers
+        if leverage is not None and self.law.kind == "bayesian" and self.rows.dependence.order is None:
+            if clusters is None:
+                return power_of(self.rows.column(leverage.shape, 1))
+            entry, units = self.rows.entries
+            return power_of(leverage.shape_of_clusters(units)[units.unit[entry]][:, None])
+        return 1.0 if (powers == 1.0).all() else powers[self.strata.codes][:, None]
 
     def at_once(self, numbers: int = 2**22) -> int:
         """Return how many replicates are computed at once; their multipliers are so many numbers."""
@@ -262,7 +271,7 @@ class ReplicatesInEngine:
 
         def times(block: Block) -> Floats:
             left, right = (block.solved((name,)) for name in (LEFT, RIGHT))
-            return self.law.of(left, right, replicates, block.of_sample(self.law.powers[:, None]))
+            return self.law.of(left, right, replicates, self._power(block))
 
         def question(block: Block) -> tuple[Floats, Floats]:
             q = block.let(self.point.at(block).q(np.eye(len(self.point.v))))
@@ -279,6 +288,13 @@ class ReplicatesInEngine:
             return times(block) * block.of_sample(factors) + block.of_sample(lost)
 
         return scaled, np.tile(sizes, R), sums
+
+    def _power(self, block: Block) -> Floats:
+        """Return the power of the multipliers of each row, by its leverage unless rows are drawn together."""
+        leverage = self.solved.tangent.leverage
+        if leverage is not None and self.law.kind == "bayesian" and not self.rows.dependence.in_units:
+            return block.let(power_of(leverage.shape(block)))
+        return block.of_sample(self.law.powers[:, None])
 
     def keep(self, replicates: range, times: Question[Floats], steps: Floats) -> tuple[Floats, Floats]:
         """Note weights of mean 1; return the means of x'delta and of its square, by a query for each frame."""

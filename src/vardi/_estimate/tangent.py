@@ -29,6 +29,7 @@ from vardi._rows.contract import Evenness, Kept, Means, Spread, Sums
 from vardi._rows.gram import Gram, Laplacian
 from vardi._rows.leverage import Leverage
 from vardi._rows.measure import Functions, Measure, Values, added, as_functions, nothing
+from vardi._rows.point import Point, PointAmong
 from vardi._types import Floats, Integers
 
 if TYPE_CHECKING:
@@ -206,10 +207,14 @@ class Tangent:
     @cached_property
     def leverage(self) -> Leverage | None:
         """The part that each row has in its own fit; None where only normalisers were fitted: it is then 1 / n_k."""
-        at = self.measure.whole.coordinates
+        return self.leverage_at(self.measure.whole_point)
+
+    def leverage_at(self, point: Point | PointAmong) -> Leverage | None:
+        """Return the leverage of all rows on the equations at a point."""
+        at = point.model.coordinates
         if not (at.parameters or at.known):
             return None
-        return Leverage(self.measure.whole, self.jacobian.solve(np.eye(len(at))))
+        return Leverage(self.measure.whole, point, self.jacobian.solve(np.eye(len(at))))
 
     def influence(self, functions: Functions | Kept, derivatives: Floats | None = None) -> tuple[Floats, Influence]:
         """Return eta (m,) and the influence on it.

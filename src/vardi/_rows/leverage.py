@@ -28,6 +28,7 @@ import numpy as np
 from vardi._rows.arrays import Arrays
 from vardi._rows.contract import Block
 from vardi._rows.grouping import sums_by_code
+from vardi._rows.point import Point, PointAmong
 from vardi._types import Floats, Integers
 
 if TYPE_CHECKING:
@@ -69,6 +70,8 @@ class Leverage:
     ----------
     measure : Measure
         The rows of all samples.
+    point : Point or PointAmong
+        Where the equations hold: of all samples, or of some that the solution rests on.
     inverse : ndarray of shape (d, d)
         The inverse of J in counts, zero for coordinates that are held fixed.
     much : float
@@ -77,8 +80,10 @@ class Leverage:
         The leverage above which deviations are borrowed.
     """
 
-    def __init__(self, measure: Measure, inverse: Floats, *, much: float = 0.1, perfect: float = 0.95) -> None:
-        self.measure, self.inverse, self.much, self.perfect = measure, inverse, much, perfect
+    def __init__(
+        self, measure: Measure, point: Point | PointAmong, inverse: Floats, *, much: float = 0.1, perfect: float = 0.95
+    ) -> None:
+        self.measure, self.point, self.inverse, self.much, self.perfect = measure, point, inverse, much, perfect
 
     @cached_property
     def _means(self) -> tuple[Floats, Floats]:
@@ -86,7 +91,7 @@ class Leverage:
 
         A sample of a single row deviates from its mean under the fitted law, whose weight is that of the normaliser.
         """
-        measure, point, each = self.measure, self.measure.whole_point, np.eye(len(self.inverse))
+        measure, point, each = self.measure, self.point, np.eye(len(self.inverse))
 
         def question(block: Block) -> tuple[Floats, Floats]:
             at = point.at(block)
@@ -96,8 +101,9 @@ class Leverage:
         n = measure.sizes[:, None]
         means = measure.of_samples(sums) / np.maximum(n, 1.0)
         means = means[measure.samples]
-        if len(n) == len(sums):
-            fitted = np.hstack([np.zeros((len(n), 1)), each[: len(n)]])
+        at = self.point.model.coordinates
+        if at.samples == len(n) == len(sums):
+            fitted = np.hstack([np.zeros((len(n), 1)), each[at.u]])
             means = np.where(n >= 2, means, fitted)
         return means, of_x[:, 0] / measure.n
 
@@ -106,7 +112,7 @@ class Leverage:
 
         They are that of the row that is fitted and that of the row that moves the fit; 1 / n_k is left out.
         """
-        at, n = self.measure.whole_point.at(block), self.measure.n
+        at, n = self.point.at(block), self.measure.n
         means, of_x = self._means
         centre, zero = means[:, :1] / n, np.zeros((1, 1))
         moved = block.let(at.q(np.eye(len(of_x))) - block.of_sample(means[:, 1:]))
@@ -140,7 +146,7 @@ class Leverage:
     @cached_property
     def _sums(self) -> tuple[float, float, Borrowed]:
         """The sum of h, that of h beyond 1 / n_k, and the rows that fit perfectly."""
-        point, least = self.measure.whole_point, self._least
+        point, least = self.point, self._least
 
         def question(block: Block) -> Floats:
             h, r = self.of(block), point.at(block).weight
@@ -168,7 +174,7 @@ class Leverage:
 
         Rows are told apart by one combination of all that is fitted, with arbitrary coefficients.
         """
-        h, rounding, point = self._sums[0], 1e-6, self.measure.whole_point
+        h, rounding, point = self._sums[0], 1e-6, self.point
         most = round(h)
         if abs(h - most) > rounding * most:
             return False

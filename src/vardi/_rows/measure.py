@@ -432,7 +432,7 @@ class Measure:
 
         if leverage is None:
             units, sums = rows.over_units(deviations, m)
-            return units.spread(sums, self.n)
+            return units.spread(sums, self.n, are_centred=rows.dependence.is_finite)
         ones = np.ones((len(rows.sizes), 1))
         units = rows.over_units(lambda block: block.of_sample(ones), 1)[0]
         a = None if rows.dependence.clusters is None else leverage.of_units(units.unit)

@@ -99,6 +99,16 @@ class Multipliers:
         return phase - np.floor(phase)
 
 
+def power_of(shape: Floats, most: float = 0.1) -> Floats:
+    """Return the power of exponential multipliers that spread like those of a gamma law of a shape, 1 - 2 / g.
+
+    >>> power_of(np.array([[1.0 - 2.0 / 10.0]]))  # 1 + 1 / (g - 2)
+    array([[1.125]])
+    """
+    shape = np.maximum(shape, most)
+    return (1.0 + shape) / (2.0 * shape)
+
+
 def names_of(n: int) -> list[str]:
     """Return the names of the columns of n replicates."""
     return [f"replicate_{r + 1}" for r in range(n)]
