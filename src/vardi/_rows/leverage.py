@@ -30,6 +30,8 @@ from vardi._rows.contract import Block
 from vardi._rows.grouping import sums_by_code
 from vardi._rows.point import Point, PointAmong
 from vardi._types import Floats, Integers
+from vardi.errors import VardiWarning, number_of_rows
+from vardi.errors._warn import warn
 
 if TYPE_CHECKING:
     from vardi._rows.measure import Measure
@@ -156,7 +158,10 @@ class Leverage:
             return block.sum(np.hstack([h, beyond, perfect, squares * perfect, squares * (1.0 - perfect)]))
 
         h, beyond, rows, squares, others = self.measure.rows.total(question, 5).tolist()
-        return h, beyond, Borrowed(rows, squares, others)
+        borrowed = Borrowed(rows, squares, others)
+        if rows:
+            warn(VardiWarning(_alone(borrowed)))
+        return h, beyond, borrowed
 
     @property
     def borrowed(self) -> Borrowed:
@@ -263,6 +268,18 @@ class Leverage:
             of_units = sums_by_code(unit, sums, clusters).reshape(clusters, len(chosen), size)
             found[:, chosen] = np.einsum("ujs,us->uj", of_units, a)
         return found
+
+
+def _alone(borrowed: Borrowed) -> str:
+    """Return what is to be said of rows that fit perfectly."""
+    rows, does = number_of_rows(round(borrowed.rows)), "determines" if borrowed.rows == 1 else "each determine"
+    fact = (
+        f"{rows} alone {does} a known value, a parameter or a normaliser, as the only row of a cell or stratum does, so "
+        "nothing shows how far off it may be."
+    )
+    if borrowed.is_all:
+        return f"{fact} These are all rows: no standard error is given. Merge cells or strata, or add rows."
+    return f"{fact} Errors take its part from the other rows, as if all varied alike: merge cells or strata, or add rows."
 
 
 def _capped(matrices: Floats, most: float) -> Floats:
