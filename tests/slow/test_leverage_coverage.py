@@ -166,7 +166,9 @@ def covered(make, repeats):
             low, high = estimate.interval
             inside[question].append(math.nan if math.isnan(estimate.stderr) else low <= truth[question] <= high)
     withheld = {question: float(np.isnan(one).mean()) for question, one in inside.items()}
-    given = {question: float(np.nanmean(one)) if withheld[question] < 1 else math.nan for question, one in inside.items()}
+    given = {
+        question: float(np.nanmean(one)) if withheld[question] < 1 else math.nan for question, one in inside.items()
+    }
     return given, withheld, warned / repeats
 
 

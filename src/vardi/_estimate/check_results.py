@@ -23,7 +23,7 @@ QUASI_INDEPENDENCE = "quasi-independence"  # the method of a check of truncated 
 MOST_PAIRED = 20_000  # of these, up to which all pairs are compared; beyond, those of a random part
 CAVEAT = "An error in a bias where no other sample could draw stays invisible, and a large p-value validates nothing."
 
-Features: TypeAlias = Literal["poly2", "cells"]
+Features: TypeAlias = Literal["ranks", "poly2", "cells"]
 
 
 def require_features(features: str) -> None:

@@ -301,7 +301,7 @@ class DebiasedSample(WeightedSample):
         self,
         columns: str | Sequence[str] | Mapping[str, Function] | None = None,
         *,
-        features: Features = "poly2",
+        features: Features = "ranks",
     ) -> BiasCheck:
         """Test whether the samples agree with their declared biases where they overlap, by a score test.
 
@@ -313,8 +313,9 @@ class DebiasedSample(WeightedSample):
         ----------
         columns : str, sequence of str, or mapping from name to values, optional
             Columns or expressions to compare the samples by; the numeric columns that the biases read by default.
-        features : {"poly2", "cells"}
-            What the test compares: x and its square, or five cells of x.
+        features : {"ranks", "poly2", "cells"}
+            What the test compares: the debiased distribution function at x and its square, which keeps its level with
+            heavy tails; x and its square; or five cells of x.
 
         Examples
         --------

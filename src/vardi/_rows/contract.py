@@ -518,9 +518,7 @@ class Spread:
         if not np.isfinite(share):
             return replace(self, freedom=self.freedom * 0.0)
         more = 1.0 + share
-        return replace(
-            self, covariance=self.covariance * more, within=self.within * more, carried=self.carried * more
-        )
+        return replace(self, covariance=self.covariance * more, within=self.within * more, carried=self.carried * more)
 
     def beside(self, deviations: Floats) -> Spread:
         """Return the spread with the contributions of known values, of shape (r, m)."""

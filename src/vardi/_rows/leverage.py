@@ -279,7 +279,9 @@ def _alone(borrowed: Borrowed) -> str:
     )
     if borrowed.is_all:
         return f"{fact} These are all rows: no standard error is given. Merge cells or strata, or add rows."
-    return f"{fact} Errors take its part from the other rows, as if all varied alike: merge cells or strata, or add rows."
+    return (
+        f"{fact} Errors take its part from the other rows, as if all varied alike: merge cells or strata, or add rows."
+    )
 
 
 def _capped(matrices: Floats, most: float) -> Floats:

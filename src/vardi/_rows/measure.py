@@ -389,9 +389,7 @@ class Measure:
             found = self._spread_of_rows(values, centres, of_rows, joint=joint)
         return found.borrowing(borrowed)
 
-    def products(
-        self, values: Values, leverage: Leverage | None = None
-    ) -> tuple[float, Floats, Floats, float]:
+    def products(self, values: Values, leverage: Leverage | None = None) -> tuple[float, Floats, Floats, float]:
         r"""Return sums of products of :math:`c_i = (\phi_i - \bar\phi_k) / n` in which estimates come together.
 
         Returns
