@@ -29,9 +29,7 @@ def independent(rng, quantile, n=150):
     """Return a sample without bias, and one in which the upper half of the ranks is three times as frequent."""
     first, second = rng.random(n), rng.random(20 * n)
     second = second[rng.random(len(second)) < np.where(second > 0.5, 1.0, 1 / 3)][:n]
-    frames = {
-        name: pd.DataFrame({"x": quantile(u), "upper": u > 0.5}) for name, u in {"a": first, "b": second}.items()
-    }
+    frames = {name: pd.DataFrame({"x": quantile(u), "upper": u > 0.5}) for name, u in {"a": first, "b": second}.items()}
     return vardi.debias(frames, {"a": 1, "b": "1 + 2 * upper"})
 
 

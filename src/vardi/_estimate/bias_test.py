@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -105,7 +105,11 @@ def check_biases(
         reason = "there is only one sample, so there is nothing to compare it with."
     elif varying:
         chosen, measure = list(varying.values()), labels.measure
-        makes = {"ranks": ranks, "poly2": polynomials, "cells": partial(indicators, most=fifths)}
+        makes: dict[Features, Callable[[Measure, Sequence[Varying]], Functions]] = {
+            "ranks": ranks,
+            "poly2": polynomials,
+            "cells": partial(indicators, most=fifths),
+        }
         compared = makes[features](measure, chosen)
         statistic, pvalues, df = _tested(labels, compared)
     if not reason and math.isnan(pvalues[-1]):
@@ -381,7 +385,7 @@ def ranks(measure: Measure, columns: Sequence[Varying], most: int = 32) -> Funct
 
     def features(block: Block, at: RowsAt) -> Floats:
         pairs = zip(above(block), middles, strict=True)
-        x = block.let(np.hstack([one @ np.diff(middle)[:, None] + middle[0] for one, middle in pairs]))
+        x: Floats = block.let(np.hstack([one @ np.diff(middle)[:, None] + middle[0] for one, middle in pairs]))
         return np.hstack([x, x * x - 1.0 / 3.0])
 
     return Functions((), 2 * len(columns), features)

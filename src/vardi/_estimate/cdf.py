@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from vardi._estimate.estimates import Estimate
-from vardi._estimate.intervals import Law, Student, quantile_of_student
+from vardi._estimate.intervals import FixedValue, Law, Student, quantile_of_student
 from vardi._estimate.tangent import Tangent
 from vardi._machine import require_memory
 from vardi._rows.contract import Block
@@ -220,6 +220,8 @@ class DebiasedCdf:
             )
         value = self._steps.inverse(q)
         law = Woodruff(self._steps, q, self(self._steps.before_last(value), level))
+        if isinstance(law.share.law, FixedValue):
+            return Estimate(value, 0.0, level, law=law.share.law, among=self._tangent.measure.recorded_by)
         low, high = law.ends(value, math.nan, level)
         stderr = (high - low) / (2.0 * quantile_of_student(level, law.df)) if math.isfinite(high - low) else math.nan
         return Estimate(value, stderr, level, law=law, among=self._tangent.measure.recorded_by)

@@ -227,7 +227,8 @@ class KnownCheck:
         said = "contradict" if self.contradicted else "do not contradict"
         worst = max(self.lines, key=lambda line: abs(line.z) if line.stderr > 0 else -1.0)
         outcome = (
-            f"The samples {said} what is known ({self._scale}, p = {self.pvalue:.2g}); the largest discrepancy is in {worst.label!r}: {worst.estimated:.3g} ± {worst.stderr:.2g} by the "
+            f"The samples {said} what is known ({self._scale}, p = {self.pvalue:.2g}); the largest "
+            f"discrepancy is in {worst.label!r}: {worst.estimated:.3g} ± {worst.stderr:.2g} by the "
             f"samples, {worst.known:.3g} as known."
         )
         return f"{outcome} {self._remedy(worst)}" if self.contradicted else outcome

@@ -11,7 +11,18 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from vardi._estimate.estimates import MUCH, Estimate, Estimates, as_shown, cells_of, headings, judged, with_digits_of
-from vardi._estimate.intervals import Affine, Kind, Law, ShareOf, Student, Transformed, any_number, constant, known
+from vardi._estimate.intervals import (
+    Affine,
+    Kind,
+    Law,
+    ShareOf,
+    Student,
+    Transformed,
+    any_number,
+    constant,
+    known,
+    of_census,
+)
 from vardi._estimate.tangent import Influence, Tangent
 from vardi._inputs.domains import By
 from vardi._notebook import MOST_ROWS, fragment, table
@@ -266,7 +277,8 @@ def _judged(
         of_some = influence(places)
         spread = of_some.spread(joint=False)
         students = of_some.laws(spread, tails=False)
-        some, stderr[places] = judged(values[places], spread.stderr, students, kinds(places, spread))
+        of_some_kind = [of_census] * len(places) if of_some.is_exact else kinds(places, spread)
+        some, stderr[places] = judged(values[places], spread.stderr, students, of_some_kind)
         laws += some
     return tuple(laws), stderr
 

@@ -21,6 +21,7 @@ from vardi._estimate.intervals import (
     Student,
     Transformed,
     any_number,
+    of_census,
     quantile_of_student,
 )
 from vardi._notebook import MOST_ROWS, fragment, paragraph, table
@@ -154,7 +155,7 @@ class Estimate:
             few = ": it rests on too few rows" if self.df < REFUSED else ""
             return f"{self.value:.4g} ({self._without_error() or f'no error can be given{few}'}{self._made_from()})"
         if isinstance(self.law, FixedValue):
-            return f"{self.value:.6g} (known, up to rounding)"
+            return f"{self.value:.6g} ({self.law.reason})"
         if not self.stderr:
             return f"{self.value:.6g} (the same on all rows{self._made_from()})"
         value, stderr, low, high = with_digits_of(self.stderr, self.value, self.stderr, *self.interval)
@@ -349,6 +350,8 @@ def estimates_of(
         The samples whose rows they are made from, if not all.
     """
     spread = influence.spread() if spread is None else spread
+    if influence.is_exact:
+        kinds = [of_census] * len(values)
     laws, stderr = judged(values, spread.stderr, influence.laws(spread), kinds)
     return Estimates(values, as_shown(spread.covariance, stderr), level, influence, stderr, laws, among)
 
@@ -370,7 +373,7 @@ def headings(level: float) -> list[str]:
 def cells_of(estimate: Estimate) -> list[str]:
     """Return value, error and interval as the cells of a table."""
     if isinstance(estimate.law, FixedValue):
-        return [f"{estimate.value:.6g}", "-", "known"]
+        return [f"{estimate.value:.6g}", "-", estimate.law.reason.partition(",")[0].partition(":")[0]]
     if math.isnan(estimate.stderr) or not estimate.stderr:
         return [f"{estimate.value:.4g}", "-" if estimate.stderr else "0", "-"]
     value, stderr, low, high = with_digits_of(estimate.stderr, estimate.value, estimate.stderr, *estimate.interval)

@@ -59,8 +59,8 @@ class DrawnUnits:
 
     A mean over g units of a sample has (g - 1) / g of its variance if they are drawn with replacement, and
     (g - 1) / (g + 1) of it with exponential multiplicities. So where units are few, g - 1 of them are drawn, or
-    multiplicities have a gamma law of shape (g - 2) / g. Where known values or parameters were fitted, the leverage of a
-    unit takes the place of 1 / g.
+    multiplicities have a gamma law of shape (g - 2) / g. Where known values or parameters were fitted, the leverage of
+    a unit takes the place of 1 / g.
 
     Attributes
     ----------

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._estimate.estimates import ROUNDING, Estimate, Estimates, estimates_of
-from vardi._estimate.intervals import Kind, ShareOf, Student, any_number, constant, known
+from vardi._estimate.intervals import Kind, ShareOf, Student, any_number, constant, known, of_census
 from vardi._rows.contract import Evenness, Kept, Means, Spread, Sums
 from vardi._rows.gram import Gram, Laplacian
 from vardi._rows.leverage import Leverage
@@ -131,6 +131,11 @@ class Influence:
     def beyond(self) -> Floats:
         """What known values move for each of their standard deviations, times n: of shape (r, m)."""
         return self.b[self.measure.coordinates.epsilon]
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether nothing can vary: the rows are the whole population, and known values have no error."""
+        return self.measure.is_census and not self.outside and not self.beyond.any()
 
     def of_rows(self) -> Floats:
         """Return phi of rows in memory, of shape (n, m)."""
@@ -259,6 +264,8 @@ class Tangent:
     ) -> list[Kind]:
         """Return what kind of number each mean is: known, a share, the same on all rows, or none of these."""
         measure = self.measure
+        if measure.whole.is_census:
+            return [of_census] * len(means.mean)
         fixed = self.are_fixed(spread, lambda: np.diag(measure.squares(functions, means.mean)))
 
         def is_single(j: int) -> bool:

@@ -274,8 +274,8 @@ def _alone(borrowed: Borrowed) -> str:
     """Return what is to be said of rows that fit perfectly."""
     rows, does = number_of_rows(round(borrowed.rows)), "determines" if borrowed.rows == 1 else "each determine"
     fact = (
-        f"{rows} alone {does} a known value, a parameter or a normaliser, as the only row of a cell or stratum does, so "
-        "nothing shows how far off it may be."
+        f"{rows} alone {does} a known value, a parameter or a normaliser, as the only row of a cell or stratum does, "
+        "so nothing shows how far off it may be."
     )
     if borrowed.is_all:
         return f"{fact} These are all rows: no standard error is given. Merge cells or strata, or add rows."
@@ -288,4 +288,4 @@ def _capped(matrices: Floats, most: float) -> Floats:
     """Return matrices whose eigenvalues are at most so large."""
     values, vectors = np.linalg.eig(matrices)
     values = np.where(values.real > most, most, values)
-    return np.real((vectors * values[:, None, :]) @ np.linalg.inv(vectors))
+    return np.asarray(np.real((vectors * values[:, None, :]) @ np.linalg.inv(vectors)), np.float64)

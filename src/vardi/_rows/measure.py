@@ -481,6 +481,14 @@ class Measure:
 
         return root
 
+    @cached_property
+    def is_census(self) -> bool:
+        """Whether all rows are all units of finite populations, each drawn for sure."""
+        dependence = self.rows.dependence
+        if not dependence.is_finite or dependence.remaining[self.sizes > 0].any():
+            return False
+        return not self.rows.total(lambda block: block.sum(self.unseen(block)))[0]
+
     def unseen(self, block: Block, rounding: float = 1e-9) -> Floats:
         r"""Return the probability that a finite population keeps a unit like each row unseen.
 
