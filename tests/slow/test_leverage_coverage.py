@@ -204,7 +204,7 @@ def means_of_clusters(rng):
 
 def skewed_means(rng, n=60, p=5):
     frame = pd.DataFrame(rng.exponential(size=(n, p)), columns=[f"x{j}" for j in range(p)])
-    return vardi.debias({"sample": frame}, {"sample": 1}, known={name: 1.0 for name in frame}).known.pvalue
+    return vardi.debias({"sample": frame}, {"sample": 1}, known=dict.fromkeys(frame, 1.0)).known.pvalue
 
 
 LEVELS = {

@@ -385,7 +385,8 @@ def ranks(measure: Measure, columns: Sequence[Varying], most: int = 32) -> Funct
 
     def features(block: Block, at: RowsAt) -> Floats:
         pairs = zip(above(block), middles, strict=True)
-        x: Floats = block.let(np.hstack([one @ np.diff(middle)[:, None] + middle[0] for one, middle in pairs]))
+        scaled: Floats = np.hstack([one @ np.diff(middle)[:, None] + middle[0] for one, middle in pairs])
+        x = block.let(scaled)
         return np.hstack([x, x * x - 1.0 / 3.0])
 
     return Functions((), 2 * len(columns), features)
