@@ -402,7 +402,7 @@ def _kind(dtype: nw.dtypes.DType) -> str:
 
 def _start(few: Dense) -> Floats:
     """Return the solution u of a small part of the rows, or a rough start if they do not determine it."""
-    if connected(few.reach(), few.sizes):
+    if connected(few.reach, few.sizes):
         solution: Solution = solve(few, tol=1e-6)
         if solution.gap >= GAP:
             return solution.u

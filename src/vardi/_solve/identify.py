@@ -161,7 +161,7 @@ def weak_groups(rows: AnyRows, verdict: Verdict) -> Integers:
     Samples that overlap in one direction only are refused: their relative weight has a bound but no value.
     """
     sampled = np.flatnonzero(rows.sizes > 0)
-    reach = sparse.csr_array(rows.reach()[sampled][:, sampled])
+    reach = sparse.csr_array(rows.reach[sampled][:, sampled])
     _, weak = sparse.csgraph.connected_components(reach, directed=True, connection="weak")
     if weak.max() < strong_groups(reach).max():
         raise verdict.error()
@@ -186,7 +186,7 @@ def judge(rows: AnyRows, names: Sequence[Name], overlap: Links | None = None) ->
     overlap = rows.overlap(rows.masses()) if overlap is None else overlap
     sampled = np.flatnonzero(rows.sizes > 0)
     names = [names[k] for k in sampled.tolist()]
-    overlap, reach = _of(overlap, sampled), _of(rows.reach(), sampled)
+    overlap, reach = _of(overlap, sampled), _of(rows.reach, sampled)
     graph = sparse.csr_array(reach)
     graph.setdiag(0)
     graph.eliminate_zeros()
