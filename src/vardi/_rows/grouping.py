@@ -144,26 +144,14 @@ def tree_start(log_omega: Floats, source: Integers, c: Floats, sizes: Floats) ->
         drop = drops / shared  # the mean of log omega_k / omega_l over the rows of k
         step = np.log(shared.T / shared) + (drop - drop.T) / 2.0
         weight = np.log(np.minimum(shared, shared.T)) - (drop + drop.T) / 4.0
-    for k, l in _tree(np.where(np.isfinite(weight), weight, -np.inf)):
-        u[l] = u[k] + step[k, l]
+    weight[~np.isfinite(weight)] = -np.inf
+    left, best = np.arange(K), np.full(K, -np.inf)
+    while len(left):  # Prim's way, in K^2 comparisons and without loading scipy's graphs
+        k = left[np.argmax(best[left])]  # where no edge leads to any, the root of another tree
+        left = left[left != k]
+        closer = left[weight[k, left] > best[left]]
+        best[closer], u[closer] = weight[k, closer], u[k] + step[k, closer]
     return u
-
-
-def _tree(weight: Floats) -> list[tuple[int, int]]:
-    """Return (parent, child) along the maximum spanning forest, parents first; -inf is no edge."""
-    ordered = []
-    nearest, best = np.zeros(len(weight), np.intp), np.full(len(weight), -np.inf)
-    left = np.ones(len(weight), bool)
-    for _ in range(len(weight)):  # Prim's way, in K^2 comparisons and without loading scipy's graphs
-        child = int(np.argmax(np.where(left, best, -np.inf)))
-        if np.isneginf(best[child]) or not left[child]:
-            child = int(np.argmax(left))  # the first that no edge leads to: the root of another tree
-        else:
-            ordered.append((int(nearest[child]), child))
-        left[child] = False
-        closer = left & (weight[child] > best)
-        nearest[closer], best[closer] = child, weight[child][closer]
-    return ordered
 
 
 def widest_tree(weight: sparse.sparray) -> sparse.coo_array:
