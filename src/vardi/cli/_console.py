@@ -9,26 +9,28 @@ import sys
 import textwrap
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from rich.cells import cell_len
-from rich.console import Console, RenderableType
-from rich.measure import Measurement
+from rich.console import Console, Group, RenderableType
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.table import Column
+from rich.table import Table as Grid
 from rich.text import Text
 
+from vardi._tables import Facts, Note, Part, Table
 from vardi.cli import is_utf8
 from vardi.errors import OutputError, VardiWarning
+from vardi.errors._texts import SHOWN
 
 WIDE = 100_000
 """Width of an output that is not a terminal: nothing in it is wrapped or cut."""
 
 DETAILS_OF_KNOWN = "vardi check lists the known values."
 
+STYLES = {"✓": "bold green", "✗": "bold red", "!": "bold yellow", "doubt:": "bold yellow"}
 DELAY = 1.0
 """Seconds of work before progress is shown."""
 
@@ -42,51 +44,43 @@ def console(stream: TextIO) -> Console:
     return Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
 
 
-def show(*parts: RenderableType) -> None:
+def show(*parts: RenderableType | Note | Facts) -> None:
     """Print results."""
-    printed = "".join(map(_printed, parts))
+    printed = "".join(_printed(_renderable(part)) for part in parts)
     if not console(sys.stdout).is_terminal:
         printed = "".join(f"{line.rstrip()}\n" for line in printed.splitlines())
     show_plain(printed)
 
 
+def show_parts(parts: Iterable[Part], most: int = SHOWN) -> None:
+    """Print parts of results, with at most so many rows of a table, and an empty line after each."""
+    out = console(sys.stdout)
+    width = out.width if out.is_terminal else WIDE
+    for part in parts:
+        if isinstance(part, Table):
+            left_out = "; --json lists all" if len(part.items) > most else ""
+            show_plain(f"{part.text(width, most)}{left_out}\n\n" if part.items else "")
+        elif part:
+            show(part, "")
+
+
+def _renderable(part: RenderableType | Note | Facts) -> RenderableType:
+    """Return a part of a result as Rich prints it."""
+    if isinstance(part, Note):
+        return Text.assemble((part.word, STYLES.get(part.word, "bold")), " ", part.text)
+    if isinstance(part, Facts):
+        grid = Grid.grid(Column(overflow="fold"), Column(overflow="fold"), padding=(0, 2))
+        for name, fact in part.facts.items():
+            grid.add_row(Text(name), Text(fact))
+        return Group(part.title, grid) if part.title else grid
+    return part
+
+
 def _printed(part: RenderableType) -> str:
     out = console(sys.stdout)
-    if isinstance(part, Table) and part.show_header:
-        width = _width(out, part)
-        if width > out.width and out.is_terminal:
-            _wrap_headings(part)
-            width = _least_width(out, part)
-        out.width = max(out.width, width)
     with _standard_output(), out.capture() as capture:
         out.print(part, overflow="fold")
     return capture.get()
-
-
-def _width(out: Console, table: Table) -> int:
-    """Return the width that a table needs if nothing in it is wrapped."""
-    return Measurement.get(out, out.options.update(max_width=WIDE), table).maximum
-
-
-def _least_width(out: Console, table: Table, letters: int = 8) -> int:
-    """Return the width below which a number would be cut, or a name folded to fewer than so many letters."""
-    names = [column for column in table.columns if not column.no_wrap]
-    spared = (max(map(_length, (column.header, *column.cells))) - letters for column in names)
-    return _width(out, table) - sum(max(one, 0) for one in spared)
-
-
-def _wrap_headings(table: Table) -> None:
-    """Wrap the headings of numbers between words, since the numbers are not wrapped."""
-    for column in table.columns:
-        if column.no_wrap:
-            heading = str(column.header)
-            third = math.ceil(len(heading) / 3)
-            width = max(third, 1, *map(_length, (*heading.split(), *column.cells)))
-            column.header = "\n".join(textwrap.wrap(heading, width))
-
-
-def _length(cell: RenderableType) -> int:
-    return cell_len(str(cell))
 
 
 def show_files(files: dict[str, Path]) -> None:
