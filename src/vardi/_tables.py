@@ -78,7 +78,8 @@ class Table:
         if sum(room) > width:
             for j, (heading, *cells) in enumerate(columns):
                 if j not in self.texts:
-                    room[j] = max(math.ceil(len(heading) / 3), *map(len, (*heading.split(), *cells)))
+                    third = max(math.ceil(len(heading) / 3), 1, *map(len, heading.split()))
+                    room[j] = max(map(len, (*wrap(heading, third), *cells)), default=0)
         for _ in range(sum(room) - width if self.texts else 0):
             widest = max(self.texts, key=room.__getitem__)
             room[widest] -= room[widest] > LEAST
@@ -140,7 +141,7 @@ class Shown(ABC):
 
     def summary(self) -> str:
         """Return it as text of at most 80 columns."""
-        return as_text(self._parts(), self._apart)
+        return as_text(self._parts(), apart=self._apart)
 
     def __str__(self) -> str:
         return self.summary()
@@ -149,24 +150,23 @@ class Shown(ABC):
         return fragment(self._parts())
 
 
-def as_text(parts: Iterable[Part], apart: str = "\n\n") -> str:
+def as_text(parts: Iterable[Part], width: int = WIDTH, apart: str = "\n\n") -> str:
     """Return parts as text, one after the other."""
-    return apart.join(filter(None, map(_text, parts)))
+    return apart.join(filter(None, (_text(part, width) for part in parts)))
 
 
-def _text(part: Part) -> str:
+def _text(part: Part, width: int) -> str:
     if isinstance(part, Table):
-        return part.text() if part.items else ""
-    if isinstance(part, Facts):
-        room = max(map(len, part.facts)) + 2
-        lines = [_wrapped(fact, f"{name:<{room}}", " " * room) for name, fact in part.facts.items()]
-        return "\n".join(filter(None, [part.title, *lines]))
-    return _wrapped(f"{part.word} {part.text}" if isinstance(part, Note) else part)
-
-
-def _wrapped(text: str, first: str = "", indent: str = "") -> str:
-    wrapped = TextWrapper(WIDTH, first, indent, break_long_words=False, break_on_hyphens=False)
-    return wrapped.fill(text)
+        return part.text(width) if part.items else ""
+    wrapped = TextWrapper(width, break_long_words=False, break_on_hyphens=False)
+    if not isinstance(part, Facts):
+        return wrapped.fill(f"{part.word} {part.text}" if isinstance(part, Note) else part)
+    lines = [part.title] if part.title else []
+    wrapped.subsequent_indent = " " * (max(map(len, part.facts)) + 2)
+    for name, fact in part.facts.items():
+        wrapped.initial_indent = name.ljust(len(wrapped.subsequent_indent))
+        lines.append(wrapped.fill(fact))
+    return "\n".join(lines)
 
 
 def fragment(parts: Iterable[Part]) -> str:

@@ -14,13 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Column
-from rich.table import Table as Grid
 from rich.text import Text
 
-from vardi._tables import Facts, Note, Part, Table
+from vardi._tables import Note, Part, Table, as_text
 from vardi.cli import is_utf8
 from vardi.errors import OutputError, VardiWarning
 from vardi.errors._texts import SHOWN
@@ -44,43 +42,33 @@ def console(stream: TextIO) -> Console:
     return Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
 
 
-def show(*parts: RenderableType | Note | Facts) -> None:
-    """Print results."""
-    printed = "".join(_printed(_renderable(part)) for part in parts)
-    if not console(sys.stdout).is_terminal:
-        printed = "".join(f"{line.rstrip()}\n" for line in printed.splitlines())
-    show_plain(printed)
+def show(*parts: str | Text) -> None:
+    """Print results, wrapped between words."""
+    for part in parts:
+        _print(part)
 
 
 def show_parts(parts: Iterable[Part], most: int = SHOWN) -> None:
     """Print parts of results, with at most so many rows of a table, and an empty line after each."""
     out = console(sys.stdout)
-    width = out.width if out.is_terminal else WIDE
+    width = out.width if out.is_terminal or "COLUMNS" in os.environ else WIDE
     for part in parts:
-        if isinstance(part, Table):
-            left_out = "; --json lists all" if len(part.items) > most else ""
-            show_plain(f"{part.text(width, most)}{left_out}\n\n" if part.items else "")
-        elif part:
-            show(part, "")
+        if isinstance(part, Table) and part.items:
+            table = Text(part.text(width if out.is_terminal else WIDE, most))
+            table.stylize("bold", 0, table.plain.index("\n"))
+            _print(table.append("; --json lists all\n" if len(part.items) > most else "\n"), soft_wrap=True)
+        elif said := as_text([part], width):
+            text = Text(said)
+            text.stylize(STYLES.get(part.word, "bold") if isinstance(part, Note) else "", 0, len(said.split()[0]))
+            _print(text.append("\n"), soft_wrap=True)
 
 
-def _renderable(part: RenderableType | Note | Facts) -> RenderableType:
-    """Return a part of a result as Rich prints it."""
-    if isinstance(part, Note):
-        return Text.assemble((part.word, STYLES.get(part.word, "bold")), " ", part.text)
-    if isinstance(part, Facts):
-        grid = Grid.grid(Column(overflow="fold"), Column(overflow="fold"), padding=(0, 2))
-        for name, fact in part.facts.items():
-            grid.add_row(Text(name), Text(fact))
-        return Group(part.title, grid) if part.title else grid
-    return part
-
-
-def _printed(part: RenderableType) -> str:
+def _print(part: str | Text, *, soft_wrap: bool = False) -> None:
     out = console(sys.stdout)
     with _standard_output(), out.capture() as capture:
-        out.print(part, overflow="fold")
-    return capture.get()
+        out.print(part, overflow="fold", soft_wrap=soft_wrap)
+    printed = capture.get()
+    show_plain(printed if out.is_terminal else "".join(f"{line.rstrip()}\n" for line in printed.splitlines()))
 
 
 def show_files(files: dict[str, Path]) -> None:

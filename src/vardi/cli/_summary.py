@@ -62,9 +62,8 @@ def show_check(
     """Print whether samples can be compared, and agree with their biases and with what is known."""
     known, tested = (None, UNASKED) if facts is None else (facts.known_check, facts.check)
     show(Text(opened.study.title, "bold"))
-    if facts is not None:
-        show(Note(SIGNS[facts.conclusion.level], facts.conclusion.text))
-    show_parts([Note(_sign(wrong=not verdict.identified), verdict.message)])
+    conclusion = [] if facts is None else [Note(SIGNS[facts.conclusion.level], facts.conclusion.text)]
+    show_parts([*conclusion, Note(_sign(wrong=not verdict.identified), verdict.message)])
     doubts = () if facts is None else facts.trust.messages
     show_parts([*(Note(DOUBT, doubt) for doubt in doubts), *notes, links_table(verdict, fit)])
     if known is not None:
