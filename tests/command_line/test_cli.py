@@ -905,7 +905,7 @@ def test_letters_that_cannot_be_printed_are_no_error(folder, encoding):
     plus_minus = "±" if "latin-1" in encoding.values() else "?"
     assert f"MEDV          19.063       23.22 {plus_minus} 0.97\n" in fitted
     assert checked.splitlines()[1].startswith("? The 2 samples can be compared")
-    assert checked.splitlines()[2].startswith("? 'agency' and 'national' can be compared")
+    assert checked.splitlines()[3].startswith("? 'agency' and 'national' can be compared")
     assert found.isascii()
     assert json.loads(found)["title"] == "Häuser Ω"
 

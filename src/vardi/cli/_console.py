@@ -51,13 +51,12 @@ def show(*parts: str | Text) -> None:
 def show_parts(parts: Iterable[Part], most: int = SHOWN) -> None:
     """Print parts of results, with at most so many rows of a table, and an empty line after each."""
     out = console(sys.stdout)
-    width = out.width if out.is_terminal or "COLUMNS" in os.environ else WIDE
     for part in parts:
         if isinstance(part, Table) and part.items:
-            table = Text(part.text(width if out.is_terminal else WIDE, most))
+            table = Text(part.text(out.width if out.is_terminal else WIDE, most))
             table.stylize("bold", 0, table.plain.index("\n"))
             _print(table.append("; --json lists all\n" if len(part.items) > most else "\n"), soft_wrap=True)
-        elif said := as_text([part], width):
+        elif said := as_text([part], out.width):
             text = Text(said)
             text.stylize(STYLES.get(part.word, "bold") if isinstance(part, Note) else "", 0, len(said.split()[0]))
             _print(text.append("\n"), soft_wrap=True)
@@ -66,7 +65,7 @@ def show_parts(parts: Iterable[Part], most: int = SHOWN) -> None:
 def _print(part: str | Text, *, soft_wrap: bool = False) -> None:
     out = console(sys.stdout)
     with _standard_output(), out.capture() as capture:
-        out.print(part, overflow="fold", soft_wrap=soft_wrap)
+        out.print(part, overflow=None if soft_wrap else "fold", soft_wrap=soft_wrap)
     printed = capture.get()
     show_plain(printed if out.is_terminal else "".join(f"{line.rstrip()}\n" for line in printed.splitlines()))
 
