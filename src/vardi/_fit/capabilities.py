@@ -33,36 +33,7 @@ ESTIMATED: tuple[Part, ...] = ("parameters", "both")
 JOINT: tuple[Part, ...] = ("known values", *ESTIMATED)
 LEARNED: tuple[Part, ...] = ("learned",)
 
-
-#: What users can ask of a fit; the table of the documentation says by which calls.
-Question: TypeAlias = Literal[
-    "weights",
-    "means",
-    "among",
-    "assisted means",
-    "means of arrays",
-    "totals",
-    "domains",
-    "arithmetic",
-    "normalisers",
-    "distribution",
-    "parameters",
-    "known",
-    "tests of parameters",
-    "score test",
-    "sensitivity",
-    "bounds",
-    "bootstrap",
-    "bootstrap of functions",
-    "replicate weights",
-    "draws",
-    "draws with replacement",
-    "new rows",
-    "update",
-    "verdict",
-    "account",
-]
-QUESTIONS: tuple[Question, ...] = get_args(Question)
+ANY = "any question"
 
 
 @dataclass(frozen=True)
@@ -120,7 +91,7 @@ class No:
         Where it applies; everywhere by default.
     """
 
-    question: Question
+    question: str
     reason: str
     holders: tuple[Holder, ...] = HOLDERS
     parts: tuple[Part, ...] = PARTS
@@ -162,12 +133,12 @@ OWN_RATE = (
 APART = "assumes independent rows, but these were declared to depend on one another."
 
 NOES = (
-    *(No(question, WINDOW, TRUNCATED, ("known values", "parameters", "both", "learned")) for question in QUESTIONS),
-    *(No(question, f"A bias that is learned {IN_ENGINE}", ENGINE, LEARNED) for question in QUESTIONS),
-    *(No(question, COLUMNS_OF_MATRIX, MATRICES, LEARNED) for question in QUESTIONS),
+    No(ANY, WINDOW, TRUNCATED, ("known values", "parameters", "both", "learned")),
+    No(ANY, f"A bias that is learned {IN_ENGINE}", ENGINE, LEARNED),
+    No(ANY, COLUMNS_OF_MATRIX, MATRICES, LEARNED),
     No("bounds", OWN_RATE, parts=LEARNED),
     No("bounds", CHANCE, TRUNCATED),
-    *(No(question, MATRIX, MATRICES, ESTIMATED) for question in QUESTIONS),
+    No(ANY, MATRIX, MATRICES, ESTIMATED),
     No("tests of parameters", "No bias has parameters.", parts=("none", "known values", "learned")),
     No("assisted means", f"A mean that a model assists {IN_ENGINE}", ENGINE),
     No("assisted means", UNNAMED, MATRICES),
@@ -190,13 +161,13 @@ NOES = (
 )
 
 
-def refused(question: Question, holder: Holder, part: Part = "none", depends: Depends = "independent") -> No | None:
+def refused(question: str, holder: Holder, part: Part = "none", depends: Depends = "independent") -> No | None:
     """Return why a question has no answer; None if it has one."""
-    noes = (no for no in NOES if no.question == question and holder in no.holders)
+    noes = (no for no in NOES if no.question in (ANY, question) and holder in no.holders)
     return next((no for no in noes if part in no.parts and depends in no.depends), None)
 
 
-def refusal(question: Question, holder: Holder, part: Part = "none", depends: Depends = "independent") -> VardiError:
+def refusal(question: str, holder: Holder, part: Part = "none", depends: Depends = "independent") -> VardiError:
     """Return the error for a question that has no answer."""
     no = refused(question, holder, part, depends)
     assert no is not None
