@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack, overload
 
 import numpy as np
 
@@ -34,6 +34,21 @@ Among: TypeAlias = Name | Sequence[Name] | None
 """Names of samples; None for all of them."""
 
 AUTO = "auto"  # a model assists means only if a bias was learned
+
+
+class MeanOptions(TypedDict, total=False):
+    """From which rows a mean is made, and with which model."""
+
+    among: Among
+    assisted_by: Any
+    columns: Sequence[str] | None
+
+
+class TotalOptions(MeanOptions, total=False):
+    """The known number that a total rests on, too."""
+
+    size: Size | None
+    relative_to: tuple[Function, Size] | None
 
 
 class WeightedSample:
@@ -278,25 +293,11 @@ class WeightedSample:
 
     @overload
     def expectation(
-        self,
-        values: Function,
-        level: float = ...,
-        *,
-        by: None = None,
-        among: Among = ...,
-        assisted_by: Any = ...,
-        columns: Sequence[str] | None = ...,
+        self, values: Function, level: float = ..., *, by: None = None, **options: Unpack[MeanOptions]
     ) -> Estimate: ...
     @overload
     def expectation(
-        self,
-        values: Function,
-        level: float = ...,
-        *,
-        by: Domain,
-        among: Among = ...,
-        assisted_by: Any = ...,
-        columns: Sequence[str] | None = ...,
+        self, values: Function, level: float = ..., *, by: Domain, **options: Unpack[MeanOptions]
     ) -> Domains: ...
     def expectation(
         self,
@@ -461,25 +462,11 @@ class WeightedSample:
 
     @overload
     def total(
-        self,
-        values: Function,
-        level: float = ...,
-        *,
-        size: Size = ...,
-        relative_to: tuple[Function, Size] | None = ...,
-        by: None = None,
-        among: Among = ...,
+        self, values: Function, level: float = ..., *, by: None = None, **options: Unpack[TotalOptions]
     ) -> Estimate: ...
     @overload
     def total(
-        self,
-        values: Function,
-        level: float = ...,
-        *,
-        size: Size = ...,
-        relative_to: tuple[Function, Size] | None = ...,
-        by: Domain,
-        among: Among = ...,
+        self, values: Function, level: float = ..., *, by: Domain, **options: Unpack[TotalOptions]
     ) -> Domains: ...
     def total(
         self,

@@ -6,14 +6,13 @@ import textwrap
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from html import escape
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from scipy import sparse
 
-from vardi._notebook import fragment
 from vardi._rows.grouping import widest_tree
+from vardi._tables import Note, fragment
 from vardi._types import Floats, Integers
 from vardi.errors import NotIdentifiableError
 from vardi.errors._texts import WIDTH, number_of_rows, show
@@ -127,7 +126,7 @@ class Verdict:
 
     def _repr_html_(self) -> str:
         mark, colour = ("✓", "#2da44e") if self.identified else ("✗", "#e5534b")  # readable on light and dark
-        return fragment(f'<p><b style="color:{colour}">{mark}</b> {escape(self.message)}</p>')
+        return fragment([Note(mark, self.message, colour)])
 
     def require(self) -> Verdict:
         """Return the verdict, or raise if the samples are not identified."""
