@@ -97,7 +97,8 @@ def table() -> str:
                 cell = f"{cell}, not with clusters or series" if noes else "not with clusters or series"
             cells.append(cell)
         lines.append(f"| {question} | " + " | ".join(cells) + " |")
-    return "\n".join(lines).replace("not with none, known values, learned", "with parameters only")
+    text = "\n".join(lines).replace("not with none, known values, learned", "with parameters only")
+    return text.replace("not with none, known values, parameters, both", "with learned only")
 
 
 def test_every_question_is_in_the_table():

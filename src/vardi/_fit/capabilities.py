@@ -32,6 +32,7 @@ KNOWN: tuple[Part, ...] = ("known values", "both")
 ESTIMATED: tuple[Part, ...] = ("parameters", "both")
 JOINT: tuple[Part, ...] = ("known values", *ESTIMATED)
 LEARNED: tuple[Part, ...] = ("learned",)
+DECLARED: tuple[Part, ...] = ("none", *JOINT)  # with a learned bias the rows of an engine are in memory
 
 ANY = "any question"
 
@@ -134,18 +135,16 @@ APART = "assumes independent rows, but these were declared to depend on one anot
 
 NOES = (
     No(ANY, WINDOW, TRUNCATED, ("known values", "parameters", "both", "learned")),
-    No(ANY, f"A bias that is learned {IN_ENGINE}", ENGINE, LEARNED),
     No(ANY, COLUMNS_OF_MATRIX, MATRICES, LEARNED),
     No("bounds", OWN_RATE, parts=LEARNED),
     No("bounds", CHANCE, TRUNCATED),
     No(ANY, MATRIX, MATRICES, ESTIMATED),
     No("tests of parameters", "No bias has parameters.", parts=("none", "known values", "learned")),
-    No("assisted means", f"A mean that a model assists {IN_ENGINE}", ENGINE),
     No("assisted means", UNNAMED, MATRICES),
-    No("means of arrays", f"An expectation of values that are not columns {IN_ENGINE}", ENGINE),
+    No("means of arrays", f"An expectation of values that are not columns {IN_ENGINE}", ENGINE, DECLARED),
     No("bounds", f"bounds() {IN_ENGINE}", ENGINE),
     No("bounds", THEORY, parts=("known values", "parameters", "both")),
-    No("bootstrap of functions", f"A bootstrap of a function of the weights {IN_ENGINE}", ENGINE),
+    No("bootstrap of functions", f"A bootstrap of a function of the weights {IN_ENGINE}", ENGINE, DECLARED),
     No(
         "tests of parameters",
         f"A likelihood ratio {APART} Look at fit.parameters: an estimate over its error is nearly normal.",
@@ -157,7 +156,7 @@ NOES = (
         "update() joins rows in memory, and this matrix is read in blocks. Debias one that yields the new rows too.",
         ("blocks",),
     ),
-    No("draws with replacement", f"Drawing rows with replacement {IN_ENGINE}", ENGINE),
+    No("draws with replacement", f"Drawing rows with replacement {IN_ENGINE}", ENGINE, DECLARED),
 )
 
 
