@@ -377,7 +377,8 @@ def ranks(measure: Measure, columns: Sequence[Varying], most: int = 32) -> Funct
     places = np.cumsum([len(ends) for _, ends in cells])
 
     def above(block: Block) -> list[Floats]:
-        return [block.let((block.columns(values) > ends) * 1.0) for values, ends in cells]
+        found: list[Floats] = [np.multiply(block.columns(values) > ends, 1.0) for values, ends in cells]
+        return [block.let(one) for one in found]
 
     beyond = measure.mean(Functions((), int(places[-1]), lambda block, at: np.hstack(above(block))))
     heights = [np.concatenate([[0.0], 1.0 - one, [1.0]]) for one in np.split(beyond, places[:-1])]

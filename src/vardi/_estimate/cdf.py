@@ -283,16 +283,21 @@ class DebiasedCdf:
         scale = 1.0 if inside is None else 1.0 / float(measure.mean(inside)[0])
         K, d, size = len(measure.sizes), len(measure.coordinates), len(grid) + 1
         every, leverage = np.eye(d), self._tangent.leverage
-        root = measure.whole.root_of_rows(leverage)
+        root, is_q = measure.whole.root_of_rows(leverage), measure.through is measure.point  # x is q, without families
+        is_q = is_q and not measure.point.model.families
+        by_row = leverage is not None or measure.rows.dependence.is_finite  # else factors differ by sample alone
 
         def by_cell(block: Block) -> tuple[Floats, Floats]:
             at = measure.point.at(block)
             r = at.weight if inside is None else at.weight * inside.of(block, at) * scale
             r = block.let(r)
-            factor = block.let(root(block) ** 2.0)
-            moved = measure.through.at(block).q(every) * block.let(r * factor)
             key = block.interval(x.of(block, at), grid) * K + block.of_sample(np.arange(float(K))[:, None])
-            return key, np.hstack([r, r * factor, r * r * factor, at.x(every) * r, moved])
+            columns = [r, r * r, at.x(every) * r, *([] if is_q else [measure.through.at(block).q(every) * r])]
+            if by_row:
+                factor = block.let(root(block) ** 2.0)
+                r = block.let(r * factor)
+                columns += [r, columns[1] * factor, measure.through.at(block).q(every) * r]
+            return key, np.hstack(columns)
 
         def of_samples(block: Block) -> tuple[Floats, Floats]:
             q, own = block.let(measure.through.at(block).q(every)), block.let(root(block))
@@ -302,16 +307,25 @@ class DebiasedCdf:
         keys, of_keys = measure.rows.grouped(by_cell, 3 * d)
         sums = np.zeros((size, K, of_keys.shape[1]))
         sums.reshape(size * K, -1)[np.array(keys, np.int64)] = of_keys
-        of_x = sums[:, :, 3 : 3 + d].sum(axis=1)
+        of_x = sums[:, :, 2 : 2 + d].sum(axis=1)
+        of_r, of_squares, of_q = sums[:, :, 0], sums[:, :, 1], sums[:, :, -d:]
+        if by_row:
+            of_r, of_squares = sums[:, :, -d - 2], sums[:, :, -d - 1]
+        else:
+            of_r, of_squares, of_q = (
+                of_r * measure.factors,
+                of_squares * measure.factors,
+                of_q * measure.factors[:, None],
+            )
         b = self._tangent.jacobian.solve((np.cumsum(of_x, axis=0)[:-1] - value[:, None] * of_x.sum(axis=0)).T)
         M = np.vstack([(np.arange(size)[:, None] <= np.arange(len(grid))) - value, b])
         totals, squares = measure.rows.total(of_samples, 2 * d)
         products = np.zeros((size + d, size + d))
-        products[np.arange(size), np.arange(size)] = sums[:, :, 2].sum(axis=1)
-        products[:size, size:] = sums[:, :, -d:].sum(axis=1)
+        products[np.arange(size), np.arange(size)] = of_squares.sum(axis=1)
+        products[:size, size:] = of_q.sum(axis=1)
         products[size:, :size], products[size:, size:] = products[:size, size:].T, squares
         T = np.hstack([sums[:, :, 0].T, totals[:, :d]]) @ M
-        times_factors = np.hstack([sums[:, :, 1].T, totals[:, d:-1]]) @ M
+        times_factors = np.hstack([of_r.T, totals[:, d:-1]]) @ M
         n, beyond = measure.sizes[:, None], b[measure.coordinates.epsilon]
         # a single row deviates from the mean under the fitted law of its sample
         centre = np.where((n > 0) & (n < 2), b[measure.coordinates.u], T / np.maximum(n, 1.0))

@@ -250,8 +250,8 @@ class Leverage:
         fitted, products = sums[:, :size], sums[:, size:].reshape(-1, size, size)
         large = np.flatnonzero(np.trace(products, axis1=1, axis2=2) > self.perfect)
         products[large] = _capped(products[large], self.perfect)
-        a: Floats = np.linalg.solve(np.eye(size) - np.swapaxes(products, 1, 2), fitted[:, :, None])
-        return a[:, :, 0]
+        a = np.linalg.solve(np.eye(size) - np.swapaxes(products, 1, 2), fitted[:, :, None])
+        return np.asarray(a[:, :, 0], np.float64)
 
     def added_to_units(self, unit: Integers, a: Floats, of_rows: Callable[[Block], Floats], m: int) -> Floats:
         """Return what leverage adds to the sums over clusters of m columns: the sums of a'v_i times these, (U, m)."""
