@@ -482,6 +482,19 @@ class Measure:
         return root
 
     @cached_property
+    def _mean_chances(self) -> Floats:
+        """The mean of each bias over the population that it can draw from, times e^u, of shape (K,)."""
+        K, point = len(self.rows.sizes), self.whole_point
+
+        def question(block: Block) -> Floats:
+            at = point.at(block)
+            p = block.let(np.hstack([at.p.column(k) for k in range(K)]))
+            return block.sum(np.hstack([p, (p > 0.0) * at.weight]))
+
+        chances, mass = self.rows.total(question, 2 * K).reshape(2, K)
+        return np.where(chances > 0, chances, 1.0) / np.where(mass > 0, mass, 1.0)
+
+    @cached_property
     def is_census(self) -> bool:
         """Whether all rows are all units of finite populations, each drawn for sure."""
         dependence = self.rows.dependence
@@ -493,10 +506,11 @@ class Measure:
         r"""Return the probability that a finite population keeps a unit like each row unseen.
 
         It is :math:`1 - \pi_i` with :math:`\pi_i = n_k \omega_k(z_i) / (N_k \Omega_k)`, at most 1, for the
-        :math:`N_k` units that sample k was drawn from without replacement.
+        :math:`N_k` units that sample k was drawn from without replacement: :math:`\Omega_k` is here the mean over those
+        that it could draw. As :math:`e^{u_k} \omega_{ik} = p_{ik} / r_i`, that of p is :math:`e^{u_k} \Omega_k`.
         """
         at = self.whole_point.at(block)
-        drawn = ((1.0 - self.rows.dependence.remaining) * self.n / np.maximum(self.sizes, 1.0))[self.samples]
+        drawn = (1.0 - self.rows.dependence.remaining)[self.samples] / self._mean_chances
         left = block.let(1.0 - block.of_own(at.p) / at.weight * block.of_sample(drawn[:, None]))
         return block.let((left > rounding) * left)
 
