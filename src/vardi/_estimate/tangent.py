@@ -155,7 +155,8 @@ class Influence:
     def __add__(self, other: Influence) -> Influence:
         outside, approximate = added(self.outside, other.outside), self.approximate or other.approximate
         values, b = self.values + other.values, self.b + other.b
-        return replace(self, values=values, b=b, outside=outside, approximate=approximate)
+        leverage = self.leverage or other.leverage
+        return replace(self, values=values, b=b, outside=outside, approximate=approximate, leverage=leverage)
 
     def covariance(self) -> Floats:
         """Return the covariance of the estimates."""
