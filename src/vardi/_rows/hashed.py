@@ -116,7 +116,9 @@ def drawn_rows(
             f"{n} rows cannot be drawn without replacement from {most}. Draw fewer, or with replacement."
         )
     keyed = [part.map(with_key(rows, weight, place, seed, identity)) for place, part in enumerate(rows.parts)]
-    if len(keyed) > 1:  # up to the key below which the wanted share of all rows lies
+    if len(keyed) == 1:
+        keyed = [keyed[0].map(lambda frame: frame.sort(KEY).head(n))]
+    else:  # the rows up to the key below which the wanted share of all rows lies
         once, key = [replace(part, counted=False) for part in keyed], EngineFunction(lambda part: nw.col(KEY))
         shares = SharesInEngine.of_pool(rows.of(once), (key,))
         highest = float(shares.reaching(np.ones(1), np.array([(n - 0.5) / most]))[0][0])
@@ -124,7 +126,7 @@ def drawn_rows(
     drawn = {}
     for part in keyed:
         with answering(part.name):
-            drawn[part.code] = part.frame.sort(KEY).head(n).select(*part.schema).to_native()
+            drawn[part.code] = part.frame.select(*part.schema).to_native()
     return drawn
 
 
