@@ -233,7 +233,7 @@ def test_normalisers_and_their_covariance_agree():
     covariance = fit.log_omega_covariance()
     assert [one.stderr**2 for one in logs.values()] == pytest.approx(np.diag(covariance), rel=1e-9)
     assert fit.normalisers()[fit.names[0]].value == pytest.approx(fit.omegas[fit.names[0]], rel=1e-12)
-    assert max(fit.w[k] / (fit.sizes[k] / 550) for k in fit.names) == pytest.approx(1.0, rel=1e-12)
+    assert max(fit.paper_normalisers()[k] / (fit.sizes[k] / 550) for k in fit.names) == pytest.approx(1.0, rel=1e-12)
 
 
 def test_known_shares_make_errors_smaller():

@@ -58,7 +58,7 @@ ANSWERS = {
         "_estimate.tangent:Influence.__add__",
     ),
     "normalisers": (
-        "omegas, normalisers, log_normalisers, log_ratio, log_omega_covariance, w",
+        "omegas, normalisers, log_normalisers, log_ratio, log_omega_covariance, paper_normalisers",
         "_fit.solved:Solved.log_normalisers",
     ),
     "distribution": ("cdf, quantile, band", "_estimate.cdf:DebiasedCdf.band"),

@@ -83,9 +83,8 @@ class WeightedSample:
         with np.errstate(over="ignore"):  # beyond e^709 only the log is finite
             return {name: float(np.exp(value)) for name, value in self.log_omegas.items()}
 
-    @property
-    def w(self) -> dict[Name, float]:
-        r"""The normalisers on the paper's scale, :math:`\max_k W_k / \lambda_k = 1`, of the sampled biases."""
+    def paper_normalisers(self) -> dict[Name, float]:
+        r"""Return the normalisers on the paper's scale, :math:`\max_k W_k / \lambda_k = 1`, of the sampled biases."""
         sizes, u = self.solved.rows.sizes, self.solution.u
         sampled = np.flatnonzero(sizes > 0)
         w = sizes[sampled] / sizes.sum() * np.exp(u[sampled].min() - u[sampled])
