@@ -182,7 +182,7 @@ class Indicators:
 def indicator_kinds(source: Integers, indicators: Indicators) -> Distinct | None:
     """Find the distinct rows of labels and indicators of at most eight biases; None for more, or for other values.
 
-    Row i has the code of s_i, followed by a bit for each bias that is above zero.
+    Row i has the code s_i 2^K + sum_k 2^k 1{omega_ik > 0}.
     """
     K, n = indicators.K, len(source)
     if K > MOST_INDICATORS or not indicators.plausible:
@@ -195,7 +195,7 @@ def indicator_kinds(source: Integers, indicators: Indicators) -> Distinct | None
             return None
         own = codes[rows]
         own[:] = source[rows]
-        for column in positive.view(np.uint8).T:
+        for column in positive.view(np.uint8).T[::-1]:
             own += own  # faster than a shift
             own |= column
         return _tallied(own, K << K)
