@@ -23,7 +23,7 @@ from vardi._rows.contract import Block, Coordinates, JointSums, Sums
 from vardi._rows.dense import Dense
 from vardi._rows.families import BiasFamily, OfColumns, is_of_indicators, mean_and_deviation, model_on
 from vardi._rows.gram import DenseGram
-from vardi._rows.joint import Joint, JointRows, likelihood
+from vardi._rows.likelihood import Joint, JointRows, likelihood
 from vardi._rows.point import KnownMoments, Model, Point
 from vardi._rows.queries import Queries, united
 from vardi._rows.weights import masses_of_pairs
