@@ -51,7 +51,7 @@ def three_windows(rng, n=2000):
     samples = {name: rng.uniform(low[k], high[k], n) for k, name in enumerate("abc")}
     biases = {name: f"({low[k]} <= x) and (x <= {high[k]})" for k, name in enumerate("abc")}
     x = np.concatenate(list(samples.values()))[:, None]
-    oracle = 1 / (((low <= x) and (x <= high)) / (high - low)).sum(axis=1)
+    oracle = 1 / (((low <= x) & (x <= high)) / (high - low)).sum(axis=1)
     return certified(vardi.debias(samples, biases), oracle)
 
 

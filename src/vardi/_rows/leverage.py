@@ -216,9 +216,12 @@ class Leverage:
         least = 1.0 / np.bincount(units.part)[units.part]
         return np.asarray(self._shape(np.maximum(h + least, least), self.power(clusters)))
 
-    def _shape(self, h: Floats, power: float, least: float = 0.05) -> Floats:
-        """Return (1 - h)^a - h: in a cell of g rows the mean then has its variance, g / (g - 1) that of the values."""
-        left = np.maximum(1.0 - h, least)
+    def _shape(self, h: Floats, power: float, least: float = 0.2) -> Floats:
+        """Return (1 - h)^a - h: in a cell of g rows the mean then has its variance, g / (g - 1) that of the values.
+
+        Below the least shape a draw may lose all rows of a cell but for a trace, and has no fit.
+        """
+        left = np.maximum(1.0 - h, 0.0)
         return np.maximum(left**power - h, least)
 
     def of_units(self, unit: Integers, most: int = 2**26) -> Floats | None:
