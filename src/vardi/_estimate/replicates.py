@@ -166,17 +166,14 @@ class ReplicatesInMemory:
         halves = _halves(solved, seed, identity) if clusters is None else hashed_numbers(clusters, seed, 0)
         self.left, self.right = (half.astype(np.float64)[:, None] for half in halves)
         self.law = Multipliers(kind, n, seed, self.strata.sizes if clusters is None else self._units(clusters))
-        self.power = self._power(clusters)
+        self.power = self._power()
         self.weights = np.zeros((len(solved), n), order="F")
 
-    def _power(self, clusters: Integers | None) -> Floats | float:
-        """Return the power of the multipliers of each row, by its leverage or by the number of units."""
+    def _power(self) -> Floats | float:
+        """Return the power of the multipliers of each row, by its leverage unless rows are drawn together."""
         leverage, powers = self.solved.tangent.leverage, self.law.powers
-        if leverage is not None and self.law.kind == "bayesian" and self.rows.dependence.order is None:
-            if clusters is None:
-                return power_of(self.rows.column(leverage.shape, 1))
-            entry, units = self.rows.entries
-            return power_of(leverage.shape_of_clusters(units)[units.unit[entry]][:, None])
+        if leverage is not None and self.law.kind == "bayesian" and not self.rows.dependence.in_units:
+            return power_of(self.rows.column(leverage.shape, 1))
         return 1.0 if (powers == 1.0).all() else powers[self.strata.codes][:, None]
 
     def at_once(self, numbers: int = 2**22) -> int:
