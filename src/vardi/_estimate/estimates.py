@@ -156,7 +156,7 @@ class Estimate:
         if isinstance(self.law, FixedValue):
             return f"{self.value:.6g} (known, up to rounding)"
         if not self.stderr:
-            return f"{self.value:.6g} (the same on all rows{self._made_from()})"
+            return f"{self.value:.6g} ({self.law.exact}{self._made_from()})"
         value, stderr, low, high = with_digits_of(self.stderr, self.value, self.stderr, *self.interval)
         law = self.law if isinstance(self.law, Share) else ""
         return f"{value} ± {stderr} ({100 * self.level:g}%: {low} to {high}{law}{self._made_from()})"

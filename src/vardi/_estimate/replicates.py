@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import narwhals as nw
 import numpy as np
 
+from vardi._estimate.intervals import REFUSED, one_unit
 from vardi._estimate.refits import LONG, Progress, Strata, batch_lengths, entropy_of, one_step
 from vardi._inputs.engines import Aggregate, LazyFrame, answering
 from vardi._inputs.frames import Frame
@@ -40,7 +41,7 @@ from vardi._rows.queries import Queries
 from vardi._rows.units import in_series
 from vardi._types import Floats, Integers
 from vardi.biases._values import are_once
-from vardi.errors import MismatchError, WeakOverlapWarning
+from vardi.errors import FewUnitsError, MismatchError, WeakOverlapWarning
 from vardi.errors._refusals import needs_rows, no_identity
 from vardi.errors._warn import warn
 
@@ -72,6 +73,7 @@ def replicate_weights(
         As in that method.
     """
     _check(n, kind)
+    _require_freedom(solved)
     holder = ReplicatesInMemory if solved.data.in_memory else ReplicatesInEngine
     rows = holder(solved, kind, n, entropy_of(seed), identity)
     _require_units(rows.law)
@@ -113,6 +115,18 @@ def _check(n: int, kind: ReplicateKind) -> None:
             f"kind is {kind!r}. Give 'bayesian' (every row stays, with a random weight), 'rows' (rows are drawn with "
             "replacement) or 'jackknife' (rows are left out, a group at a time)."
         )
+
+
+def _require_freedom(solved: Solved) -> None:
+    """Refuse replicates whose spread would be no error: of a sample in one cluster, or of hardly any units at all."""
+    student = solved.tangent.of_units()
+    if student.df >= REFUSED:
+        return
+    units, remedy = student.df + 1.0, "Add some, or smaller ones, if rows of different ones are then independent."
+    reason = f"there are only {units:.0f} {student.unit}, whose spread says hardly anything about errors. {remedy}"
+    if not student.df and student.most >= 0:
+        reason = one_unit(solved.names[student.most])
+    raise FewUnitsError(f"No replicate weights are given: {reason}", df=student.df)
 
 
 def _require_units(law: Multipliers) -> None:

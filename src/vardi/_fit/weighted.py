@@ -576,11 +576,12 @@ class WeightedSample:
         fit = self._recorded(among, [column], domains)
         tangent = fit.solved.tangent
         if domains is None:
-            return DebiasedCdf(tangent, fit.data.steps(tangent.measure, column))
+            return DebiasedCdf(tangent, fit.data.steps(tangent.measure, column), self.names, repr(called(column)))
         keys, steps = fit.data.steps_by_domain(tangent.measure, column, domains)
         from vardi._estimate.domains import ByDomain
 
-        return ByDomain(domains, keys, lambda j: DebiasedCdf(tangent, steps(j)))
+        what = [f"{called(column)!r} where {domains.said(key)}" for key in keys]
+        return ByDomain(domains, keys, lambda j: DebiasedCdf(tangent, steps(j), self.names, what[j]))
 
     def _mean(self, values: Function, level: float, model: Assisted | None) -> Estimate:
         """Return a mean, assisted by a model if there is one, without warnings."""

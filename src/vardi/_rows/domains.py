@@ -13,7 +13,7 @@ With B = j it is the mean of y in the domain, with B everything the part of the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -162,6 +162,21 @@ class RowsByDomain:
             ((_, name),) = self.y.names
             raise in_domains(not_finite(int(sums.endless.sum()), name), self.by, self.keys, sums.endless)
         return sums
+
+    @cached_property
+    def factor(self) -> float:
+        """The number c if y is 0 or c on every row; 1 otherwise."""
+        ends = {float(end) for end in np.append(self.sums.low, self.sums.high) if end and np.isfinite(end)}
+        if self.y is None or len(ends) != 1 or ends == {1.0}:
+            return 1.0
+        (found,) = ends
+        return 1.0 if self.measure.means(self.over(found).y).strays[0] else found
+
+    def over(self, factor: float) -> RowsByDomain:
+        """Return the same domains with y divided by a number."""
+        y = self.y
+        assert y is not None
+        return replace(self, y=Functions(y.values, 1, lambda block, at: y.of(block, at) / factor))
 
     def _value(self, block: Block) -> Floats:
         at = self.measure.point.at(block)

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from vardi._estimate.check_results import CAVEAT, estimated_text, known_text
 from vardi._facts.account import Account, account
-from vardi._facts.biases import UNASKED
+from vardi._facts.biases import LEVELS, UNASKED
 from vardi._facts.links import links_of, sampled_gram
 from vardi._facts.numbers import plain, with_error
 from vardi._facts.summary import sample_cells, summarize, variable_cells
@@ -22,7 +22,7 @@ from vardi._fit.sample import DebiasedSample
 from vardi._rows.lazy_model import ROWS
 from vardi._solve.identify import Verdict
 from vardi.cli._console import DETAILS_OF_KNOWN, show, show_files, show_json
-from vardi.errors._texts import SHOWN, more
+from vardi.errors._texts import SHOWN, Outcome, more
 from vardi.study import OpenStudy, Study
 from vardi.study import plan as study_plan
 from vardi.study._outputs import is_counted
@@ -101,7 +101,7 @@ def show_check(
     show(Text(opened.study.title, "bold"))
     if facts is not None:
         show(Text.assemble(SIGNS[facts.conclusion.level], facts.conclusion.text))
-    show(Text.assemble(_sign(wrong=not verdict.identified), verdict.message), "")
+    show(Text.assemble(SIGNS["good" if verdict.identified else "bad"], verdict.message), "")
     if facts is not None and facts.trust.messages:
         show(*doubt_lines(facts.trust.messages)[1:], "")
     for note in notes:
@@ -109,12 +109,12 @@ def show_check(
     if verdict.links:
         show(links_table(verdict, fit), "")
     if known is not None:
-        sign = _sign(wrong=known.contradicted, untold=isnan(known.pvalue))
+        sign = _sign(known.outcome, untold=isnan(known.pvalue))
         lines = [(line.label, known_text(line), estimated_text(line)) for line in known.lines]
         table = _table("mean of", "known>", "by the samples>", rows=lines, most=len(lines))
         show(Text.assemble(sign, known.verdict), "", table, "")
     if biases is not None:
-        sign = _sign(wrong=biases.outcome == "contradicted", untold=bool(biases.reason))
+        sign = _sign(biases.outcome, untold=bool(biases.reason))
         show(Text.assemble(sign, " ".join(biases.summary().partition("\n\n")[0].split())))
         if not biases.reason:
             rows = [(row.name, f"{row.pvalue:.2g}", f"{row.untested:.0%}") for row in tested.rows]
@@ -125,8 +125,8 @@ def show_check(
         show(untested if opened.is_lazy or facts is None else tested.text)
 
 
-def _sign(*, wrong: bool, untold: bool = False) -> tuple[str, str]:
-    return SIGNS["fact" if untold else "bad" if wrong else "good"]
+def _sign(outcome: Outcome, *, untold: bool) -> tuple[str, str]:
+    return SIGNS["fact" if untold else LEVELS[outcome]]
 
 
 def check_json(opened: OpenStudy, verdict: Verdict, facts: Account | None) -> dict[str, object]:
