@@ -29,8 +29,8 @@ _NAMES = {  # public names by the module that holds them
     "errors": "ContradictedKnownWarning ConvergenceError DroppedSamplesWarning EmptySampleError EngineError "
     "ExpressionError FewUnitsError ImpossibleRowError InvalidBiasError InvalidCountsError InvalidKnownError "
     "KnownOfAllWarning MismatchError MissingValuesError NeedsRowsError NotIdentifiableError OutputError "
-    "SharedUnitsWarning StudyError TooLargeError UnidentifiedParametersError VardiError VardiWarning WeakOverlapWarning "
-    "WeakParametersWarning WeightBlindError WeightBlindWarning",
+    "SharedUnitsWarning StudyError TooLargeError UnidentifiedParametersError VardiError VardiWarning "
+    "WeakOverlapWarning WeakParametersWarning WeightBlindError WeightBlindWarning",
     "learn": "DebiasedEstimator DebiasedResampler GaussianMixture debiased_risk debiased_scorer",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}

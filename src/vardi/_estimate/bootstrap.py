@@ -297,7 +297,7 @@ def _students_and_kinds(solved: Solved, functions: Kept | None, m: int) -> tuple
     """Return what the error of each statistic rests on, and what kind of number it is: of units, if it is no mean."""
     tangent = solved.tangent
     if functions is None:
-        return [tangent.of_units()] * m, []
+        return [tangent.of_units] * m, []
     means = tangent.measure.means(functions)
     influence = tangent.influence_on(functions, means.mean)
     spread = influence.spread()
@@ -371,21 +371,18 @@ def _check(n: int, kind: DrawKind, level: float, jobs: int | None) -> None:
 
 
 def _warn_of_few_units(plan: DrawPlan, names: Sequence[Name], *, grouped: bool, enough: int = 30) -> None:
-    """Warn of samples with a single row or group, and of those with too few groups to know their spread."""
+    """Warn of samples with a single row, and of those with too few groups to know their spread."""
     units, sizes = plan.units.runs, plan.rows.sizes
-    alone = units == 1
-    if not grouped:
-        alone &= sizes <= 1  # by their counts
-    if alone.any():
+    alone = (units == 1) & (sizes <= 1)  # by their counts
+    if not grouped and alone.any():
         which = show(name for name, single in zip(names, alone, strict=True) if single)
-        unit = "group" if grouped else "row"
-        fact = f"There is only one {unit} in {which}, so resampling shows none of its spread"
+        fact = f"There is only one row in {which}, so resampling shows none of its spread"
         warn(VardiWarning(f"{fact}: standard errors are too small."))
     few = (units > 1) & (units < enough) & (units < sizes)
     if grouped and few.any():
         which = show(name for name, short in zip(names, few, strict=True) if short)
         fact = f"There are fewer than {enough} groups in {which}, so the spread between them is poorly known"
-        effect = "standard errors may be far off, and intervals cover less than their level"
+        effect = "standard errors may be far off, and intervals are wide"
         remedy = "Use more groups, or smaller ones if rows of different groups are then still independent."
         warn(VardiWarning(f"{fact}: {effect}. {remedy}"))
 

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from vardi._estimate.estimates import MUCH, Estimate, Estimates, as_shown, cells_of, headings, judged, with_digits_of
-from vardi._estimate.intervals import Kind, Law, ShareOf, any_number, constant, known, times
+from vardi._estimate.intervals import REFUSED, Kind, Law, ShareOf, any_number, constant, known, times
 from vardi._estimate.tangent import Influence, Tangent
 from vardi._inputs.domains import By
 from vardi._notebook import MOST_ROWS, fragment, table
@@ -222,7 +222,8 @@ def estimates_in_domains(
             return ()
         fixed = tangent.are_fixed(spread, lambda: domains.naive(places) * scale**2)
         pairs = zip(places.tolist(), fixed.tolist(), strict=True)
-        return [_kind(domains, j, factor, is_fixed=is_fixed) for j, is_fixed in pairs]
+        is_few = tangent.of_units.df < REFUSED
+        return [_kind(domains, j, factor, is_fixed=is_fixed, is_few=is_few) for j, is_fixed in pairs]
 
     values = sums.mean * scale
     laws, stderr = _judged(values, influence, kinds)
@@ -274,11 +275,11 @@ def _judged(
     return tuple(laws), stderr
 
 
-def _kind(domains: RowsByDomain, j: int, factor: float | None, *, is_fixed: bool) -> Kind:
+def _kind(domains: RowsByDomain, j: int, factor: float | None, *, is_fixed: bool, is_few: bool) -> Kind:
     """Return what kind of number that of a domain is, as for a ratio of two expectations."""
     sums = domains.sums
     if sums.strays[j] and sums.is_constant(j):
-        return constant(math.inf if sums.rows[j] > 1 else 0.0)  # one row shows no spread
+        return constant(0.0 if is_few or sums.rows[j] <= 1 else math.inf)  # one row shows no spread
     if is_fixed:
         return known
     if sums.strays[j]:

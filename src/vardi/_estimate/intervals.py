@@ -179,7 +179,7 @@ def known(value: float, stderr: float, student: Student) -> tuple[Law, float]:
 
 def constant(df: float) -> Kind:
     """Return the kind of the mean of a function that is the same on all rows, with the degrees of freedom of these."""
-    return lambda value, stderr, student: any_number(value, 0.0, replace(student, df=min(df, student.df)))
+    return lambda value, stderr, student: any_number(value, 0.0, Student(df))
 
 
 def times(share: ShareOf, factor: float) -> Kind:
@@ -218,8 +218,8 @@ class ShareOf:
 
     def __call__(self, value: float, stderr: float, student: Student, few_rows: float = 10.0) -> tuple[Share, float]:
         rows, fewest = value * (1.0 - value) / stderr**2 if stderr > 0 else math.inf, min(self.events, self.others)
-        if fewest < FEW:
-            student = replace(student, df=student.of_counts, tail=math.nan)
+        # rows that have it may all be the largest, which is not a tail
+        student = replace(student, df=student.of_counts if fewest < FEW else student.df, tail=math.nan)
         if student.df < REFUSED:
             return Share(rows, self.events, self.others, self.holds, student), math.nan
         if fewest < few_rows:  # else its own error gives the rows it is worth

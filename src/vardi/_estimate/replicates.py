@@ -119,7 +119,7 @@ def _check(n: int, kind: ReplicateKind) -> None:
 
 def _require_freedom(solved: Solved) -> None:
     """Refuse replicates whose spread would be no error: of a sample in one cluster, or of hardly any units at all."""
-    student = solved.tangent.of_units()
+    student = solved.tangent.of_units
     if student.df >= REFUSED:
         return
     units, remedy = student.df + 1.0, "Add some, or smaller ones, if rows of different ones are then independent."

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._estimate.estimates import ROUNDING, Estimate, Estimates, estimates_of
-from vardi._estimate.intervals import FEW, Kind, ShareOf, Student, any_number, constant, known, times
+from vardi._estimate.intervals import Kind, ShareOf, Student, any_number, constant, known, times
 from vardi._rows.contract import Evenness, Kept, Means, Spread, Sums
 from vardi._rows.gram import Gram, Laplacian
 from vardi._rows.measure import Functions, Measure, Values, added, as_functions, nothing
@@ -163,6 +163,8 @@ class Influence:
         df, dependence = spread.df, self.measure.rows.dependence
         are_apart = not dependence.in_units or float(spread.effective.sum(axis=0).max()) == self.measure.n
         of_counts = spread.df_of_units if are_apart else df  # few clusters may have many of the events
+        unmoved = spread.stderr <= ROUNDING  # of a share that no row has, or all have
+        of_counts = np.where(unmoved, 0.0 if spread.alone else spread.effective.sum(axis=0) - 1.0, of_counts)
         unit = "rows" if dependence.clusters is None else "clusters"
         suspect = (spread.kurtosis > light) & (df < settled) & tails
         most = spread.most if len(spread.carried) == len(self.measure.sizes) else -np.ones(len(df))
@@ -258,19 +260,16 @@ class Tangent:
             if share is not None:
                 return share
             exact = spread.stderr[j] <= ROUNDING * abs(means.mean[j])
-            return constant(means.rows - 1.0) if exact and is_single(j) else any_number
+            return constant(min(means.rows - 1.0, self.of_units.df)) if exact and is_single(j) else any_number
 
         return [kind(j) for j in range(len(means.mean))]
 
     def _share_times(self, functions: Functions | Kept, means: Means, j: int) -> Kind | None:
-        """Return the kind of a share, or of a number times one with few events; None for other functions.
-
-        Only with few events does such a number differ from others: its interval is that of a count.
-        """
+        """Return the kind of a share, or of a number times one; None for other functions."""
         if not means.strays[j]:
             return self._share(functions, means, j)
-        events, f = float(means.events[j]), as_functions(functions)
-        if not 0 < min(events, means.rows - events) < FEW or f.weighed:
+        f = as_functions(functions)
+        if means.events[j] == means.rows or f.weighed:  # nowhere 0
             return None
         low, high = self.measure.range(f, j)
         factor = low or high
@@ -301,8 +300,9 @@ class Tangent:
             error = np.sqrt(naive()) / self.n
         return np.asarray((error > 0) & np.isfinite(error) & (spread.stderr <= least * error))
 
+    @cached_property
     def of_units(self) -> Student:
-        """Return Student's t with a degree of freedom less than there are units; none if a sample is a single one."""
+        """Student's t with a degree of freedom less than there are units; none if a sample is a single one."""
         if not self.measure.rows.dependence.in_units:
             return Student(self.n - 1.0)
         unmoved = self.moved_by(nothing(1), np.zeros(1), np.zeros((len(self.measure.coordinates), 1)))

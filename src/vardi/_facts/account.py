@@ -12,7 +12,7 @@ import numpy as np
 
 from vardi._estimate.check_results import KnownCheck
 from vardi._estimate.estimates import Estimate
-from vardi._estimate.intervals import DOUBTED, HEAVY, REFUSED
+from vardi._estimate.intervals import DOUBTED, HEAVY, REFUSED, Law
 from vardi._estimate.reliability import Trust
 from vardi._facts.biases import UNASKED, Check, Remark, bias_notes, check_of
 from vardi._facts.columns import ColumnFacts, Variable
@@ -359,7 +359,8 @@ def account(
 
 def trust_of(fit: DebiasedSample, normalisers: Mapping[Name, Estimate], variables: Sequence[ColumnFacts]) -> Trust:
     """Return what the errors of normalisers and means rest on."""
-    laws = {f"the normaliser of {str(name)!r}": estimate.law for name, estimate in normalisers.items()}
+    laws: dict[str, Law] = {"any estimate": fit.solved.tangent.of_units}
+    laws |= {f"the normaliser of {str(name)!r}": estimate.law for name, estimate in normalisers.items()}
     laws |= {f"the mean of {variable.name!r}": variable.law for variable in variables}
     return Trust.of(laws, fit.bridge, fit.names)
 

@@ -165,11 +165,12 @@ class RowsByDomain:
 
     @cached_property
     def factor(self) -> float:
-        """The number c if y is 0 or c on every row; 1 otherwise."""
-        ends = {float(end) for end in np.append(self.sums.low, self.sums.high) if end and np.isfinite(end)}
-        if self.y is None or len(ends) != 1 or ends == {1.0}:
+        """The number c if y is c on some rows and 0 on all others; 1 otherwise."""
+        every = np.append(self.sums.low, self.sums.high)
+        ends = set(every[np.isfinite(every)].tolist())
+        if self.y is None or len(ends) != 2 or 0.0 not in ends or 1.0 in ends:
             return 1.0
-        (found,) = ends
+        (found,) = ends - {0.0}
         return 1.0 if self.measure.means(self.over(found).y).strays[0] else found
 
     def over(self, factor: float) -> RowsByDomain:
