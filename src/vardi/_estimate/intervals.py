@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 REFUSED = 3.0  # degrees of freedom below which no standard error is given
 DOUBTED = 10.0  # degrees of freedom below which it comes with a warning
 HEAVY = 0.4  # tail index from which the variance may be infinite (Hill's estimate is biased low)
+NEAR_ZERO = 3.0  # standard errors from zero below which a denominator is too near for a symmetric interval
 RARE = 5.0  # rows with (or without) an event below which they are counted out; bridging rows that chi-square needs
 FEW = 20.0  # rows with (or without) an event below which a share has the interval of a count
 
@@ -296,6 +297,38 @@ class Transformed(Law):
         with np.errstate(over="ignore"):  # beyond e^709 only the log is finite
             first, second = (float(self.by(end)) for end in self.of.at(level).interval)
         return (second, first) if second < first else (first, second)
+
+
+@dataclass(frozen=True)
+class Fieller(Law):
+    r"""The interval of a ratio a / b whose denominator is not far from zero: all :math:`\theta` that meet
+
+    .. math:: (a - \theta b)^2 \le t^2 (V_{aa} - 2 \theta V_{ab} + \theta^2 V_{bb}).
+
+    If b is within t errors of zero, it is unbounded, and both ends are infinite (Fieller 1954).
+
+    Attributes
+    ----------
+    a, b : float
+        Numerator and denominator.
+    variances : tuple of float
+        :math:`V_{aa}, V_{ab}, V_{bb}`.
+    student : Student
+        Student's t with the degrees of freedom of the ratio's error.
+    """
+
+    a: float
+    b: float
+    variances: tuple[float, float, float]
+    student: Student = NORMAL
+
+    def ends(self, value: float, stderr: float, level: float) -> tuple[float, float]:
+        of_a, of_both, of_b = (quantile_of_student(level, self.df) ** 2 * one for one in self.variances)
+        square, product = self.b**2 - of_b, self.a * self.b - of_both
+        if square <= 0:
+            return -math.inf, math.inf
+        root = math.sqrt(max(product**2 - square * (self.a**2 - of_a), 0.0))
+        return (product - root) / square, (product + root) / square
 
 
 @dataclass(frozen=True)

@@ -224,6 +224,17 @@ def batch_length(N: int, g: float, least: int = 8) -> int:
     return max(min(int(np.ceil((N * g**2 / 4.0) ** (1.0 / 3.0))), N // least), 1)
 
 
+def variance_shown(length: int, g: float, least: float = 0.5) -> float:
+    r"""Return the part of the variance that sums over batches show, :math:`1 - (g - 1/g) / (2b)`.
+
+    Correlations across their ends are lost; this is the part if correlations decay exponentially, at least ``least``.
+
+    >>> round(variance_shown(52, 19.0), 3)
+    0.818
+    """
+    return max(1.0 - (g - 1.0 / g) / (2.0 * length), least)
+
+
 class Autocorrelation:
     """Values of shape (N, m) in time order, with mean zero, in units of their own if these are given."""
 
