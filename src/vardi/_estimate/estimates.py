@@ -137,7 +137,8 @@ class Estimate:
         ratio = self._join(other, lambda a, b: (a / b, 1.0 / b, -a / b / b))
         if not isinstance(other, Estimate):
             return ratio
-        if ratio.stderr > 0 and abs(other.value) < NEAR_ZERO * other.stderr:
+        is_near = abs(other.value) < NEAR_ZERO * other.stderr and not isinstance(other.law, Share)  # which is above 0
+        if ratio.stderr > 0 and is_near:
             together = (self * (1.0 / self.stderr) + other * (1.0 / other.stderr)).stderr if self.stderr else 1.0
             covariance = (together**2 / 2.0 - 1.0) * self.stderr * other.stderr
             return ratio._over(self.value, other.value, (self.stderr**2, covariance, other.stderr**2))
@@ -150,8 +151,8 @@ class Estimate:
 
     def __rtruediv__(self, other: float) -> Estimate:
         found = self._map(other / self.value, -other / self.value**2)
-        near = abs(self.value) < NEAR_ZERO * self.stderr
-        return found._over(other, self.value, (0.0, 0.0, self.stderr**2)) if near else found
+        is_near = abs(self.value) < NEAR_ZERO * self.stderr and not isinstance(self.law, Share)
+        return found._over(other, self.value, (0.0, 0.0, self.stderr**2)) if is_near else found
 
     def __neg__(self) -> Estimate:
         return self * -1.0

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 REFUSED = 3.0  # degrees of freedom below which no standard error is given
 DOUBTED = 10.0  # degrees of freedom below which it comes with a warning
 HEAVY = 0.4  # tail index from which the variance may be infinite (Hill's estimate is biased low)
-NEAR_ZERO = 3.0  # standard errors from zero below which a denominator is too near for a symmetric interval
+NEAR_ZERO = (
+    6.0  # errors from zero up to which a denominator's mean could be 2 or 3 errors from it, and has been drawn far
+)
 RARE = 5.0  # rows with (or without) an event below which they are counted out; bridging rows that chi-square needs
 FEW = 20.0  # rows with (or without) an event below which a share has the interval of a count
 

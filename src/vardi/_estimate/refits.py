@@ -58,7 +58,8 @@ class DrawnUnits:
 
     A mean over g units of a sample has (g - 1) / g of its variance if they are drawn with replacement, and
     (g - 1) / (g + 1) of it with exponential multiplicities. So where units are few, g - 1 of them are drawn, or
-    multiplicities have a gamma law of shape (g - 2) / g.
+    multiplicities have a gamma law of shape (g - 2) / g; for a variance v these are (g - 1) / v and
+    ((g - 1) / v - 1) / g.
 
     Attributes
     ----------
@@ -92,8 +93,9 @@ class DrawnUnits:
         sizes = before[ends] - before[ends - self.runs]
         few = (sizes > 1) & (sizes <= SMALL)
         # below a shape of 0.1 a draw may lose all units but one
-        shape = np.where(few, np.maximum((sizes - 2.0) / np.maximum(sizes, 1.0), 0.1), 1.0)
-        shape = shape if self.variances is None else np.maximum(shape / self.variances, 0.1)
+        variances = np.ones(len(ends)) if self.variances is None else self.variances
+        exact = np.maximum(((sizes - 1.0) / variances - 1.0) / np.maximum(sizes, 1.0), 0.1)
+        shape = np.where(few | (variances > 1.0), exact, 1.0)
         shapes: Floats = np.repeat(shape, self.runs) * self.counts
         return None if (shapes == 1.0).all() else shapes
 
