@@ -303,7 +303,7 @@ class Transformed(Law):
 
 @dataclass(frozen=True)
 class Fieller(Law):
-    r"""The interval of a ratio a / b whose denominator is not far from zero: all :math:`\theta` that meet
+    r"""The interval of a ratio a / b whose denominator is not far from zero: all :math:`\theta` within its errors.
 
     .. math:: (a - \theta b)^2 \le t^2 (V_{aa} - 2 \theta V_{ab} + \theta^2 V_{bb}).
 
