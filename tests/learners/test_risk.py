@@ -523,6 +523,8 @@ def test_learners_by_heart_are_warned_of():
     x = np.concatenate([rng.normal(0.0, 1.0, 60), rng.normal(0.5, 1.0, 60)])
     y, source = np.sin(2 * x) + 0.5 * rng.normal(size=120), np.repeat(["a", "b"], 60)
     options = {"source": source, "biases": {"a": "1", "b": "exp(x0 / 2)"}}
-    with pytest.warns(vardi.VardiWarning, match=r"DecisionTreeRegressor learns its rows by heart \(mean loss .* on them, 0.63 on held"):
+    with pytest.warns(
+        vardi.VardiWarning, match=r"DecisionTreeRegressor learns its rows by heart \(mean loss .* on them, 0.63 on held"
+    ):
         debiased_risk(DecisionTreeRegressor(random_state=0), x[:, None], y, **options)
     debiased_risk(DecisionTreeRegressor(min_samples_leaf=10, random_state=0), x[:, None], y, **options)  # does not
