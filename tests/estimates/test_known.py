@@ -433,7 +433,7 @@ def test_summary_shows_the_shares():
     assert "5 known values are met to" in text
     assert max(map(len, text.splitlines())) <= 80
     assert max(map(len, str(fit.known).splitlines())) <= 80
-    assert "<br>Known: 5 known values are met to" in fit._repr_html_()
+    assert "<br><b>known</b> 5 known values are met to" in fit._repr_html_()
     assert "\nknown" not in vardi.debias(samples["N"], {"N": 1}, source=["N"] * 80).summary()
 
 
@@ -832,6 +832,6 @@ def test_diagnostics_of_groups_that_shares_join():
     samples = {"north": rng.uniform(0, 5, 60), "south": rng.uniform(5.001, 9, 40)}
     fit = vardi.debias(samples, {"north": "x <= 5", "south": "x > 5"}, known={"north": 0.3})
     text = str(fit.diagnostics())
-    assert "overlap             none between 2 groups: known values join them" in text
+    assert "overlap         none between 2 groups: known values join them" in text
     assert "bridging" not in text
     assert "weakest link" not in text

@@ -1,4 +1,4 @@
-"""What nobody had simulated: parameters of mixtures, models with missing rows, ratios of normalisers, some samples alone.
+"""What nobody had simulated: parameters of mixtures, models with missing rows, log ratios, and some samples alone.
 
 Two designs for each, fixed before the first run, 500 seeded repeats. The table stands in docs/coverage.md, whatever it
 shows; run it with ``pytest -s tests/slow/test_untried_coverage.py``. Intervals of at least 92% within two Monte Carlo
@@ -9,8 +9,8 @@ errors, or warned of in 90% of the draws.
   function that fits the mixture again.
 - ``missing``: y = 1 + 2 x + noise, whose chance to be missing is logistic in x; 200 rows without bias, 200 by e^(x/2).
   y = x^2 + noise, a quarter of the rows without it by chance; 150 by x + 3 (above -3), 150 without bias.
-- ``ratio``: normal rows by e^(-x) and e^x, 60 each, whose mean is known. Three samples of 15 clusters of 8 by 1, e^(x/2)
-  and e^(-x/2), the second over the third.
+- ``ratio``: normal rows by e^(-x) and e^x, 60 each, whose mean is known. Three samples of 15 clusters of 8 by 1,
+  e^(x/2) and e^(-x/2), the second over the third and over the first.
 - ``among``: normal rows, 120 without bias and 120 by a tilt of estimated slope (in truth 1/2), which alone recorded y.
   gamma(3) rows, 150 without bias and 300 by an estimated power of x (in truth 1), which alone recorded y.
 """

@@ -14,12 +14,12 @@ from vardi._estimate.estimates import MUCH, Estimate, Estimates, as_shown, cells
 from vardi._estimate.intervals import REFUSED, Kind, Law, ShareOf, any_number, constant, known, times
 from vardi._estimate.tangent import Influence, Tangent
 from vardi._inputs.domains import By
-from vardi._notebook import MOST_ROWS, fragment, table
 from vardi._rows.contract import Spread
 from vardi._rows.domains import RowsByDomain
+from vardi._tables import Part, Shown, Table
 from vardi._types import Floats, Integers
 from vardi.errors import MismatchError, suggest
-from vardi.errors._texts import SHOWN, WIDTH, aligned, cut, more, show
+from vardi.errors._texts import show
 
 T = TypeVar("T")
 
@@ -67,7 +67,7 @@ class ByDomain(Mapping[Hashable, T], Generic[T]):
         return f"{type(self).__name__}({len(self)} by {show(self.by)})"
 
 
-class Domains(ByDomain[Estimate]):
+class Domains(ByDomain[Estimate], Shown):
     """The estimates of all domains: a mapping that prints as a table.
 
     Differences and ratios of two domains carry their errors along, as those of any two estimates of a fit do.
@@ -110,31 +110,25 @@ class Domains(ByDomain[Estimate]):
         covariance = as_shown(influence.covariance(), found.stderr)
         return Estimates(found.values, covariance, found.level, influence, found.stderr, found.laws, found.among)
 
-    def table(self) -> str:
-        """Return value, error and interval of each domain, as text of at most 80 columns."""
-        heads, rows = self._cells(SHOWN)
-        lines = aligned(heads, rows, range(len(self.by)), fits=True)
-        doubt = ["errors are approximate"] if self._estimates.approximate else []
-        return "\n".join([cut(self.what, WIDTH), lines, *more(list(self), SHOWN), *doubt])
+    _apart = "\n"
 
-    __str__ = table
+    def _parts(self) -> list[Part]:
+        estimate, error, ends = headings(self._estimates.level)
+        heading = [*self.by, estimate, f"{error} (without the model)" if self._estimates.differs else error, ends]
+        table = Table(heading, self._places.items(), self._cells, "domains", texts=range(len(self.by)))
+        return [self.what, table, "errors are approximate" if self._estimates.approximate else ""]
 
-    def _repr_html_(self) -> str:
-        heads, rows = self._cells(MOST_ROWS)
-        return fragment(table(heads, rows, of="domains", total=len(self), caption=self.what))
+    table = Shown.summary
 
-    def _cells(self, most: int) -> tuple[list[str], list[list[str]]]:
-        """Return the cells of the heading and of the first domains."""
-        estimates, rows = self._estimates, []
-        for domain, j in list(self._places.items())[:most]:
-            one = estimates.plain(j)
-            names = [str(value) for value in (domain if isinstance(domain, tuple) else (domain,))]
-            value, stderr, ends = cells_of(one)
-            if estimates.differs and estimates.unassisted is not None and one.stderr > 0:
-                stderr += f" ({with_digits_of(one.stderr, estimates.unassisted.stderr[j])[0]})"
-            rows.append([*names, value, stderr, ends])
-        estimate, error, ends = headings(estimates.level)
-        return [*self.by, estimate, f"{error} (without the model)" if estimates.differs else error, ends], rows
+    def _cells(self, place: tuple[Hashable, int]) -> list[str]:
+        """Return the cells of a domain."""
+        (domain, j), estimates = place, self._estimates
+        one = estimates.plain(j)
+        names = [str(value) for value in (domain if isinstance(domain, tuple) else (domain,))]
+        value, stderr, ends = cells_of(one)
+        if estimates.differs and estimates.unassisted is not None and one.stderr > 0:
+            stderr += f" ({with_digits_of(one.stderr, estimates.unassisted.stderr[j])[0]})"
+        return [*names, value, stderr, ends]
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,7 @@ from vardi._estimate.intervals import (
     any_number,
     quantile_of_student,
 )
-from vardi._notebook import MOST_ROWS, fragment, paragraph, table
+from vardi._tables import Note, Table, fragment
 from vardi._types import Floats
 from vardi.errors import MismatchError
 from vardi.errors._texts import show
@@ -177,7 +177,7 @@ class Estimate:
 
     def _repr_html_(self) -> str:
         value, _, rest = str(self).partition(" ")
-        return fragment(paragraph(rest, bold=value))
+        return fragment([Note(value, rest)])
 
     def _made_from(self) -> str:
         """Return which samples it is made from, if not all, and what it would be without the model, if that differs."""
@@ -325,10 +325,10 @@ class Estimates:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        rows = [[str(j), *cells_of(self[j])] for j in range(min(len(self), MOST_ROWS))]
-        heading = ["", *headings(self.level)]
-        said = [paragraph(f"From {show(self.among)}.")] if self.among else []
-        return fragment(table(heading, rows, of="estimates", total=len(self)), *said)
+        table = Table(
+            ["", *headings(self.level)], range(len(self)), lambda j: [str(j), *cells_of(self[j])], "estimates"
+        )
+        return fragment([table, f"From {show(self.among)}." if self.among else ""])
 
 
 def judged(

@@ -26,9 +26,10 @@ from vardi._rows.lazy_values import EngineFunction
 from vardi._rows.measure import Functions, Measure
 from vardi._rows.multipliers import PRIME, constants, feistel
 from vardi._rows.point import Point
-from vardi._rows.queries import GroupAnswers, Queries, numbered
+from vardi._rows.queries import GroupAnswers, Queries
 from vardi._types import Floats, Integers
 from vardi.biases._compile import literal
+from vardi.biases._values import numbered
 from vardi.errors import MismatchError, TooLargeError
 from vardi.errors._refusals import missing_groups, needs_rows, no_groups, no_identity, spanning_group
 
@@ -198,7 +199,8 @@ def sums_in_groups(
     spans = column is not None and rows.dependence.clusters == column
     if column:
         _require_within_samples(answers, names, spans=spans)
-    return GroupSums(answers, numbered([label if spans else (source, label) for source, label in answers.labels]))
+    unit, _ = numbered(label if spans else (source, label) for source, label in answers.labels)
+    return GroupSums(answers, unit)
 
 
 def _grouped_by(group: nw.Expr, *steps: Change) -> Change:

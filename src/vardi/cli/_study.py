@@ -70,7 +70,6 @@ def check(study: StudyFile, as_json: Json = False, quiet: Quiet = False, plan: P
     if not passed:
         raise typer.Exit(NO)
     if not as_json and not quiet:
-        show("")
         show_next("Next, the means of the population", f"vardi fit {shlex.quote(str(study))}")
 
 
