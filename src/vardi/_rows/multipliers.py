@@ -65,7 +65,7 @@ class Multipliers:
         powers = np.where(few, 1.0 + 1.0 / np.maximum(self.units - 2.0, FEWEST), 1.0)
         if self.variances is None or self.kind != "bayesian":
             return powers
-        return powers * np.array([power_of(variance) for variance in self.variances.tolist()])
+        return powers * np.array([power_of(variance) for variance in self.variances[: len(powers)].tolist()])
 
     @cached_property
     def factors(self) -> Floats:
