@@ -231,7 +231,7 @@ def bootstrap(
     >>> print(bootstrap(fit.solved, ["MEDV", "MEDV > 30"], n=200))
     Bayesian bootstrap: 200 refits, none failed
     MEDV       23.2 ± 1.0 (95%: 21.2 to 25.2)
-    MEDV > 30  0.190 ± 0.041 (95%: 0.119 to 0.280)
+    MEDV > 30  0.190 ± 0.041 (95%: 0.119 to 0.281)
     """
     _check(n, kind, level, jobs)
     entropy = entropy_of(seed)

@@ -134,8 +134,8 @@ class Estimate:
         return self._join(other, lambda a, b: (a * b, b, a))
 
     def __truediv__(self, other: Estimate | float) -> Estimate:
-        ratio = self._join(other, lambda a, b: (a / b, 1.0 / b, -a / b / b))
-        if not isinstance(other, Estimate):
+        ratio = self.over_positive(other)
+        if ratio is NotImplemented or not isinstance(other, Estimate):
             return ratio
         is_near = abs(other.value) < NEAR_ZERO * other.stderr and not isinstance(other.law, Share)  # which is above 0
         if ratio.stderr > 0 and is_near:
@@ -229,6 +229,10 @@ class Estimate:
         if joined.stderr <= ROUNDING * (abs(slope) * self.stderr + abs(slope_of_other) * other.stderr):
             return Estimate(value, 0.0, self.level, influence=influence)  # they cancel on every row
         return joined
+
+    def over_positive(self, other: Estimate | float) -> Estimate:
+        """Return the ratio to a number that is above zero, such as the mean of a positive column."""
+        return self._join(other, lambda a, b: (a / b, 1.0 / b, -a / b / b))
 
     def _over(self, a: float, b: float, variances: tuple[float, float, float]) -> Estimate:
         """Return the ratio a / b with Fieller's interval, without an error where that is unbounded."""

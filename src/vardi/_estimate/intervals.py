@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 REFUSED = 3.0  # degrees of freedom below which no standard error is given
 DOUBTED = 10.0  # degrees of freedom below which it comes with a warning
 HEAVY = 0.4  # tail index from which the variance may be infinite (Hill's estimate is biased low)
-NEAR_ZERO = (
-    6.0  # errors from zero up to which a denominator's mean could be 2 or 3 errors from it, and has been drawn far
-)
+NEAR_ZERO = 4.0  # errors from zero below which a denominator may be 2 errors from it, and have been drawn far off
 RARE = 5.0  # rows with (or without) an event below which they are counted out; bridging rows that chi-square needs
 FEW = 20.0  # rows with (or without) an event below which a share has the interval of a count
 

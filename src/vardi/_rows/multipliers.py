@@ -112,7 +112,7 @@ def power_of(variance: float) -> float:
     That is :math:`\Gamma(1 + 2p) / \Gamma(1 + p)^2 - 1`.
 
     >>> power_of(1.0), round(power_of(1.25), 3)
-    (1.0, 1.121)
+    (1.0, 1.116)
     """
     if variance == 1.0:
         return 1.0
