@@ -292,8 +292,10 @@ def test_lazy_engines_print_the_same_summary(folder, engine):
     np.testing.assert_allclose(lazy["weight"], memory["weight"], rtol=1e-12)
 
 
-@pytest.mark.parametrize("kind", ["bayesian", "jackknife"])
-def test_replicate_weights_are_columns_beside_the_weights(folder, kind):
+@pytest.mark.parametrize(
+    ("kind", "engine", "file"), [("bayesian", "duckdb", "lazy.csv"), ("jackknife", "polars", "lazy.parquet")]
+)
+def test_replicate_weights_are_columns_beside_the_weights(folder, kind, engine, file):
     options = ["--replicates", "8", "--kind", kind, "--seed", "4", "--with-data"]
     assert run("fit", "study.toml", "-o", "memory.csv", *options).exit_code == 0
     memory = pl.read_csv("memory.csv")
@@ -301,13 +303,12 @@ def test_replicate_weights_are_columns_beside_the_weights(folder, kind):
     assert memory.columns[: 3 + 8] == ["source", "row", "weight", *names]
     fit = vardi.study.read("study.toml").fit()
     np.testing.assert_allclose(memory.select(names), fit.replicate_weights(8, 4, kind=kind), rtol=1e-12)
-    for engine, file in (("polars", "lazy.parquet"), ("duckdb", "lazy.csv")):
-        (folder / "study.toml").write_text(f'engine = "{engine}"\n{STUDY}')
-        result = run("fit", "study.toml", "-o", file, *options, "--force")
-        assert result.exit_code == 0, result.stderr
-        lazy = pl.read_parquet(file) if file.endswith("parquet") else pl.read_csv(file)
-        assert lazy.columns == memory.columns
-        np.testing.assert_allclose(lazy.select(names), memory.select(names), rtol=1e-8)
+    (folder / "study.toml").write_text(f'engine = "{engine}"\n{STUDY}')
+    result = run("fit", "study.toml", "-o", file, *options, "--force")
+    assert result.exit_code == 0, result.stderr
+    lazy = pl.read_parquet(file) if file.endswith("parquet") else pl.read_csv(file)
+    assert lazy.columns == memory.columns
+    np.testing.assert_allclose(lazy.select(names), memory.select(names), rtol=1e-8)
 
 
 def test_replicates_need_a_file_and_names_of_their_own(folder):

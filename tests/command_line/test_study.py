@@ -592,14 +592,16 @@ def test_a_csv_without_rows_says_so(tmp_path, engine, content, message):
 @pytest.mark.parametrize("engine", ENGINES)
 def test_ids_of_a_csv_are_carried_as_they_are_written(tmp_path, engine):
     ids = ["00003", "3e5", "12345678901234567890123", "1.50", "2020-01-01", "true", "+4"]
-    for column in ([value] * 3 for value in ids):
-        (tmp_path / "a.csv").write_text("x,key\n" + "".join(f"{k + 1},{value}\n" for k, value in enumerate(column)))
-        (tmp_path / "b.csv").write_text("x\n1\n2\n3\n")
-        (tmp_path / "c.csv").write_text("x\n2\n")
-        text = f'engine = "{engine}"\n{PAIR}'.replace('"a.csv"', '["a.csv", "c.csv"]\nid = "key"')
-        found = weights_of(read(written(tmp_path, text)), tmp_path)
-        assert found["id"].to_list() == [*column, None, None, None, None]
-        assert found["id"].dtype == pl.String
+    text = f'engine = "{engine}"\n[sources.b]\ndata = "b.csv"\nbias = "x"\n'
+    (tmp_path / "b.csv").write_text("x\n1\n2\n3\n")
+    for k, value in enumerate(ids):
+        (tmp_path / f"a{k}.csv").write_text(f"x,key\n1,{value}\n2,{value}\n3,{value}\n")
+        (tmp_path / f"c{k}.csv").write_text("x\n1\n2\n3\n")
+        text += f'[sources.a{k}]\ndata = ["a{k}.csv", "c{k}.csv"]\nid = "key"\nbias = 1\n'
+    found = weights_of(read(written(tmp_path, text)), tmp_path)
+    nothing = [None] * 3
+    assert found["id"].to_list() == [*nothing, *(one for value in ids for one in ([value] * 3 + nothing))]
+    assert found["id"].dtype == pl.String
 
 
 @pytest.mark.parametrize("engine", ENGINES)

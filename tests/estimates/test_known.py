@@ -261,7 +261,7 @@ def test_bootstrap_of_rows_says_when_cells_are_lost():
     biases = {"a": "x < 9", "b": "x > 9"}
     fit = vardi.debias(samples, biases, known={"a": 0.5, "x == 0 or x == 1": 0.1})
     with pytest.raises(vardi.NotIdentifiableError, match="cannot meet the known values") as caught:
-        fit.bootstrap("x", n=100, kind="rows")
+        fit.bootstrap("x", n=20, kind="rows")  # a batch, of which some have no fit
     assert caught.value.groups == (("a",), ("b",))
 
 

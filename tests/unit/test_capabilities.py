@@ -174,11 +174,11 @@ def code_of(name: str, fit: vardi.DebiasedSample) -> CodeType:
     return functools.reduce(getattr, path.split("."), place).__code__
 
 
-@pytest.mark.parametrize("holder", ["rows in memory", "distinct rows", "sparse", "blocks", "Polars", "DuckDB"])
+@pytest.mark.parametrize("holder", ["rows in memory", "distinct rows", "sparse", "blocks", "Polars"])
 @pytest.mark.filterwarnings("ignore")
 def test_one_function_answers_each_question_wherever_the_rows_are(holder):
     """The functions that run while a question is answered include the one that is declared to answer it."""
-    name = "engine" if holder in ("Polars", "DuckDB") else holder
+    name = "engine" if holder == "Polars" else holder
     parts = ("none", "known values") if holder in ("sparse", "blocks") else ("none", "both")
     for part in parts:
         built, subject = traced(lambda part=part: holders.HOLDERS[holder].build(part, "independent"))

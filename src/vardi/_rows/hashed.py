@@ -20,9 +20,9 @@ from vardi._inputs.lazy_pool import UNIT
 from vardi._inputs.partitions import with_rank
 from vardi._inputs.pool import Name
 from vardi._rows.contract import Block, JointSums, Question
-from vardi._rows.joint import likelihood
 from vardi._rows.lazy_shares import SharesInEngine
 from vardi._rows.lazy_values import EngineFunction
+from vardi._rows.likelihood import likelihood
 from vardi._rows.measure import Functions, Measure
 from vardi._rows.multipliers import PRIME, constants, feistel
 from vardi._rows.point import Point
@@ -117,7 +117,9 @@ def drawn_rows(
             f"{n} rows cannot be drawn without replacement from {most}. Draw fewer, or with replacement."
         )
     keyed = [part.map(with_key(rows, weight, place, seed, identity)) for place, part in enumerate(rows.parts)]
-    if len(keyed) > 1:  # up to the key below which the wanted share of all rows lies
+    if len(keyed) == 1:
+        keyed = [keyed[0].map(lambda frame: frame.sort(KEY).head(n))]
+    else:  # the rows up to the key below which the wanted share of all rows lies
         once, key = [replace(part, counted=False) for part in keyed], EngineFunction(lambda part: nw.col(KEY))
         shares = SharesInEngine.of_pool(rows.of(once), (key,))
         highest = float(shares.reaching(np.ones(1), np.array([(n - 0.5) / most]))[0][0])
@@ -125,7 +127,7 @@ def drawn_rows(
     drawn = {}
     for part in keyed:
         with answering(part.name):
-            drawn[part.code] = part.frame.sort(KEY).head(n).select(*part.schema).to_native()
+            drawn[part.code] = part.frame.select(*part.schema).to_native()
     return drawn
 
 

@@ -97,7 +97,7 @@ def _cells(coefficient: tuple[str, Estimate, float]) -> list[str]:
     """Return the cells of a name, its coefficient, and this over its error."""
     name, estimate, z = coefficient
     value, error, interval = cells_of(estimate)
-    return [name, value, error, f"{z:.1f}", interval]
+    return [name, value, error, f"{z:.1f}" if abs(z) < 1e6 else f"{z:.1e}", interval]
 
 
 def inference(
