@@ -266,7 +266,7 @@ class DebiasedCdf:
         """
         quantile_of_student(level)  # refuses an invalid level
         grid, value = self._grid()
-        law = self._at(grid[[np.searchsorted(value, 0.5)]] if value[-1] >= 0.5 else grid[[-1]], level)[0].law
+        law = self._at(grid[[np.searchsorted(value, 0.5 - 1e-9)]] if value[-1] >= 0.5 else grid[[-1]], level)[0].law
         self._warn([f"the band of {self._what}"], [law])
         if law.df < REFUSED:
             return Band(grid, value, np.full(len(grid), np.nan), np.full(len(grid), np.nan), level)
@@ -354,6 +354,7 @@ def _critical(covariance: Floats, level: float, draws: int, seed: int) -> float:
     if not len(covariance):
         return 0.0
     values, vectors = np.linalg.eigh(covariance)
-    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T  # does not depend on the signs of eigenvectors
+    values = np.where(values > 1e-12 * values[-1], values, 0.0)  # the root of rounding would not be negligible
+    root = (vectors * np.sqrt(values)) @ vectors.T  # does not depend on the signs of eigenvectors
     Z = np.random.default_rng(seed).standard_normal((draws, len(values))) @ root
     return float(np.quantile(np.abs(Z).max(axis=1), level))

@@ -160,7 +160,10 @@ class Influence:
         No tail is heavy if the kurtosis of influence values is light, nor if degrees of freedom are many: these are
         rarely reached if the variance is infinite, since the kurtosis then grows like n.
         """
-        df, dependence = spread.df, self.measure.rows.dependence
+        df, dependence = (
+            np.round(spread.df, 9),
+            self.measure.rows.dependence,
+        )  # four rows leave three, not a little less
         are_apart = not dependence.in_units or float(spread.effective.sum(axis=0).max()) == self.measure.n
         of_counts = spread.df_of_units if are_apart else df  # few clusters may have many of the events
         unmoved = spread.stderr <= ROUNDING  # of a share that no row has, or all have
