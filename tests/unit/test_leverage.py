@@ -85,6 +85,7 @@ def test_the_exponent_depends_on_the_part_of_the_rows_that_is_taken():
     assert [fit.solved.tangent.leverage.power() for fit in (cells, means, few)] == [1.0, 1.5, 1.0]
 
 
+@pytest.mark.filterwarnings("ignore::vardi.VardiWarning")
 @pytest.mark.parametrize("case", CASES)
 def test_engines_give_the_same_errors(case):
     samples = frames()

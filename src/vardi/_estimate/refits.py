@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -31,7 +31,7 @@ from vardi._rows.grouping import is_sorted, sums_by_code
 from vardi._rows.measure import Measure
 from vardi._rows.multipliers import SMALL
 from vardi._rows.stored import Blocks
-from vardi._rows.units import batch_length, in_series
+from vardi._rows.units import batch_length, in_series, variance_shown
 from vardi._solve.refit import Refit, refit_draws
 from vardi._types import Floats, Integers
 from vardi.biases._values import as_array, coded, once
@@ -61,6 +61,8 @@ class DrawnUnits:
     (g - 1) / (g + 1) of it with exponential multiplicities. So where units are few, g - 1 of them are drawn, or
     multiplicities have a gamma law of shape (g - 2) / g. Where known values or parameters were fitted, the leverage of
     a unit takes the place of 1 / g.
+    multiplicities have a gamma law of shape (g - 2) / g; for a variance v these are (g - 1) / v and
+    ((g - 1) / v - 1) / g.
 
     Attributes
     ----------
@@ -70,11 +72,14 @@ class DrawnUnits:
         How many of them are drawn together, and so on: one run for each sample, or for each of its parts.
     shapes : ndarray, optional
         The shape of the gamma law of each, given its leverage.
+    variances : ndarray, optional
+        The variance of a multiplicity in each run, where it is more than 1: batches of a series do not show all of it.
     """
 
     counts: Floats
     runs: Integers
     shapes: Floats | None = None
+    variances: Floats | None = None
 
     def draw(self, rng: np.random.Generator, kind: DrawKind, out: Floats) -> Floats:
         """Write how often each unit is drawn, by its count."""
@@ -96,21 +101,25 @@ class DrawnUnits:
         sizes = before[ends] - before[ends - self.runs]
         few = (sizes > 1) & (sizes <= SMALL)
         # below a shape of 0.1 a draw may lose all units but one
-        shape = np.where(few, np.maximum((sizes - 2.0) / np.maximum(sizes, 1.0), 0.1), 1.0)
+        variances = np.ones(len(ends)) if self.variances is None else self.variances
+        exact = np.maximum(((sizes - 1.0) / variances - 1.0) / np.maximum(sizes, 1.0), 0.1)
+        shape = np.where(few | (variances > 1.0), exact, 1.0)
         shapes: Floats = np.repeat(shape, self.runs) * self.counts
         return None if (shapes == 1.0).all() else shapes
 
     def _multinomial(self, rng: np.random.Generator, out: Floats) -> None:
         ends = np.cumsum(self.runs)
-        for low, high in zip(ends - self.runs, ends, strict=True):
+        variances = np.ones(len(ends)) if self.variances is None else self.variances
+        for low, high, variance in zip(ends - self.runs, ends, variances.tolist(), strict=True):
             if low == high:  # a state that was not sampled
                 continue
             c = self.counts[low:high]
-            if (c == 1.0).all():
+            if (c == 1.0).all() and variance == 1.0:
                 _drawn_with_replacement(rng, out[low:high])
             else:
                 n = max(round(c.sum()), 1)
-                out[low:high] = rng.multinomial(n - (1 < n <= SMALL), c / c.sum())
+                times = max(round((n - (1 < n <= SMALL)) / variance), 1)
+                out[low:high] = rng.multinomial(times, c / c.sum()) * (n / times if variance > 1.0 else 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,6 +186,8 @@ class DrawPlan:
         The strata of the rows, if samples are not enough.
     shapes : ndarray, optional
         The shape of the law of how often each drawn row counts, or each group, given its leverage.
+    variances : ndarray, optional
+        The variance of a multiplicity in each run of groups, if it is not 1.
 
     Attributes
     ----------
@@ -194,6 +205,7 @@ class DrawPlan:
         parts: Integers | None = None,
         strata: Strata | None = None,
         shapes: Floats | None = None,
+        variances: Floats | None = None,
     ) -> None:
         self.rows, self.inverse = rows, inverse
         self.order = np.argsort(source, kind="stable") if inverse is None else np.lexsort((inverse, source))
@@ -210,7 +222,7 @@ class DrawPlan:
         runs = np.array([parts.sum()]) if self.whole else parts
         if shapes is not None and groups is None:
             shapes = shapes[self.order]
-        self.units = DrawnUnits(self._counts if groups is None else once(int(parts.sum())), runs, shapes)
+        self.units = DrawnUnits(self._counts if groups is None else once(int(parts.sum())), runs, shapes, variances)
         lengths = np.bincount(source, minlength=len(rows.sizes))
         sampled = lengths > 0
         self._lengths = np.array([len(source)]) if self.whole else lengths[sampled]
@@ -252,7 +264,7 @@ def _drawn_with_replacement(rng: np.random.Generator, out: Floats, block: int = 
 
 def make_plan(solved: Solved, groups: Integers | None, *, of_rows: bool, functions: Kept | None = None) -> DrawPlan:
     """Return the plan of a bootstrap: draws of distinct rows' counts where these are enough, of rows otherwise."""
-    rows, measure, parts, strata = solved.rows_in_memory, solved.tangent.measure, None, None
+    rows, measure, parts, strata, variances = solved.rows_in_memory, solved.tangent.measure, None, None, None
     leverage, shapes = solved.tangent.leverage, None
     dependence = measure.rows.dependence
     if not of_rows and groups is None and not dependence.in_units:  # counts of distinct rows are drawn
@@ -272,13 +284,14 @@ def make_plan(solved: Solved, groups: Integers | None, *, of_rows: bool, functio
                 shapes = np.empty(len(rank))
                 shapes[rank] = leverage.shape_of_clusters(units)
         else:
-            groups = in_series(source, order, batch_lengths(solved, functions))
+            lengths, variances = batches(solved, functions)
+            groups = in_series(source, order, lengths)
             parts = np.bincount(source[_firsts(groups)], minlength=len(measure.sizes))
     if dependence.strata is not None or dependence.is_finite:
         units_of_rows = counts if groups is None else (1.0 / np.bincount(groups))[groups]
         codes = None if dependence.strata is None else measure.arrays.dependence.strata
         strata = Strata(source if codes is None else codes, units_of_rows, spread_of_draws(measure))
-    return DrawPlan(rows, source, counts, inverse, groups, parts, strata, shapes)
+    return DrawPlan(rows, source, counts, inverse, groups, parts, strata, shapes, variances)
 
 
 def spread_of_draws(measure: Measure) -> Floats:
@@ -288,18 +301,29 @@ def spread_of_draws(measure: Measure) -> Floats:
     return np.sqrt(measure.arrays.column(measure.unseen, 1)[:, 0])
 
 
-def batch_lengths(solved: Solved, functions: Kept | None = None, rounding: float = 1e-9) -> list[int]:
-    """Return the length of a batch for each series, as long as its effective size requires.
+class Batches(NamedTuple):
+    """Successive rows of each series that are drawn together: how many, and the variance of their multiplicities."""
 
-    That is how many independent rows it is worth: the minimum over log normalisers and functions' means.
+    lengths: list[int]
+    variances: Floats
+
+
+def batches(solved: Solved, functions: Kept | None = None, rounding: float = 1e-9) -> Batches:
+    """Return the batches of each series, as long as its effective size requires.
+
+    That is how many independent rows it is worth: the minimum over log normalisers and functions' means. Multiplicities
+    vary by as much more as sums over batches vary too little.
     """
     measure = solved.tangent.measure
     of_functions = [] if functions is None else [solved.tangent.influence(functions)[1]]
     spreads = [measure.spread(influence.values) for influence in (solved.bias_influence(), *of_functions)]
     vary = [(one.effective, one.stderr / one.stderr.max()) for one in spreads if one.stderr.max() > rounding]
     effective = [rows[:, share > rounding] for rows, share in vary] or [measure.sizes[:, None]]
-    pairs = zip(measure.sizes.tolist(), np.hstack(effective).min(axis=1).tolist(), strict=True)
-    return [batch_length(int(n), n / max(few, 1.0)) if n else 1 for n, few in pairs]
+    worth = np.maximum(np.hstack(effective).min(axis=1), 1.0)
+    g = np.where(measure.sizes > 0, measure.sizes / worth, 1.0).tolist()
+    lengths = [batch_length(int(n), one) if n else 1 for n, one in zip(measure.sizes.tolist(), g, strict=True)]
+    shown = [variance_shown(length, one) for length, one in zip(lengths, g, strict=True)]
+    return Batches(lengths, 1.0 / np.array(shown))
 
 
 def group_codes(solved: Solved, groups: Labels) -> Integers:
@@ -465,7 +489,7 @@ class GroupRefits:
         units, runs = int(unit.max()) + 1, np.bincount(source, minlength=len(self.sizes))
         if units < len(unit):  # some span samples, so all are drawn together
             runs = np.array([units])
-        times = DrawnUnits(once(units), runs).draw(rng, self.kind, np.empty(units))[unit]
+        times = DrawnUnits(once(units), runs, self.sums.variances).draw(rng, self.kind, np.empty(units))[unit]
         rows = np.bincount(source, times * counts, minlength=len(self.sizes))
         times *= (self.sizes / np.where(rows > 0, rows, 1.0))[source]
         spread = np.sqrt(self.measure.rows.dependence.remaining)[source]
