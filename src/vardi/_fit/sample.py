@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from vardi._estimate.intervals import warn_of_doubt
 from vardi._estimate.reliability import Bridge, Trust, bridge_of, warn_of_few_bridging
 from vardi._estimate.sensitivity.result import GAMMAS
 from vardi._files import require_writable, whole_file
-from vardi._fit.capabilities import Part, refused
+from vardi._fit.capabilities import Part, refusal, refused
 from vardi._fit.solved import Solved
 from vardi._fit.weighted import WeightedSample, called
 from vardi._inputs.given import Biases, Function, Functions, Labels, Samples
@@ -39,6 +40,7 @@ if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked 
     from vardi._facts.account import Account
     from vardi._facts.diagnostics import Diagnostics
     from vardi._fit.debias import FrameInputs, MatrixInputs
+    from vardi._fit.weigher import Weigher
     from vardi._rows.multipliers import ReplicateKind
 
 
@@ -499,6 +501,49 @@ class DebiasedSample(WeightedSample):
         from vardi._fit.debias import fitted
 
         return fitted(self._inputs.updated(samples, biases, self.solved.pool), near=self.solved.near)
+
+    def weigher(self) -> Weigher:
+        """Return the fit without its rows: it weighs any others, knows its normalisers, and is small.
+
+        It can be pickled and saved. Errors of means need the rows, and stay with the fit.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import vardi
+        >>> pool = {"plain": np.array([1.0, 2.0, 4.0]), "seen": np.array([2.0, 4.0, 4.0, 8.0])}
+        >>> weigher = vardi.debias(pool, {"plain": 1, "seen": "x"}).weigher()
+        >>> weigher.weigh(np.array([0.0, 1.0, 100.0])).round(3)
+        array([2.333, 1.599, 0.05 ])
+        """
+        from vardi._fit.weigher import NormaliserErrors
+
+        weigher = self.solved.weigher
+        if not weigher.biases:
+            raise refusal("weights as a formula", "sparse")
+        return replace(weigher, errors=NormaliserErrors.of(self.solved))
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+        """Write the fit, without its rows, to a file that :func:`vardi.load` reads: JSON that a person can read.
+
+        It holds samples and sizes, biases as text, parameters, normalisers with their covariance, known values, and
+        columns with their types; with a hash of itself and, for rows in memory, one of what was read of them.
+
+        Parameters
+        ----------
+        path : str or path
+            Where to; the file appears whole or not at all.
+        overwrite : bool
+            Whether an existing file may be replaced.
+
+        Returns
+        -------
+        Path
+            The file.
+        """
+        from vardi._fit.saved import hash_of_rows, save
+
+        return save(self.weigher(), path, overwrite=overwrite, data=hash_of_rows(self.solved))
 
     @property
     def numeric_columns(self) -> tuple[str, ...]:

@@ -25,10 +25,13 @@ from vardi.errors._texts import show
 from vardi.errors._warn import warn
 
 if TYPE_CHECKING:
+    import narwhals as nw
+
     from vardi._estimate.domains import ByDomain, Domains
     from vardi._estimate.draws import Method
     from vardi._fit.assisted import Assisted
     from vardi._fit.parts import MemoryParts
+    from vardi._fit.sql import Dialect
 
 Among: TypeAlias = Name | Sequence[Name] | None
 """Names of samples; None for all of them."""
@@ -65,12 +68,12 @@ class WeightedSample:
         In pool order and in the user's library; a pandas Series has the user's index. Pass them to a learner as
         ``sample_weight`` (times ``counts``, if rows have them). Rows that were left out have weight 0.
         """
-        return self.data.weights(self._measure)
+        return self.data.weights(self.solved)
 
     @cached_property
     def probabilities(self) -> Any:
         """The probability of each row in the debiased sample: weight times count, with sum 1."""
-        return self.data.probabilities(self._measure)
+        return self.data.probabilities(self.solved)
 
     @property
     def log_omegas(self) -> dict[Name, float]:
@@ -106,12 +109,15 @@ class WeightedSample:
         Parameters
         ----------
         rows : array or frame
-            New rows with the columns that the biases read; for a fit of a matrix, a matrix of (log) biases.
+            New rows with the columns that the biases read, in memory or lazy; for a fit of a matrix, a matrix of (log)
+            biases.
 
         Returns
         -------
-        array or series
-            :math:`1 / \sum_l \lambda_l \omega_l(z) / \Omega_l`, in the library of the rows.
+        array, series or lazy frame
+            :math:`1 / \sum_l \lambda_l \omega_l(z) / \Omega_l`, in the library of the rows. A row that no sample could
+            have drawn is an error. A lazy frame stays lazy and gets a column ``weight``, null for such rows:
+            :meth:`uncovered` counts them.
 
         Examples
         --------
@@ -123,6 +129,60 @@ class WeightedSample:
         array([2.333, 1.599, 0.05 ])
         """
         return self.solved.weigh(rows)
+
+    def expression(self) -> nw.Expr:
+        """Return the weight as a narwhals expression of the columns that biases and known values read.
+
+        It is null for rows that :meth:`weigh` refuses in memory. Biases have to be expressions, with or without
+        parameters, or be learned by logistic regressions.
+
+        Examples
+        --------
+        >>> import narwhals as nw
+        >>> import polars as pl
+        >>> import vardi
+        >>> pool = {"plain": pl.DataFrame({"x": [1.0, 2.0, 4.0]}), "seen": pl.DataFrame({"x": [2.0, 4.0, 4.0, 8.0]})}
+        >>> fit = vardi.debias(pool, {"plain": 1, "seen": "x"})
+        >>> rows = nw.from_native(pl.LazyFrame({"x": [0.0, 1.0, None]}))
+        >>> rows.select(fit.expression().round(3).alias("w")).collect()["w"].to_list()
+        [2.333, 1.599, None]
+        """
+        return self.solved.weigher.expression()
+
+    def to_sql(self, table: str, dialect: Dialect = "duckdb", name: str = "weight") -> str:
+        """Return a query of a table with a column of weights: as :meth:`vardi.Weigher.to_sql`.
+
+        Parameters
+        ----------
+        table : str
+            The table as it is written in SQL, or a reference of dbt; it is inserted as it is.
+        dialect : {"duckdb", "postgres", "bigquery", "snowflake", "spark", "sqlite"}
+            For which database. Others than DuckDB need sqlglot: ``pip install 'vardi[sql]'``.
+        name : str
+            The name of the column.
+        """
+        return self.solved.weigher.to_sql(table, dialect, name)
+
+    def uncovered(self, rows: Table) -> int:
+        """Return how many rows have no weight: no sample could have drawn them, or a value is missing.
+
+        In an engine it takes a query.
+
+        Parameters
+        ----------
+        rows : array or frame
+            As for :meth:`weigh`.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> import vardi
+        >>> fit = vardi.debias({"low": pl.DataFrame({"x": [1.0, 2.0]})}, {"low": "x <= 5"})
+        >>> rows = pl.LazyFrame({"x": [1.0, 7.0, None]})
+        >>> fit.weigh(rows).collect()["weight"].to_list(), fit.uncovered(rows)
+        ([1.0, None, None], 2)
+        """
+        return self.solved.weigher.uncovered(rows)
 
     def sample(
         self,
