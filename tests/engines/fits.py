@@ -54,7 +54,9 @@ LOGISTIC = make_pipeline(StandardScaler(), LogisticRegression(tol=1e-10))
 FITS: dict[str, tuple[Any, Callable[..., Any], dict[str, Any]]] = {
     "conditions": (
         "(age <= 60 and region in ('N', 'S')) + 0.5 * (rooms > 3 or owner)",
-        lambda rows: 0.5 * ((rows["age"] <= 60) & (rows["region"] != "W")) + 0.25 * ((rows["rooms"] > 3) | rows["owner"]),
+        lambda rows: (
+            0.5 * ((rows["age"] <= 60) & (rows["region"] != "W")) + 0.25 * ((rows["rooms"] > 3) | rows["owner"])
+        ),
         {},
     ),
     "numbers": ("income * min(rooms, 3) / sqrt(age)", by_size, {}),

@@ -37,12 +37,11 @@ def test_new_rows_weigh_the_same_in_every_engine(engine, name):
     assert fits.fit_of(name).uncovered(engine.frame(table)) == 0
 
 
-@pytest.mark.parametrize("name", fits.FITS)
+@pytest.mark.parametrize("name", sorted(set(fits.FITS) - {"learned"}))  # by models that have not seen the row
 def test_the_weights_of_the_fit_itself_are_that_formula(name):
     fit = fits.fit_of(name)
     rows = np.concatenate([fit.weigh(frame.native) for frame in fit.solved.pool.frames])
-    rtol = 1e-12 if name != "learned" else np.inf  # learned weights are of models that have not seen the row
-    assert_allclose(rows, fit.weights, rtol=rtol)
+    assert_allclose(rows, fit.weights, rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", fits.FITS)
@@ -55,9 +54,10 @@ def test_sql_gives_the_same_in_duckdb_and_sqlite(name):
     lite = sqlite3.connect(":memory:")
     pl.from_arrow(table).to_pandas().to_sql("people", lite, index=False)
     try:
-        rows = lite.execute(fit.to_sql("people", "sqlite", name="w") + "ORDER BY place").fetchall()
+        lite.execute("SELECT exp(ln(pow(2, sqrt(1))))")
     except sqlite3.OperationalError as error:
         pytest.skip(f"This SQLite was built without mathematical functions: {error}")
+    rows = lite.execute(fit.to_sql("people", "sqlite", name="w") + "ORDER BY place").fetchall()
     assert_allclose([row[-1] for row in rows], expected, rtol=1e-12)
 
 
@@ -104,20 +104,26 @@ def test_rows_between_groups_and_beyond_margins_have_no_weight():
 
 def test_weights_neither_over_nor_underflow():
     x = np.linspace(0.0, 10.0, 50)
-    fit = vardi.debias({"plain": x, "tilted": x[25:]}, {"plain": 1, "tilted": vardi.exponential_tilt("x")})
+    fit = vardi.debias({"plain": x, "tilted": x[25:] + 0.05}, {"plain": 1, "tilted": vardi.exponential_tilt("x")})
     slope = fit.parameters["tilted"]["x"].value
     far = np.array([0.0, 5.0, -2_000.0 / slope])
     weights = fit.weigh(pl.LazyFrame({"x": far})).collect()["weight"]
     assert_allclose(weights, fit.weigh(far), rtol=1e-12)
     assert weights[2] == pytest.approx(fit.weigh(np.array([-1_000.0 / slope]))[0])
-    scaled = vardi.debias({"plain": x, "far": x}, {"plain": 1, "far": "exp(x - 700)"})
-    assert_allclose(scaled.weigh(pl.LazyFrame({"x": x})).collect()["weight"], np.asarray(scaled.weights)[:50], rtol=1e-12)
+    scaled = vardi.debias({"plain": x, "far": x + 0.1}, {"plain": 1, "far": "exp(x - 700)"})
+    assert_allclose(
+        scaled.weigh(pl.LazyFrame({"x": x})).collect()["weight"], np.asarray(scaled.weights)[:50], rtol=1e-12
+    )
 
 
 def test_a_weight_that_is_no_formula_says_so():
     x = np.linspace(1.0, 2.0, 40)
-    by_function = vardi.debias({"a": x, "b": x}, {"a": 1, "b": lambda rows: rows})
-    for ask in (by_function.expression, lambda: by_function.to_sql("t"), lambda: by_function.weigh(pl.LazyFrame({"x": x}))):
+    by_function = vardi.debias({"a": x, "b": x + 0.01}, {"a": 1, "b": lambda rows: rows})
+    for ask in (
+        by_function.expression,
+        lambda: by_function.to_sql("t"),
+        lambda: by_function.weigh(pl.LazyFrame({"x": x})),
+    ):
         with pytest.raises(vardi.NeedsRowsError, match="The bias of 'b', <function <lambda>>, is not an expression"):
             ask()
     matrix = vardi.debias_matrix(np.ones((4, 2)), [0, 0, 1, 1])
@@ -131,7 +137,7 @@ def test_a_weight_that_is_no_formula_says_so():
 
 def test_expressions_of_libraries_weigh_lazy_frames():
     x = np.linspace(1.0, 2.0, 40)
-    samples = {"a": pl.DataFrame({"x": x}), "b": pl.DataFrame({"x": x[20:]})}
+    samples = {"a": pl.DataFrame({"x": x}), "b": pl.DataFrame({"x": x[20:] + 0.01})}
     text = vardi.debias(samples, {"a": 1, "b": "x"})
     fit = vardi.debias(samples, {"a": 1, "b": pl.col("x")})
     new = pl.LazyFrame({"x": [1.3, 1.7]})

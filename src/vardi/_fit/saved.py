@@ -95,7 +95,9 @@ def from_document(document: Document) -> Weigher:
         sizes=_floats(samples, "rows"),
         biases=biases,
         theta={
-            k: tuple(map(float, one["parameters"].values())) for k, one in enumerate(samples) if "parameters" in one
+            k: tuple(float(samples[k]["parameters"][name]) for name in bias.names)
+            for k, bias in enumerate(biases)
+            if isinstance(bias, ParametricBias)
         },
         u=_floats(samples, "log_factor", -np.inf),
         known=Known(
@@ -121,11 +123,14 @@ def save(weigher: Weigher, path: str | os.PathLike[str], *, overwrite: bool = Fa
         if isinstance(h, Bias):
             _require_text(h, f"The known function {label!r}")
     target = require_writable(path, overwrite=overwrite, remedy="Give overwrite=True, or another name.")
+    strange = [name for name in weigher.names if not isinstance(_plain(name), str | int | float)]
+    if strange:
+        kind = type(strange[0]).__name__
+        raise MismatchError(
+            f"The sample {strange[0]!r} is a {kind}, which JSON lacks. Name samples by texts or numbers."
+        )
     document = {**to_document(weigher), **also}
-    try:
-        document = {"hash": hash_of(document), **document}
-    except (TypeError, ValueError) as error:
-        raise MismatchError(f"The fit cannot be written as JSON: {error}. Name samples by texts or numbers.") from error
+    document = {"hash": hash_of(document), **document}
     with whole_file(target, overwrite=overwrite) as temporary:
         temporary.write_text(_written(document), encoding="utf-8")
     return target

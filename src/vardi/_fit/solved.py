@@ -471,6 +471,8 @@ class Solved:
 
         return Weigher.of(self)
 
+    has_formula = True  # whether the weight is one, of the columns of a row
+
     def weigh(self, rows: Any) -> Any:
         """Return the weight of rows that need not be in the pool."""
         return self.weigher.weigh(rows)

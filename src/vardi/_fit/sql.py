@@ -28,10 +28,8 @@ def to_sql(weigher: Weigher, table: str, dialect: Dialect, name: str, fit: str) 
         )
     weight, column = _in_duckdb(weigher), quoted(name)
     if dialect != "duckdb":
-        weight, column = (
-            _translated(weight, dialect, weigher),
-            _package("sqlglot").to_identifier(name, quoted=True).sql(dialect),
-        )
+        identifier = _package("sqlglot").to_identifier(name, quoted=True)
+        weight, column = _translated(weight, dialect, weigher), identifier.sql(dialect)
     from vardi import __version__
 
     pairs = zip(weigher.names, weigher.sizes.tolist(), strict=True)
@@ -87,7 +85,10 @@ def _translated(text: str, dialect: Dialect, weigher: Weigher) -> str:
                 return exp.Case(ifs=[exp.If(this=node.this.unnest(), true=one)], default=zero)
         return node
 
-    tree = _package("sqlglot").parse_one(text, read="duckdb").transform(portable)
+    tree = _package("sqlglot").parse_one(text, read="duckdb")
+    for node in reversed(list(tree.walk())):  # the inner ones first
+        if (other := portable(node)) is not node:
+            node.replace(other)
     return str(tree.sql(dialect))
 
 

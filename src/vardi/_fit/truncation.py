@@ -132,6 +132,7 @@ class SolvedByWindows(Solved):
     """
 
     apart = "too few of their rows are at risk together"
+    has_formula = False
 
     def __init__(self, rows: TruncatedRows, prepared: Prepared, found: JointFit) -> None:
         inner, weights = prepared.rows, found.solution.weights

@@ -603,9 +603,11 @@ def _allowed(bias: ParametricBias) -> list[Node]:
 
 
 def _as_expression(bias: Bias) -> Bias:
-    """Return a bias that was learned by logistic regressions as an expression; others as they are."""
-    node = bias.expression() if isinstance(bias, LearnedValues) else None
-    return bias if node is None else ExpressionBias(node)
+    """Return a bias that was learned by logistic regressions as an expression, by other models without the rows."""
+    if not isinstance(bias, LearnedValues):
+        return bias
+    node, nothing = bias.expression(), np.empty(0)
+    return replace(bias, values=nothing, fold=nothing) if node is None else ExpressionBias(node)
 
 
 def _require_covered(uncovered: NDArray[np.bool_]) -> None:
