@@ -267,7 +267,7 @@ def test_warnings_are_lines(small):
     (small / "study.toml").write_text(LOW + HIGH.replace('"1"', '"x ** 9"'))
     result = run("fit", "study.toml", "--json")
     found = json.loads(result.stdout)
-    said = [*found["warnings"], *found["doubts"]]
+    said = [*(one["message"] for one in found["warnings"]), *found["doubts"]]
     assert said
     assert all(line.startswith("warning: ") for line in result.stderr.splitlines())
 
@@ -470,7 +470,8 @@ def test_check_says_no_where_samples_contradict_known_shares(folder, engine):
     (line,) = found["known_check"]["lines"]
     assert (line["label"], line["known"]) == ("agency", 0.9)
     assert (line["estimated"], line["stderr"]) == pytest.approx((seen.value, seen.stderr), rel=1e-9)
-    assert "vardi check lists the known values." in found["warnings"][0]
+    assert "vardi check lists the known values." in found["warnings"][0]["message"]
+    assert found["warnings"][0]["code"] == "contradicted-known"
 
 
 def test_check_says_yes_to_known_shares_or_that_they_cannot_be_tested(folder):

@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from vardi._estimate.estimates import with_digits_of
+from vardi._estimate.tables import Record, Tabular
 from vardi._inputs.pool import Name
 from vardi._notebook import MOST_ROWS, fragment, paragraph, table
 from vardi.errors import MismatchError, suggest
@@ -56,7 +57,7 @@ class Discrepancy:
 
 
 @dataclass(frozen=True)
-class BiasCheck:
+class BiasCheck(Tabular):
     """Whether the samples agree with their declared biases where they overlap.
 
     Attributes
@@ -98,6 +99,13 @@ class BiasCheck:
         """The samples, those that fit worst first, and at the end those that cannot be tested."""
         shown = {name: float(f"{pvalue:.6g}") for name, pvalue in self.by_sample.items()}  # two samples have the same
         return sorted(shown, key=lambda name: (math.isnan(shown[name]), shown[name]))
+
+    def records(self) -> list[Record]:
+        """Return a row for each sample, the one that fits worst first."""
+        return [
+            {"name": str(name), "pvalue": self.by_sample[name], "untested": self.untested[name]}
+            for name in self.worst_first
+        ]
 
     def summary(self) -> str:
         """Return the check in at most 80 columns, the samples that fit worst first."""
@@ -180,7 +188,7 @@ class KnownLine:
 
 
 @dataclass(frozen=True)
-class KnownCheck:
+class KnownCheck(Tabular):
     """A comparison of what is known of the population with the samples.
 
     Attributes
@@ -222,6 +230,14 @@ class KnownCheck:
             f"samples, {worst.known:.3g} as known."
         )
         return f"{outcome} {self._remedy(worst)}" if self.contradicted else outcome
+
+    def records(self) -> list[Record]:
+        """Return a row for each known value: what the samples say of it, and what is known."""
+        return [
+            {"name": line.label, "value": line.estimated, "stderr": line.stderr, "known": line.known}
+            | {"known_stderr": line.known_stderr, "z": line.z}
+            for line in self.lines
+        ]
 
     def summary(self) -> str:
         """Return the check in at most 80 columns."""

@@ -178,6 +178,12 @@ class RowsInEngine(UserRows):
             frames[part.code] = part.with_added([name], partial(changed, changes=[adding, own]))
         return self.by_name(frames)
 
+    @property
+    def library(self) -> str | None:
+        """The library of frames in memory that goes with the engine; None for those without one."""
+        kind = self.frames.parts[0].frame.implementation
+        return "polars" if kind.is_polars() else "pandas" if kind.is_pandas_like() or kind.is_dask() else None
+
     def types(self, columns: Collection[str]) -> dict[str, str]:
         """Return the types of some of the user's columns as texts."""
         schema = {name: dtype for part in reversed(self.frames.parts) for name, dtype in part.schema.items()}

@@ -157,6 +157,11 @@ class RowsInMemory(UserRows):
         """Return the weight of each row, in the user's library."""
         return self.pool.wrap(self.row_weights(solved.tangent.measure), "weight")
 
+    @property
+    def library(self) -> str | None:
+        """The library of the frames; None for arrays."""
+        return next((frame.library for frame in self.pool.frames if frame.library is not None), None)
+
     def types(self, columns: Collection[str]) -> dict[str, str]:
         """Return the types of some columns as texts."""
         every = {name: text for frame in reversed(self.pool.frames) for name, text in frame.types(columns).items()}

@@ -117,11 +117,11 @@ def from_document(document: Document) -> Weigher:
 
 def save(weigher: Weigher, path: str | os.PathLike[str], *, overwrite: bool = False, **also: Any) -> Path:
     """Write a fit as JSON, whole or not at all; ``also`` are further entries."""
-    for name, bias in zip(weigher.names, weigher.biases, strict=True):
-        _require_text(bias, f"The bias of {str(name)!r}")
-    for label, h in zip(weigher.known.labels, weigher.known.functions, strict=True):
-        if isinstance(h, Bias):
-            _require_text(h, f"The known function {label!r}")
+    if textless := without_text(weigher):
+        raise InvalidBiasError(
+            f"{textless[0]} has no text, and a file holds no code. Write it as an expression, or learn it by a "
+            "logistic regression; fit.weigher() can be pickled as it is."
+        )
     target = require_writable(path, overwrite=overwrite, remedy="Give overwrite=True, or another name.")
     strange = [name for name in weigher.names if not isinstance(_plain(name), str | int | float)]
     if strange:
@@ -232,13 +232,14 @@ def refuse(path: Path, why: str, cause: Exception | None = None) -> NoReturn:
     ) from cause
 
 
-def _require_text(bias: Bias, what: str) -> None:
-    if isinstance(_text(bias), str):
-        return
-    raise InvalidBiasError(
-        f"{what}, {bias}, has no text, and a file holds no code. Write it as an expression, or learn it by a logistic "
-        "regression; fit.weigher() can be pickled as it is."
-    )
+def without_text(weigher: Weigher) -> list[str]:
+    """Return which biases and known functions have no text that can be read back."""
+    biases = zip(weigher.names, weigher.biases, strict=True)
+    known = zip(weigher.known.labels, weigher.known.functions, strict=True)
+    found = [f"The bias of {str(name)!r}, {bias}," for name, bias in biases if _text(bias) is bias]
+    return found + [
+        f"The known function {label!r}, {h}," for label, h in known if isinstance(h, Bias) and _text(h) is h
+    ]
 
 
 def _text(bias: Bias) -> Any:

@@ -22,7 +22,7 @@ import scipy
 from numpy.typing import NDArray
 from scipy import sparse
 
-from vardi._estimate.estimates import Estimate
+from vardi._estimate.estimates import Estimate, EstimatesByName
 from vardi._estimate.intervals import FixedValue, Student
 from vardi._fit.capabilities import refusal
 from vardi._inputs.frames import Frame, any_lazy, as_frame
@@ -174,19 +174,19 @@ class Weigher:
 
     # The normalisers
 
-    def log_normalisers(self, level: float = 0.95) -> dict[Name, Estimate]:
+    def log_normalisers(self, level: float = 0.95) -> EstimatesByName[Name]:
         r"""Return each :math:`\log\Omega_k` with its error, relative to the population."""
         assert self.errors is not None
         e = self.errors
         numbers = zip(e.log_omegas.tolist(), e.stderr.tolist(), e.df.tolist(), e.declared.tolist(), strict=True)
-        return {
-            name: Estimate(value, stderr, level, law=FixedValue() if declared else Student(df))
+        return EstimatesByName(
+            (name, Estimate(value, stderr, level, law=FixedValue() if declared else Student(df)))
             for name, (value, stderr, df, declared) in zip(self.names, numbers, strict=True)
-        }
+        )
 
-    def normalisers(self, level: float = 0.95) -> dict[Name, Estimate]:
+    def normalisers(self, level: float = 0.95) -> EstimatesByName[Name]:
         r"""Return each :math:`\Omega_k` with its error; intervals are made on the log scale."""
-        return {name: estimate.exp() for name, estimate in self.log_normalisers(level).items()}
+        return EstimatesByName((name, estimate.exp()) for name, estimate in self.log_normalisers(level).items())
 
     def log_omega_covariance(self) -> Floats:
         """Return the covariance of the log normalisers, relative to the population."""
@@ -606,8 +606,8 @@ def _as_expression(bias: Bias) -> Bias:
     """Return a bias that was learned by logistic regressions as an expression, by other models without the rows."""
     if not isinstance(bias, LearnedValues):
         return bias
-    node, nothing = bias.expression(), np.empty(0)
-    return replace(bias, values=nothing, fold=nothing) if node is None else ExpressionBias(node)
+    node = bias.expression()
+    return replace(bias, values=bias.values[:0], fold=bias.fold[:0]) if node is None else ExpressionBias(node)
 
 
 def _require_covered(uncovered: NDArray[np.bool_]) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from vardi._estimate.cdf import DebiasedCdf
 from vardi._estimate.estimates import Estimate, Estimates
 from vardi._estimate.intervals import warn_of_doubt
+from vardi._estimate.tables import in_library
 from vardi._fit.capabilities import refusal
 from vardi._fit.solved import Solved
 from vardi._inputs.domains import By
@@ -656,7 +657,10 @@ class WeightedSample:
         what = [f"the mean of {name_of(one)!r}" if is_function(one) else "the mean" for one in named]
         what = what or [f"mean {j}" for j in range(len(estimates))]
         warn_of_doubt(self.names, what, estimates.laws)
-        return estimates
+        called_by = [name_of(one) if is_function(one) else str(j) for j, one in enumerate(named)]
+        if len(called_by) == len(estimates):
+            estimates = replace(estimates, names=tuple(called_by))
+        return in_library(estimates, self.data.library)
 
     def _in_domains(
         self,
@@ -682,7 +686,7 @@ class WeightedSample:
         within = f" by {', '.join(told)}" if told else ""
         source = f", from {show(found.among)}" if found.among else ""
         source += "" if model is None else f", assisted by {model.name}"
-        return Domains(f"{what} of {of}{within}{source}", by, keys, found)
+        return in_library(Domains(f"{what} of {of}{within}{source}", by, keys, found), self.data.library)
 
     def _known_total(self, relative_to: tuple[Function, Size], level: float) -> tuple[float | Estimate, Estimate]:
         """Return the known total of a column, and its mean."""

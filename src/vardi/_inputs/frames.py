@@ -89,6 +89,7 @@ class Frame:
     """
 
     native: Native
+    library: str | None = None  # of frames, if the rows are one
 
     def __init__(self, native: np.ndarray) -> None:
         self.native = native = as_array(native, "Rows")
@@ -360,6 +361,7 @@ class NarwhalsFrame(Frame):
         if isinstance(data, nw.Series):
             data = (data if data.name else data.alias("x")).to_frame()
         self.data = _with_text_names(data)
+        self.library = str(data.implementation)
         require_read_as_names(self.data.columns, data.implementation)
 
     def __len__(self) -> int:

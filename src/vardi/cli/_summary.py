@@ -21,7 +21,7 @@ from vardi._facts.summary import sample_cells, summarize, variable_cells
 from vardi._fit.sample import DebiasedSample
 from vardi._rows.lazy_model import ROWS
 from vardi._solve.identify import Verdict
-from vardi.cli._console import DETAILS_OF_KNOWN, show, show_files, show_json
+from vardi.cli._console import DETAILS_OF_KNOWN, Message, show, show_files, show_json
 from vardi.errors._texts import SHOWN, more
 from vardi.study import OpenStudy, Study
 from vardi.study import plan as study_plan
@@ -74,7 +74,7 @@ def doubt_lines(doubts: Iterable[str]) -> list[RenderableType]:
 
 
 def show_fit(
-    opened: OpenStudy, found: Account, messages: list[str], targets: dict[str, Path], *, as_json: bool
+    opened: OpenStudy, found: Account, messages: list[Message], targets: dict[str, Path], *, as_json: bool
 ) -> None:
     """Print a fit, as tables or as JSON."""
     if as_json:
@@ -88,6 +88,8 @@ def show_fit(
         show(
             "No variables are named, so no means are computed in the engine. Name them in the study: variables = [...]"
         )
+    if "weights" in targets and "fit" not in targets:
+        show("The fit was not saved for new rows: its weight is no formula of columns.")
     if "weights" in targets and is_counted(opened):
         show("Weights are per unit. Rows stand for several units, so multiply each weight by the column count.")
 

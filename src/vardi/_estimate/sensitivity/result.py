@@ -12,6 +12,7 @@ import numpy as np
 
 from vardi._estimate.estimates import Estimate, with_digits_of
 from vardi._estimate.intervals import quantile_of_student
+from vardi._estimate.tables import Record, Tabular
 from vardi._inputs.pool import Name
 from vardi._notebook import fragment, paragraph, table
 from vardi._types import Floats
@@ -32,7 +33,7 @@ METHODS: dict[Method, str] = {
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Sensitivity:
+class Sensitivity(Tabular):
     r"""The range of an estimate when biases are wrong by up to a factor: what ``fit.sensitivity`` returns.
 
     A bias that is wrong by up to a factor :math:`\Gamma` has :math:`1/\Gamma \le \omega^*_l(z) / \omega_l(z) \le
@@ -127,6 +128,14 @@ class Sensitivity:
                 )
             return self.tipping
         return self.find(require_number(value))
+
+    def records(self) -> list[Record]:
+        """Return a row for each factor."""
+        columns = {"factor": self.gammas, "low": self.lower, "high": self.upper}
+        columns |= {"linear_low": self.linear_lower, "linear_high": self.linear_upper}
+        columns |= {"low_stderr": self.lower_stderr, "high_stderr": self.upper_stderr}
+        rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+        return [{"name": self.name, **dict(zip(columns, row, strict=True))} for row in rows]
 
     def __str__(self) -> str:
         title, *notes = (
