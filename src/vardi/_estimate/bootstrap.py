@@ -133,7 +133,7 @@ class Bootstrap(Tabular):
     def __len__(self) -> int:
         return len(self.values)
 
-    def records(self) -> list[Record]:
+    def _records(self) -> list[Record]:
         """Return a row for each statistic."""
         return [record_of(name, estimate) for name, estimate in zip(self.names, self._estimates, strict=True)]
 

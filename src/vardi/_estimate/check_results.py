@@ -100,7 +100,7 @@ class BiasCheck(Tabular):
         shown = {name: float(f"{pvalue:.6g}") for name, pvalue in self.by_sample.items()}  # two samples have the same
         return sorted(shown, key=lambda name: (math.isnan(shown[name]), shown[name]))
 
-    def records(self) -> list[Record]:
+    def _records(self) -> list[Record]:
         """Return a row for each sample, the one that fits worst first."""
         return [
             {"name": str(name), "pvalue": self.by_sample[name], "untested": self.untested[name]}
@@ -231,7 +231,7 @@ class KnownCheck(Tabular):
         )
         return f"{outcome} {self._remedy(worst)}" if self.contradicted else outcome
 
-    def records(self) -> list[Record]:
+    def _records(self) -> list[Record]:
         """Return a row for each known value: what the samples say of it, and what is known."""
         return [
             {"name": line.label, "value": line.estimated, "stderr": line.stderr, "known": line.known}

@@ -111,7 +111,7 @@ class Domains(ByDomain[Estimate], Tabular):
         covariance = as_shown(influence.covariance(), found.stderr)
         return Estimates(found.values, covariance, found.level, influence, found.stderr, found.laws, found.among)
 
-    def records(self) -> list[Record]:
+    def _records(self) -> list[Record]:
         """Return a row for each domain, with its value in each column; ``by`` before those named as a number is."""
         found = []
         for domain, estimate in self.items():

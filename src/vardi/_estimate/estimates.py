@@ -278,7 +278,7 @@ class Estimates(Tabular):
     among: tuple[str, ...] = field(default=(), repr=False, compare=False)
     names: tuple[str, ...] = ()
 
-    called: ClassVar[str] = "estimate"
+    _called: ClassVar[str] = "estimate"
 
     @property
     def stderr(self) -> Floats:
@@ -305,7 +305,7 @@ class Estimates(Tabular):
 
     def __getitem__(self, place: int | str) -> Estimate:
         """Return one of them, by its place or its name; differences and ratios carry their errors along."""
-        j = place_of(place, self.names, self.called) if isinstance(place, str) else place
+        j = place_of(place, self.names, self._called) if isinstance(place, str) else place
         influence = None if self.influence is None else self.influence.column(j)
         law = self.laws[j] if self.laws else NORMAL
         value, stderr = float(self.values[j]), float(self.stderr[j])
@@ -322,7 +322,7 @@ class Estimates(Tabular):
     def _labels(self, unnamed: str) -> Sequence[str]:
         return self.names or [unnamed.format(j) for j in range(len(self))]
 
-    def records(self) -> list[Record]:
+    def _records(self) -> list[Record]:
         """Return a row for each estimate."""
         return [record_of(name, estimate) for name, estimate in zip(self._labels("{}"), self, strict=True)]
 
@@ -337,7 +337,7 @@ class Estimates(Tabular):
 class EstimatesByName(dict[Key, Estimate], Tabular):
     """Estimates by the names of samples, states or parameters."""
 
-    def records(self) -> list[Record]:
+    def _records(self) -> list[Record]:
         """Return a row for each estimate."""
         return [record_of(name, estimate) for name, estimate in self.items()]
 

@@ -23,10 +23,10 @@ Result = TypeVar("Result", bound="Tabular")
 class Tabular(ABC):
     """A result that is a table: each kind only lists its rows."""
 
-    library: str | None = None  # of the frames of the fit that it is of, if there are any
+    _library: str | None = None  # of the frames of the fit that it is of, if there are any
 
     @abstractmethod
-    def records(self) -> list[Record]:
+    def _records(self) -> list[Record]:
         """Return the rows, all with the same columns."""
 
     def to_frame(self, backend: IntoBackend[EagerAllowed] | None = None) -> Any:
@@ -40,15 +40,15 @@ class Tabular(ABC):
         """
         import narwhals as nw
 
-        records = self.records()
+        records = self._records()
         columns = {name: [record[name] for record in records] for name in (records[0] if records else {})}
-        library: Any = backend or self.library or eager_library()
+        library: Any = backend or self._library or eager_library()
         return nw.from_dict(columns, backend=library).to_native()
 
 
 def in_library(result: Result, library: str | None) -> Result:
     """Return a result whose frames are of a library."""
-    object.__setattr__(result, "library", library)  # results are frozen
+    object.__setattr__(result, "_library", library)  # results are frozen
     return result
 
 

@@ -82,7 +82,7 @@ class Diagnostics(Tabular):
         """What to know before the numbers are used; empty if all is well."""
         return self.trust.messages
 
-    def records(self) -> list[Record]:
+    def _records(self) -> list[Record]:
         """Return a row for each number: part, name, measure, value."""
         of_fit = (
             (self, ("rows", "effective", "second_eigenvalue")),

@@ -550,13 +550,6 @@ class DebiasedSample(WeightedSample):
         return save(self.weigher(), path, overwrite=overwrite, data=hash_of_rows(self.solved))
 
     @property
-    def unsaved(self) -> bool:
-        """Whether the fit cannot be saved: its weight is no formula, or a bias has no text."""
-        from vardi._fit.saved import without_text
-
-        return not (self.solved.has_formula and self.solved.weigher.biases) or bool(without_text(self.solved.weigher))
-
-    @property
     def numeric_columns(self) -> tuple[str, ...]:
         """The numeric columns of the pool without missing values, those that the biases read first."""
         return self.data.numeric_columns

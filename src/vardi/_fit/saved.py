@@ -242,6 +242,11 @@ def without_text(weigher: Weigher) -> list[str]:
     ]
 
 
+def can_be_saved(solved: Solved) -> bool:
+    """Return whether the weight of a fit is a formula, and all of its parts have a text."""
+    return solved.has_formula and bool(solved.weigher.biases) and not without_text(solved.weigher)
+
+
 def _text(bias: Bias) -> Any:
     """Return the text of a bias, or the bias itself if it has none."""
     if isinstance(bias, ParametricBias):

@@ -129,6 +129,7 @@ def run_fit(
     Returned are the study with its data, the account of its fit, and the warnings on the way. ``replicates`` are the
     arguments of `DebiasedSample.replicate_weights`; if empty, none are written.
     """
+    from vardi._fit.saved import can_be_saved
     from vardi.cli._summary import study_account
     from vardi.study._outputs import weights_columns, write_weights
 
@@ -137,7 +138,7 @@ def run_fit(
         weights_columns(opened, with_data=with_data, replicates=replicates)
         stage("Solving")
         fitted = opened.fit()
-        if "fit" in targets and fitted.unsaved:
+        if "fit" in targets and not can_be_saved(fitted.solved):
             del targets["fit"]
         stage("Estimating errors")
         account = study_account(opened, fitted)

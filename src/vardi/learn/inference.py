@@ -58,7 +58,7 @@ class ModelInference(Estimates):
         How many of these lack each feature, or the outcome.
     """
 
-    called = "coefficient"
+    _called = "coefficient"
 
     model_: LinearModel
     rows_left_out: int = 0

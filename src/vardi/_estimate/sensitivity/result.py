@@ -129,7 +129,7 @@ class Sensitivity(Tabular):
             return self.tipping
         return self.find(require_number(value))
 
-    def records(self) -> list[Record]:
+    def _records(self) -> list[Record]:
         """Return a row for each factor."""
         columns = {"factor": self.gammas, "low": self.lower, "high": self.upper}
         columns |= {"linear_low": self.linear_lower, "linear_high": self.linear_upper}
