@@ -63,7 +63,7 @@ minimum: pyproject.toml  ## the same, with every dependency at its lower bound
 
 slow: $(VENV)/.test  ## statistical claims and large designs, by simulation; every question in every engine
 	$(BIN)/python -m pytest tests/slow -s --timeout 0
-	VARDI_EVERY_PAIR=1 $(BIN)/python -m pytest tests/engines/test_conformance.py tests/engines/test_questions.py tests/questions/test_questions.py tests/errors/test_faults.py --timeout 0
+	VARDI_EVERY_PAIR=1 $(BIN)/python -m pytest tests/engines/test_conformance.py tests/engines/test_questions.py tests/questions/test_questions.py tests/errors/test_faults.py tests/weights/test_population.py --timeout 0
 
 lint: $(VENV)/.lint  ## ruff, mypy (strict), import-linter, codespell, banned phrases
 	$(BIN)/ruff check .

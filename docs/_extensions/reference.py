@@ -35,7 +35,7 @@ TASKS_OF_A_FIT = {  # every public name of DebiasedSample, once
         "omegas",
         "log_omegas",
         "log_omega_covariance",
-        "w",
+        "paper_normalisers",
         "parameters",
         "estimated_biases",
         "test_parameters",

@@ -99,21 +99,27 @@ def opened(browser, path, viewport=DESKTOP, **options):
         context.close()
 
 
+@pytest.fixture(scope="module", params=NAMES)
+def shown(request, browser, reports):
+    """Each report in a page that several tests look at, for opening one takes longer than what they ask of it."""
+    with opened(browser, reports[request.param]) as one:
+        one.url = reports[request.param].as_uri()
+        yield one
+
+
 SECTIONS = ["verdict", "overlap", "samples", "changes", "distributions", "sensitivity", "weights", "check", "next"]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_it_renders_in_silence_and_asks_for_nothing(browser, reports, name):
-    with opened(browser, reports[name]) as one:
-        found = one.page.evaluate("[...document.querySelectorAll('section')].map(one => one.id)")
-        assert [part for part in found if part not in ("categories", "all-samples")] == [*SECTIONS, "reproduce"]
-        assert one.page.locator("h1").is_visible()
-        for chart in one.page.locator("main svg").all()[:12]:
-            box = chart.bounding_box()
-            assert box is None or (box["width"] > 40 and box["height"] > 10)  # None: folded away
-        one.page.mouse.wheel(0, 3000)
-        assert one.troubles == []
-        assert [url for url in one.requests if not url.startswith("data:")] == [reports[name].as_uri()]
+def test_it_renders_in_silence_and_asks_for_nothing(shown):
+    found = shown.page.evaluate("[...document.querySelectorAll('section')].map(one => one.id)")
+    assert [part for part in found if part not in ("categories", "all-samples")] == [*SECTIONS, "reproduce"]
+    assert shown.page.locator("h1").is_visible()
+    for chart in shown.page.locator("main svg").all()[:12]:
+        box = chart.bounding_box()
+        assert box is None or (box["width"] > 40 and box["height"] > 10)  # None: folded away
+    shown.page.mouse.wheel(0, 3000)
+    assert shown.troubles == []
+    assert [url for url in shown.requests if not url.startswith("data:")] == [shown.url]
 
 
 def test_hostile_texts_are_texts(browser, reports):
@@ -145,6 +151,12 @@ def test_the_policy_stops_what_is_put_in_later(browser, reports):
         assert any("Content Security Policy" in trouble for trouble in one.troubles)
 
 
+@pytest.fixture(scope="module")
+def houses(browser, reports):
+    with opened(browser, reports["houses"]) as one:
+        yield one
+
+
 @pytest.mark.parametrize(
     ("mark", "expected"),
     [
@@ -155,20 +167,19 @@ def test_the_policy_stops_what_is_put_in_later(browser, reports):
         ("#samples .pair >> nth=0", "agency: 66.7% of the rows, 45.6% of the weight"),
     ],
 )
-def test_pointing_shows_a_value(browser, reports, mark, expected):
-    with opened(browser, reports["houses"]) as one:
-        tip = one.page.locator(".tip")
-        assert "shown" not in tip.get_attribute("class")
-        one.page.locator(mark).scroll_into_view_if_needed()
-        one.page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
-        one.page.locator(mark).hover(force=True)
-        assert "shown" in tip.get_attribute("class")
-        assert expected in tip.inner_text()
-        box = tip.bounding_box()
-        assert box["x"] >= 0
-        assert box["x"] + box["width"] <= DESKTOP["width"]
-        one.page.mouse.move(2, 2)
-        assert "shown" not in tip.get_attribute("class")
+def test_pointing_shows_a_value(houses, mark, expected):
+    page, tip = houses.page, houses.page.locator(".tip")
+    assert "shown" not in tip.get_attribute("class")
+    page.locator(mark).scroll_into_view_if_needed()
+    page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    page.locator(mark).hover(force=True)
+    assert "shown" in tip.get_attribute("class")
+    assert expected in tip.inner_text()
+    box = tip.bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= DESKTOP["width"]
+    page.mouse.move(2, 2)
+    assert "shown" not in tip.get_attribute("class")
 
 
 def test_without_scripts_the_values_are_still_there(browser, reports):
@@ -188,14 +199,13 @@ COLLIDING = """[...document.querySelectorAll('.curve, .bars, .shares')].filter(o
 }).map(one => one.getAttribute('aria-label'))"""
 
 
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
-def test_every_chart_has_titled_axes_and_no_text_lies_over_another(browser, reports, name, viewport):
-    with opened(browser, reports[name], viewport) as one:
-        titles = one.page.evaluate(SPELLED)
-        assert len(titles) == one.page.locator(CHARTS).count() >= 2
-        assert all(x and y for x, y in titles)
-        assert one.page.evaluate(COLLIDING) == []
+def test_every_chart_has_titled_axes_and_no_text_lies_over_another(shown, viewport):
+    shown.page.set_viewport_size(viewport)
+    titles = shown.page.evaluate(SPELLED)
+    assert len(titles) == shown.page.locator(CHARTS).count() >= 2
+    assert all(x and y for x, y in titles)
+    assert shown.page.evaluate(COLLIDING) == []
 
 
 OVERPRINTED = """boxes => boxes.filter((a, k) => boxes.some((b, l) => k < l && a.left < b.right - 1 &&
@@ -207,14 +217,15 @@ BOXES = """[...document.querySelectorAll('.graph g > text')].map(one => {
 
 
 @pytest.mark.parametrize("name", ["houses", "twenty", "wordy"])
-@pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
-def test_names_of_a_graph_are_whole_and_apart(browser, reports, name, viewport):
-    with opened(browser, reports[name], viewport) as one:
-        boxes = one.page.evaluate(BOXES)
-        assert len(boxes) >= 4
-        assert one.page.evaluate(OVERPRINTED, boxes) == []
-        card = one.page.locator("#overlap").bounding_box()
-        assert all(card["x"] <= box["left"] and box["right"] <= card["x"] + card["width"] for box in boxes)
+def test_names_of_a_graph_are_whole_and_apart(browser, reports, name):
+    with opened(browser, reports[name]) as one:
+        for viewport in (DESKTOP, PHONE):
+            one.page.set_viewport_size(viewport)
+            boxes = one.page.evaluate(BOXES)
+            assert len(boxes) >= 4
+            assert one.page.evaluate(OVERPRINTED, boxes) == []
+            card = one.page.locator("#overlap").bounding_box()
+            assert all(card["x"] <= box["left"] and box["right"] <= card["x"] + card["width"] for box in boxes)
 
 
 def test_many_samples_have_a_second_page_with_a_search(browser, reports):
@@ -320,17 +331,19 @@ def test_it_prints_in_light_colours_with_all_folded_parts(browser, reports, name
         assert one.troubles == []
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_paper_is_wide_enough_for_tables(browser, reports, name):
+def test_paper_is_wide_enough_for_tables(shown):
     """What is wider than a page shrinks with all the rest, and cards as on a phone would take many pages."""
     paper = {"width": 696, "height": 1000}  # A4 without its margins
-    with opened(browser, reports[name], paper) as one:
-        one.page.emulate_media(media="print")
-        assert one.page.evaluate("document.documentElement.scrollWidth") == paper["width"]
-        shown = one.page.evaluate(
+    shown.page.set_viewport_size(paper)
+    shown.page.emulate_media(media="print")
+    try:
+        assert shown.page.evaluate("document.documentElement.scrollWidth") == paper["width"]
+        rows = shown.page.evaluate(
             "[...document.querySelectorAll('tbody tr')].map(one => getComputedStyle(one).display)"
         )
-        assert set(shown) == {"table-row"}
+        assert set(rows) == {"table-row"}
+    finally:
+        shown.page.emulate_media(media="screen")
 
 
 def test_charts_and_tables_are_named(browser, reports):

@@ -556,6 +556,9 @@ def test_lazy_fits_have_the_same_sections(make, tmp_path):
                 continue
             found = getattr(one, name)
             assert found == (value if isinstance(value, str | dict) else pytest.approx(value, rel=1e-8)), name
+    headings = [re.findall(r"<h[23][^>]*>(.*?)</h[23]>", to_html(report)) for report in (lazy, eager)]
+    assert headings[0] == headings[1]
+    assert len(headings[1]) > 4
     assert lazy.overlap.bridging == pytest.approx(eager.overlap.bridging)
     assert lazy.effective == pytest.approx(eager.effective)
     assert [bar.rows for bar in lazy.weights.bars] == [bar.rows for bar in eager.weights.bars]

@@ -93,8 +93,8 @@ def test_long_names_that_end_differently_stay_apart():
     rng = np.random.default_rng(0)
     fit = vardi.debias({name: rng.random(40) for name in names}, {names[0]: "x + 1", names[1]: 1})
     for text in (fit.summary(), str(fit.diagnostics()), str(fit.check_biases())):
-        assert "_north" in text
-        assert "_south" in text
+        first = "".join(line.split()[0] for line in text.splitlines() if line)  # where they go on in the next line
+        assert all(name in first for name in names)
 
 
 @pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame])
@@ -110,7 +110,7 @@ def test_columns_that_hold_nothing_are_named_too(make):
 def test_one_row_is_one_row():
     fit = vardi.debias({"a": np.array([2.0])}, {"a": 1})
     assert fit.summary().startswith("1 row of 1 sample")
-    assert "</b> 1 row, effective 1 of 1.<br>" in fit._repr_html_()
+    assert "<p>1 row of 1 sample" in fit._repr_html_()
 
 
 def test_samples_after_the_first_are_folded_in_notebooks():

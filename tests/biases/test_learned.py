@@ -351,14 +351,33 @@ def test_what_cannot_learn():
             vardi.InvalidKnownError,
             "mean of the bias of 'panel', which is learned",
         ),
-        (
-            lambda: vardi.debias({name: pl.from_pandas(rows).lazy() for name, rows in given.items()}, BIASES),
-            vardi.NeedsRowsError,
-            "needs rows in memory",
-        ),
     ):
         with pytest.raises(error, match=message):
             wrong()
+
+
+def test_lazy_frames_are_read_and_numbers_stand_beside_their_rows():
+    given = samples(60)
+    lazy = {name: pl.from_pandas(rows).lazy() for name, rows in given.items()}
+    fit, eager = vardi.debias(lazy, BIASES), vardi.debias(given, BIASES)
+    found, expected = fit.expectation("y"), eager.expectation("y")
+    assert (found.value, found.stderr) == pytest.approx((expected.value, expected.stderr), rel=1e-9)
+    weights = fit.weights["panel"]
+    assert weights.columns == ["age", "region", "y", "weight"]
+    np.testing.assert_allclose(weights["weight"], np.asarray(eager.weights)[60:], rtol=1e-9)
+    replicates = fit.replicate_weights(2, 1)["survey"]
+    np.testing.assert_allclose(replicates["replicate_2"], eager.replicate_weights(2, 1)["replicate_2"][:60], rtol=1e-9)
+    pool = pl.concat([rows.with_columns(s=pl.lit(name), c=pl.int_range(60) // 2) for name, rows in lazy.items()])
+    one = vardi.debias(pool, BIASES, source="s", clusters="c")
+    assert one.weights.columns == ["age", "region", "y", "s", "c", "weight"]
+    more = fit.update({"panel": lazy["panel"].head(30)})
+    assert more.sizes == {"survey": 60, "panel": 90}
+    with pytest.raises(vardi.MismatchError, match="^There is already a column 'weight'"):
+        vardi.debias(one.weights.lazy(), BIASES, source="s").weights  # noqa: B018
+    with pytest.raises(vardi.MismatchError, match="^series was given as True, but the rows are lazy frames"):
+        vardi.debias(lazy, BIASES, series=True)
+    with pytest.warns(vardi.errors.SharedUnitsWarning, match="60 rows of 'survey' are in 'panel' too"):
+        vardi.debias(dict.fromkeys(given, lazy["panel"]), BIASES)
 
 
 def test_a_verdict_before_any_fit():

@@ -18,7 +18,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 PATHS = {path.stem: path for path in sorted(EXAMPLES.rglob("*.py"))}
 NAMES = list(PATHS)
 CAPTION = 95  # letters, of which the gallery cuts longer ones
-SEEDS = (0, 1, 2)
+SEEDS = (1, 2)  # 0 is the seed of what is printed and drawn
 ANOTHER = (1,)  # of examples that take a second or more
 
 

@@ -1,35 +1,17 @@
-"""Distribution functions of rows that stay in an engine: as from arrays, in a few queries."""
+"""Distribution functions of rows that stay in an engine take few queries."""
 
 from __future__ import annotations
 
 import narwhals as nw
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pytest
 from engines import QUICK_TO_ASK
-from numpy.testing import assert_allclose
-from pools import COLUMNS, LENGTHS, tables
+from pools import COLUMNS
 
 import vardi
 
 LOCAL = pytest.mark.parametrize("engine", QUICK_TO_ASK, indirect=True)
-
-
-@LOCAL
-@pytest.mark.parametrize("column", COLUMNS)
-def test_heights_and_quantiles(engine, column):
-    rows = tables(column=column)
-    weights = vardi.debias({name: pl.from_arrow(table) for name, table in rows.items()}, LENGTHS).weights
-    y = np.concatenate([table["y"].to_numpy() for table in rows.values()])
-    x, place = np.unique(y, return_inverse=True)
-    heights = np.cumsum(np.bincount(place, weights)) / len(y)
-    cdf = vardi.debias(engine.samples(rows), LENGTHS).cdf("y")
-    for q in (0.02, 0.3, 0.5, 0.3001, 0.99):
-        assert cdf.quantile(q).value == x[np.searchsorted(heights, q - 1e-12)]
-    assert_allclose(cdf.x, x)
-    assert_allclose(cdf.heights, np.minimum(heights, 1.0), rtol=1e-10)
-    assert f"steps from {x[0]:.4g} to {x[-1]:.4g}" in repr(cdf)
 
 
 @LOCAL

@@ -67,19 +67,19 @@ def test_rows_come_by_weight():
     x = np.array([1.0, 2.0, 4.0, 8.0])
     fit = fitted(pa.table({"id": np.arange(4), "x": x}))
     pi = (1 / x) / (1 / x).sum()
-    first = [ids(fit.sample(1, seed, replace=False, id="id"))[0] for seed in range(200)]
-    assert chisquare(np.bincount(first, minlength=4), 200 * pi).pvalue > 1e-3
-    two = [ids(fit.sample(2, seed, replace=False, id="id")) for seed in range(150)]
-    together = sum(pair == [0, 1] for pair in two) / 150
+    first = [ids(fit.sample(1, seed, replace=False, id="id"))[0] for seed in range(100)]
+    assert chisquare(np.bincount(first, minlength=4), 100 * pi).pvalue > 1e-3
+    two = [ids(fit.sample(2, seed, replace=False, id="id")) for seed in range(100)]
+    together = sum(pair == [0, 1] for pair in two) / 100
     expected = pi[0] * pi[1] / (1 - pi[0]) + pi[1] * pi[0] / (1 - pi[1])
-    assert abs(together - expected) < 4 * np.sqrt(expected * (1 - expected) / 150)
+    assert abs(together - expected) < 4 * np.sqrt(expected * (1 - expected) / 100)
 
 
 def test_counts_are_rates():
     fit = fitted(pa.table({"id": np.arange(3), "x": [1.0, 1.0, 1.0], "n": [1, 0, 9]}), counts="n")
-    first = [ids(fit.sample(1, seed, replace=False, id="id"))[0] for seed in range(300)]
+    first = [ids(fit.sample(1, seed, replace=False, id="id"))[0] for seed in range(100)]
     assert 1 not in first
-    assert abs(np.mean(np.array(first) == 2) - 0.9) < 4 * np.sqrt(0.09 / 300)
+    assert abs(np.mean(np.array(first) == 2) - 0.9) < 4 * np.sqrt(0.09 / 100)
 
 
 def test_the_engine_s_own_row_number():

@@ -121,13 +121,17 @@ QUESTIONS = {
 }
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
-@pytest.mark.parametrize("engine", ["polars", "duckdb"])
-def test_estimates_of_many_frames_are_those_of_one_and_take_few_queries(question, engine, asked):
+@pytest.fixture(scope="module", params=["polars", "duckdb"])
+def fits(request):
+    """The fit of many frames in an engine, and that of one."""
     frames = drawn()
-    fit = vardi.debias({name: ENGINES[engine](rows) for name, rows in frames.items()}, TILTS)
-    one = vardi.debias(labelled(frames), TILTS, source="label")
-    asked.clear()
+    fit = vardi.debias({name: ENGINES[request.param](rows) for name, rows in frames.items()}, TILTS)
+    return fit, vardi.debias(labelled(frames), TILTS, source="label")
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_estimates_of_many_frames_are_those_of_one_and_take_few_queries(question, fits, asked):
+    fit, one = fits
     found = QUESTIONS[question](fit)
     queries = len(asked)
     asked.clear()

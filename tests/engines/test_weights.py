@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -54,9 +53,3 @@ def test_the_weights_of_some_samples_are_zero_for_others(engine, labels, counts)
     probabilities = by_id(lazy.probabilities, "probability")
     assert_allclose(probabilities, np.asarray(memory.probabilities), rtol=1e-9, atol=1e-15)
     assert not any(probabilities[110:])
-
-
-def test_a_column_that_is_there_already():
-    fit = vardi.debias({"a": pl.LazyFrame({"x": [1.0, 2.0], "weight": [1, 2]})}, {"a": "x"})
-    with pytest.raises(vardi.MismatchError, match="There is already a column 'weight'"):
-        _ = fit.weights

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +54,7 @@ FORBIDDEN_MODULES = {
 }
 
 
+@cache
 def modules():
     return {str(path.relative_to(SOURCE)): ast.parse(path.read_text(encoding="utf-8")) for path in SOURCE.rglob("*.py")}
 
@@ -176,7 +178,8 @@ def watched(tmp_path_factory):
         (folder / f"{name}.csv").write_text("x,y\n1,2\n2,3\n3,5\n")
     (folder / "secret.csv").write_text("x,y\n9,9\n")
     (folder / "link.csv").symlink_to("/etc/passwd")
-    pl.read_csv(folder / "b.csv").write_parquet(folder / "b.parquet")
+    for name in ("a", "b"):
+        pl.read_csv(folder / f"{name}.csv").write_parquet(folder / f"{name}.parquet")
     studies, engines = [], []
 
     def study(text):
@@ -194,9 +197,10 @@ def watched(tmp_path_factory):
     for data in DATA:
         study(f'{plain}[sources.b]\ndata = "{data}"\nbias = "x"\n')
         study(f'engine = "duckdb"\n{plain}[sources.b]\ndata = "{data}"\nbias = "x"\n')
+    stored = plain.replace("csv", "parquet")  # which DuckDB opens sooner
     for text in EXPRESSIONS:
         bias = json.dumps(text)
-        study(f'engine = "duckdb"\n{plain}[sources.b]\ndata = "b.csv"\nbias = {bias}\n')
+        study(f'engine = "duckdb"\n{stored}[sources.b]\ndata = "b.parquet"\nbias = {bias}\n')
         study(f'variables = [{bias}]\n{plain}[sources.b]\ndata = "b.csv"\nbias = 1\n[known]\n{bias} = 0.5\n')
     study(f'{plain}[sources."__import__(\'os\').system(\'true\')"]\ndata = "b.csv"\nbias = "x"\n')
     study(f'import = "os"\npython = "open(1)"\n{plain}')

@@ -169,9 +169,29 @@ def test_what_cannot_assist_is_refused(fit, samples):
     few = {**samples, "mid": samples["mid"].iloc[:15]}
     with pytest.raises(vardi.MismatchError, match="^The values are recorded on 15 rows, too few for 5 folds"):
         vardi.debias(few, BIASES).expectation("y", assisted_by=LinearRegression(), columns=["x"])
-    lazy = vardi.debias({name: pl.from_pandas(rows).lazy() for name, rows in samples.items()}, BIASES)
-    with pytest.raises(vardi.NeedsRowsError, match="^A mean that a model assists needs rows in memory"):
-        lazy.expectation("y", assisted_by=LinearRegression(), columns=["x"])
     matrix = vardi.debias_matrix(np.ones((40, 1)), np.zeros(40, int))
     with pytest.raises(vardi.VardiError, match="^A model that assists a mean sees columns"):
         matrix.expectation(np.arange(40.0), assisted_by=LinearRegression())
+
+
+def test_rows_of_an_engine_are_read_for_a_model_to_see(samples, fit):
+    lazy = vardi.debias({name: pl.from_pandas(rows).lazy() for name, rows in samples.items()}, BIASES)
+    model = {"assisted_by": LinearRegression(), "columns": ["x"]}
+    size = [one.expectation("x > 0", **model) * 100 for one in (lazy, fit)]
+    for found, expected in (
+        (lazy.expectation("y", **model), fit.expectation("y", **model)),
+        (lazy.expectation("y", by="g", **model)["a"], fit.expectation("y", by="g", **model)["a"]),
+        (lazy.among(["mid"]).expectation("y", **model), fit.among(["mid"]).expectation("y", **model)),
+        (lazy.total("y", size=(100, 5), **model), fit.total("y", size=(100, 5), **model)),
+        (lazy.total("y", size=size[0], **model), fit.total("y", size=size[1], **model)),
+    ):
+        assert (found.value, found.stderr) == pytest.approx((expected.value, expected.stderr), rel=1e-8)
+    with pytest.raises(
+        vardi.MismatchError, match="^The total is known from an estimate that an engine made.*assisted_"
+    ):
+        lazy.total("y", size=lazy.expectation("x > 0") * 100, **model)
+    with pytest.raises(vardi.MismatchError, match="^The estimates come from different fits"):
+        lazy.expectation("y", **model) - lazy.expectation("x")
+    for given in ({"values": np.ones(3 * N)}, {"values": "y", "by": np.ones(3 * N)}):  # in which order?
+        with pytest.raises(vardi.NeedsRowsError, match="^An expectation of values that are not columns"):
+            lazy.expectation(**given, **model)

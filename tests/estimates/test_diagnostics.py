@@ -126,8 +126,8 @@ def test_tidy_frame(fit):
 def test_summary_fits_a_terminal(houses):
     text = str(houses.diagnostics())
     assert max(map(len, text.splitlines())) <= 80
-    assert "effective rows      183.7 of 300" in text
-    assert "bridging rows       45.6 over the weakest cut" in text
+    assert "effective rows  183.7 of 300" in text
+    assert "bridging rows   45.6 over the weakest cut" in text
     assert "A few rows dominate the mean of 'CRIM'" in text
 
 

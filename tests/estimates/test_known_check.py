@@ -96,9 +96,9 @@ def test_the_summary_is_a_table_in_eighty_columns():
     assert table[1].split() == ["age", "41.20", "±", "0.30", "43.00", "±", "0.40", "+3.6"]
     assert table[2].split() == ["region", "=", "N", "0.2", "0.310", "±", "0.010", "+11.0"]
     assert table[3].split() == ["north", "0.3", "not", "identified"]
-    assert table[5].split()[-2:] == ["no", "error"]
-    assert "…" in table[4]
-    many = check(*[NORTH] * 20)
+    assert table[-1].split()[-2:] == ["no", "error"]
+    assert sum(line.count("x") for line in table) == 200  # which go on from line to line
+    many = check(*[NORTH] * 28)
     assert str(many).endswith("... and 8 more")
 
 

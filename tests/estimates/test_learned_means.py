@@ -96,8 +96,6 @@ def test_a_model_of_ones_own():
         np.average(given["panel"].y, weights=1 / fit.solved.pool.biases[1].values[200:])
     )
     assert (found - plug_in).is_approximate
-    with pytest.raises(vardi.MismatchError, match="columns= chooses what a model sees, but there is no model"):
-        fit.expectation("y", assisted_by=None, columns=["age"])
 
 
 def test_domains_add_up_to_the_whole():

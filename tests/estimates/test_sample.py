@@ -88,7 +88,7 @@ def test_weights_and_probabilities():
 def test_normalisers(kind):
     d = design(kind, 5, 100, 0)
     fit = vardi.debias_matrix(d.omega, d.source, names="abcde")
-    assert list(fit.omegas) == list(fit.log_omegas) == list(fit.sizes) == list(fit.w) == list("abcde")
+    assert list(fit.omegas) == list(fit.log_omegas) == list(fit.sizes) == list(fit.paper_normalisers()) == list("abcde")
     assert fit.names == tuple("abcde")
     for k, name in enumerate("abcde"):
         assert fit.omegas[name] == pytest.approx(fit.probabilities @ d.omega[:, k], rel=1e-12)
@@ -102,10 +102,10 @@ def test_normalisers(kind):
 def test_w_is_in_the_scale_of_the_paper(kind):
     d = design(kind, 5, 100, 0)
     fit = vardi.debias_matrix(np.column_stack([d.omega, d.z**2]), d.source)
-    assert list(fit.w) == ["0", "1", "2", "3", "4"]  # the state that was not sampled has no lambda
-    ratios = {name: w / (fit.sizes[name] / 100) for name, w in fit.w.items()}
+    assert list(fit.paper_normalisers()) == ["0", "1", "2", "3", "4"]  # the state that was not sampled has no lambda
+    ratios = {name: w / (fit.sizes[name] / 100) for name, w in fit.paper_normalisers().items()}
     assert max(ratios.values()) == pytest.approx(1, rel=1e-14)
-    scale = {round(w / fit.omegas[name], 12) for name, w in fit.w.items()}
+    scale = {round(w / fit.omegas[name], 12) for name, w in fit.paper_normalisers().items()}
     assert np.ptp(list(scale)) <= 1e-11  # W is Omega up to one factor
 
 
@@ -116,7 +116,7 @@ def test_normalisers_beyond_the_floating_point_range():
     certify(fit, log_omega, [0, 1], log=True)
     assert 4000 < fit.log_omegas["0"] < 4001
     assert fit.omegas == {"0": np.inf, "1": 0.0}
-    assert fit.w == {"0": 0.5, "1": 0.0}
+    assert fit.paper_normalisers() == {"0": 0.5, "1": 0.0}
 
 
 # ---------------------------------------------------------------- weigh

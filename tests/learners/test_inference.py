@@ -272,7 +272,7 @@ def test_the_table_is_never_wide(fit):
     X = pd.DataFrame({long: frame["x"] * 1e-9, "v": frame["v"] * 1e12})
     text = inference(fit, LinearRegression(), X, frame["number"]).table()
     assert max(map(len, text.splitlines())) <= 80
-    assert "…" in text
+    assert all(word in text for word in long.split())  # it goes on in the next lines
     exact = inference(fit, LinearRegression(), frame[["x"]], 2 * frame["x"]).table()
     assert max(map(len, exact.splitlines())) <= 80
 

@@ -392,7 +392,7 @@ def test_an_interruption_while_they_start_arrives_afterwards():
 
 
 def test_an_interrupted_command_goes_on_where_it_stopped(tmp_path):
-    arguments = ["norm", "--runs", "900", "--trees", "10", "--jobs", "2", "-o", str(tmp_path)]
+    arguments = ["clusters", "--runs", "900", "--trees", "10", "--jobs", "2", "-o", str(tmp_path)]
     running = subprocess.Popen(
         [sys.executable, "-m", "paper", *arguments],
         cwd=ROOT,
@@ -401,7 +401,7 @@ def test_an_interrupted_command_goes_on_where_it_stopped(tmp_path):
         text=True,
         start_new_session=True,  # so that Ctrl-C reaches its workers too, and not these tests
     )
-    finished = tmp_path / "runs" / "norm"
+    finished = tmp_path / "runs" / "clusters"
     while running.poll() is None and not all((finished / f"000{run}.json").exists() for run in range(2)):
         time.sleep(0.1)
     os.killpg(running.pid, signal.SIGINT)
@@ -412,6 +412,6 @@ def test_an_interrupted_command_goes_on_where_it_stopped(tmp_path):
     kept = {path.name: path.read_bytes() for path in finished.glob("0*.json")}
     assert 2 <= len(kept) < 900
     assert not (tmp_path / "tables").exists()
-    runs = run_all([EXPERIMENTS["norm"]], 2, tmp_path / "runs", Settings(trees=10))
+    runs = run_all([EXPERIMENTS["clusters"]], 2, tmp_path / "runs", Settings(trees=10))
     assert {path.name: path.read_bytes() for path in finished.glob("0*.json")} == kept
     assert all(len(scores) == 2 for scores in runs.values())

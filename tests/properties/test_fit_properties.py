@@ -55,7 +55,7 @@ def test_the_equations_hold_written_by_hand(one):
     np.testing.assert_array_equal(fit.solution.weights, fit.solved.tangent.measure.row_weights)
     assert fit.solution.point is None  # of known biases alone u is all there is
     assert fit.solution.converged
-    w = np.array(list(fit.w.values()))
+    w = np.array(list(fit.paper_normalisers().values()))
     close((w / (sizes / sizes.sum())).max(), 1.0)
     close(w / w[0], omegas / omegas[0])
 

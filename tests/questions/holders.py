@@ -47,7 +47,7 @@ class Subject:
     model : dict
         The model that assists means, as arguments; empty for none.
     in_engine : bool
-        Whether its rows are in an engine.
+        Whether its rows are in an engine, where they stay.
     """
 
     fit: vardi.DebiasedSample
@@ -125,7 +125,8 @@ def of_frames(samples: dict[str, Any], more: dict[str, Any], part: str, dependen
     known = {"x > 4": SHARE, "y": (2.6, 0.1)} if part in WITH_KNOWN else None
     fit = vardi.debias(samples, {"plain": 1, "seen": seen}, known=known, **depending(dependence))
     new = pl.DataFrame({"x": [0.7, 2.0, 3.1], "y": [1.0, 2.0, 3.0]})
-    return Subject(fit, "x", "y", new, more, model=assisting(part, "x"), in_engine=in_engine)
+    stay = in_engine and part != "learned"
+    return Subject(fit, "x", "y", new, more, model=assisting(part, "x"), in_engine=stay)
 
 
 def rows_in_memory(part: str, dependence: str) -> Subject:
@@ -171,7 +172,8 @@ def conditions(part: str, dependence: str, *, tilt: float = 0.0, in_engine: bool
     fit = vardi.debias(frames, biases, known=known, **depending(dependence))
     new = pl.DataFrame({"x": [2.5, 3.5], "y": [1.0, 2.0], "h": [0, 1]})
     more = lazy(more) if in_engine else more
-    return Subject(fit, "x", "y", new, more, model=assisting(part, "h"), in_engine=in_engine)
+    stay = in_engine and part != "learned"
+    return Subject(fit, "x", "y", new, more, model=assisting(part, "h"), in_engine=stay)
 
 
 def without_columns(part: str) -> None:

@@ -173,7 +173,7 @@ def normalisers(subject: Subject) -> np.ndarray:
     plain = of_estimates(fit.normalisers().values())
     ratio = of_estimate(fit.log_ratio(fit.names[-1], fit.names[0]))
     covariance = of_covariance(fit.log_omega_covariance(), fit)
-    return numbers(list(fit.omegas.values()), list(fit.w.values()), logs, plain, ratio, covariance)
+    return numbers(list(fit.omegas.values()), list(fit.paper_normalisers().values()), logs, plain, ratio, covariance)
 
 
 def distribution(subject: Subject) -> np.ndarray:

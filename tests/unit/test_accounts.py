@@ -11,13 +11,12 @@ import pytest
 from pools import hostile_fit
 
 import vardi
-from vardi import _notebook
+from vardi._tables import MOST_ROWS, Table
 from vardi.report._recipe import fingerprint
 
 
 def test_samples_beyond_what_a_notebook_holds_are_counted(monkeypatch):
-    monkeypatch.setattr("vardi._facts.summary.MOST_ROWS", 21)
-    monkeypatch.setattr("vardi._notebook.MOST_ROWS", 21)
+    monkeypatch.setattr("vardi._tables.MOST_ROWS", 21)
     rng = np.random.default_rng(0)
     samples = {f"site {k}": rng.normal(size=40) for k in range(23)}
     html = vardi.debias(samples, dict.fromkeys(samples, 1))._repr_html_()
@@ -34,7 +33,7 @@ def fit():
 
 def test_lines_of_a_cell_break_where_it_is_long_and_nowhere_else():
     """A notebook's own style breaks them anywhere, and it sets names to the right."""
-    html = _notebook.table(("sample", "mean"), [("a sample", "0.1528 ± 0.0072"), ("a " * 30, "1")])
+    html = Table(("sample", "mean"), [("a sample", "0.1528 ± 0.0072"), ("a " * 30, "1")]).html()
     assert '<th style="text-align:left;white-space:nowrap">a sample</th>' in html
     assert '<td style="white-space:nowrap">0.1528 ± 0.0072</td>' in html
     assert '<th style="text-align:left;min-width:14em">a a ' in html
@@ -42,14 +41,21 @@ def test_lines_of_a_cell_break_where_it_is_long_and_nowhere_else():
 
 def test_tables_end_where_they_are_too_long():
     rows = [(str(k), "<&>") for k in range(3)]
-    html = _notebook.table(("a<", "b"), rows, code={1}, caption="c<d")
+    html = Table(("a<", "b"), rows, code=1, beneath="c<d").html()
     assert ">a&lt;</th>" in html
     assert "<code>&lt;&amp;&gt;</code>" in html
-    assert '<caption style="text-align:left">c&lt;d</caption>' in html
+    assert html.endswith("<p>c&lt;d</p>")
     assert "<details>" not in html
-    assert _notebook.table(("a",), []) == ""
-    many = [(str(k), "") for k in range(_notebook.MOST_ROWS)]
-    assert "<p>... and 234 more</p></details>" in _notebook.table(("a", "b"), many, total=_notebook.MOST_ROWS + 234)
+    many = [(str(k), "") for k in range(MOST_ROWS + 234)]
+    assert "<p>... and 234 more</p></details>" in Table(("a", "b"), many).html()
+
+
+def test_texts_are_folded_where_a_table_is_too_wide_and_numbers_never():
+    rows = [("x" * 95, "y <= 3", "1" * 20)]
+    lines = Table(("name", "bias", "rows"), rows, texts=(0, 1)).text().splitlines()
+    assert max(map(len, lines)) == 80
+    assert lines[1].endswith(f"x  y <= 3  {'1' * 20}")
+    assert "".join(line[:50].strip() for line in lines[1:]) == "x" * 95
 
 
 TEXTS = ["north", "süd", "", None, "ÿ", "east"]

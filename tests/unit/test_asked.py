@@ -154,6 +154,14 @@ class TestMemory:
         monkeypatch.setattr(lazy_pool, "available_memory", lambda: 0)
         assert lazy_pool.most_cells(3) == 1
 
+    def test_rows_that_a_model_is_to_see_must_fit_in_memory(self, engine, monkeypatch):
+        monkeypatch.setattr("vardi._machine.ALWAYS", 0)
+        monkeypatch.setattr("vardi._machine.available_memory", lambda: 2 * 8 * 3 * 40 - 1)
+        frame = engine(pl.DataFrame({"x": np.arange(40.0), "y": 1.0, "label": ["a", "b"] * 20}))
+        remedy = "which a model is to see, need .* of memory, but .* is available. Select fewer columns or rows"
+        with pytest.raises(vardi.TooLargeError, match=f"^The rows of lazy frames, {remedy}"):
+            vardi.debias(frame, {"a": 1, "b": vardi.learned("x")}, source="label")
+
     @pytest.mark.parametrize("biases", [{"a": "x <= 40", "b": "x >= 0"}, {"a": "x <= 40", "b": "0.5 + (x >= 3)"}])
     def test_more_distinct_rows_than_memory_holds_stay_in_the_engine(self, engine, monkeypatch, biases):
         for module in ("_inputs.lazy_pool", "_rows.lazy_model"):

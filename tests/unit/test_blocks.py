@@ -292,7 +292,7 @@ def test_data_are_read_a_few_times(kind: Any, problem: Any, tmp_path: Path, monk
     fits: list[Any] = []
     assert passes_of(lambda: fits.append(debias_matrix(given, source, log=log)), monkeypatch) <= 5
     assert passes_of(lambda: fits[0].weights, monkeypatch) == 0
-    assert passes_of(lambda: fits[0].solved.rows.reach(), monkeypatch) == 0
+    assert passes_of(lambda: fits[0].solved.rows.reach, monkeypatch) == 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WeakOverlapWarning)
         # one for the overlaps, one for the effect through normalisers, one for the error; one more for a heavy tail

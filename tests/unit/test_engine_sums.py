@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import polars as pl
 import pytest
@@ -18,11 +20,12 @@ LOCAL = pytest.mark.parametrize(
 )
 
 
-def both(engine, column="normal", **options):
+@cache
+def both(engine, column="normal"):
     """Return the same fit of rows in memory and of rows in an engine."""
     found = tables(column=column)
-    memory = vardi.debias({name: pl.from_arrow(table) for name, table in found.items()}, LENGTHS, **options)
-    return memory, vardi.debias(engine.samples(found), LENGTHS, **options)
+    memory = vardi.debias({name: pl.from_arrow(table) for name, table in found.items()}, LENGTHS)
+    return memory, vardi.debias(engine.samples(found), LENGTHS)
 
 
 def same_band(found, wanted):

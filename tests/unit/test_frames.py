@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 import vardi._inputs.frames as frame_module
-from vardi._inputs.by_row import alike, coded_together, concat
+from vardi._inputs.by_row import alike, concat
 from vardi._inputs.frames import as_frame
 from vardi.biases import as_bias, everywhere, where
-from vardi.biases._values import coded
+from vardi.biases._values import coded, coded_together
 from vardi.errors import InvalidBiasError, MismatchError, MissingValuesError
 
 ROWS = {
@@ -408,7 +408,7 @@ def test_frames_that_are_alike_are_not_joined(frames):
 
 
 def test_texts_are_coded_as_one_column(frames):
-    codes, values = coded_together(alike(frames, no_join), "text")
+    codes, values = coded_together(frame.coded("text") for frame in alike(frames, no_join))
     texts = [values[code] if isinstance(values[code], str) else None for code in codes.tolist()]
     assert texts == ["a", None, "b", "a", "c"]
     assert sorted(value for value in values if isinstance(value, str)) == ["a", "b", "c"]

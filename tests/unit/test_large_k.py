@@ -222,7 +222,7 @@ def test_sums_over_windows_are_those_of_the_sparse_matrix(n, ties, counted, monk
     ours_at, theirs_at = (measure_at(rows, u) for rows in (ours, theirs))
     same(*(one.column(lambda at: at.q(b), b.shape[1]) for one in (ours_at, theirs_at)))
     same(*(one.total(lambda block, at: at.against(block.columns(y)), y.shape[1]) for one in (ours_at, theirs_at)))
-    np.testing.assert_array_equal(ours.reach().toarray(), theirs.reach().toarray())
+    np.testing.assert_array_equal(ours.reach.toarray(), theirs.reach.toarray())
     mass = rng.random(n)
     same(ours.overlap(mass).toarray(), sparse.csr_array(theirs.overlap(mass)).toarray())
     np.testing.assert_array_equal(ours.log_omega(), theirs.log_omega())
@@ -234,10 +234,10 @@ def test_sums_over_windows_are_those_of_the_sparse_matrix(n, ties, counted, monk
 def test_few_links_show_the_groups_and_each_counts_its_rows(width, monkeypatch):
     windows = doubly_truncated(600, width)
     rows = Intervals(windows, np.arange(600), moderate=True)
-    every = rows.reach()
+    every = rows.reach
     monkeypatch.setattr(_windows, "MAX_LINKS", 1000)
     monkeypatch.setattr(_windows, "FIRST_LINKS", 2)
-    few = Intervals(windows, np.arange(600), moderate=True).reach()
+    few = Intervals(windows, np.arange(600), moderate=True).reach
     same = csgraph.connected_components(every, connection="strong")
     found = csgraph.connected_components(few, connection="strong")
     assert found[0] == same[0] == rows._groups

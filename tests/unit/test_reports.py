@@ -307,7 +307,7 @@ def test_links_are_chosen_among_all_pairs(known):
     centres = np.linspace(0.0, 6.0, 9)
     rows = {str(k): np.round(centre + rng.uniform(-1.0, 1.0, 200), 6) for k, centre in enumerate(centres)}
     fit = vardi.debias(rows, {str(k): f"abs(x - {centre}) <= 1" for k, centre in enumerate(centres)})
-    verdict, gram = fit.identify(), fit.parts.gram()
+    verdict, gram = fit.identify(), fit.solved.tangent.hessian.gram
     bridging = {(link.first, link.second): gram.matrix[int(link.first), int(link.second)] for link in verdict.links}
     strength = {(link.first, link.second): link.rows for link in verdict.links}
     strength = bridging if known else strength

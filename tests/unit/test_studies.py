@@ -333,9 +333,7 @@ def test_of_many_links_those_of_the_fewest_rows_are_listed():
     rng = np.random.default_rng(0)
     samples = {f"s{k:02d}": rng.uniform(k, k + 8, 40) for k in range(12)}
     verdict = vardi.identify(samples, {name: f"{k} <= x <= {k + 8}" for k, name in enumerate(samples)})
-    table = links_table(verdict, None)
-    cells = [[float(str(cell).replace(",", "")) for cell in table.columns[j].cells] for j in (2, 3)]
-    shared = [sum(pair) for pair in zip(*cells, strict=True)]
+    shared = [float(there) + float(back) for _, _, there, back in links_table(verdict, None).rows(30)]
     assert len(verdict.links) > len(shared) == 20
     assert shared[1:] == sorted(link.rows for link in verdict.links if link != verdict.weakest)[:19]
 

@@ -41,10 +41,10 @@ from vardi._estimate.refits import (
 from vardi._estimate.tables import Record, Tabular, record_of
 from vardi._inputs.given import is_function, name_of
 from vardi._machine import cores
-from vardi._notebook import fragment, paragraph, table
 from vardi._rows.contract import Kept
 from vardi._solve.identify import Name
 from vardi._solve.refit import Refit
+from vardi._tables import Table, fragment
 from vardi._types import Floats
 from vardi.errors import (
     MismatchError,
@@ -144,7 +144,7 @@ class Bootstrap(Tabular):
 
     def _repr_html_(self) -> str:
         rows = [[name, *cells_of(estimate)] for name, estimate in zip(self.names, self._estimates, strict=True)]
-        return fragment(paragraph(self._title), table(["", *headings(self.level)], rows, of="statistics"))
+        return fragment([self._title, Table(["", *headings(self.level)], rows, of="statistics")])
 
     @property
     def _title(self) -> str:

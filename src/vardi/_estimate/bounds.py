@@ -9,7 +9,6 @@ numbers of the problem: K, the overlap :math:`\kappa`, the smallest positive bia
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,15 +16,14 @@ import numpy as np
 from scipy import sparse
 
 from vardi._estimate.tangent import Tangent
-from vardi._notebook import fragment, paragraph, table
 from vardi._rows import Rows
 from vardi._rows.arrays import ArrayBlock
 from vardi._rows.contract import Extremes
 from vardi._rows.gram import MAX_SPECTRAL_SAMPLES, Laplacian
 from vardi._solve.identify import Name, judge
+from vardi._tables import Facts, Part, Shown, Table
 from vardi._types import Floats
 from vardi.errors import MismatchError
-from vardi.errors._texts import WIDTH
 
 TARGET = 0.1  # error of W, Omega or the cdf for which the rows needed are given
 LOG10 = math.log(10.0)
@@ -60,7 +58,7 @@ class Statement:
 
 
 @dataclass(frozen=True)
-class Bounds:
+class Bounds(Shown):
     r"""What finite-sample theory promises for a fit.
 
     Attributes
@@ -120,31 +118,16 @@ class Bounds:
         """The bound on W from below; zero where it leaves the floating-point range."""
         return _exp(self.log10_rho * LOG10)
 
-    def summary(self) -> str:
-        """Return the numbers in at most 80 columns, with a plain sentence on each."""
-        lines = [
-            *self._constants(),
-            "",
-            *(
-                f"{name:<26}{rows:>14}{here:>14}{c:>12}{primed:>13}"
-                for name, rows, here, c, primed in (HEADING, *self._cells())
-            ),
-            "",
-        ]
-        return "\n".join([*lines, *(textwrap.fill(text, WIDTH) for text in self._words())])
-
-    __str__ = summary
-
-    def _repr_html_(self) -> str:
-        return fragment(paragraph(*self._constants()), table(HEADING, self._cells()), *map(paragraph, self._words()))
-
-    def _constants(self) -> list[str]:
-        return [
-            f"kappa {self.kappa:.3g}   epsilon {self.epsilon:.3g}   lambda_min {self.lambda_min:.3g}   "
-            f"sigma2 {self.sigma2:.3g}",
-            f"U {_power(self.log10_U)} bounds the range of u, in fact {self.u_range:.3g}",
-            f"rho {_power(self.log10_rho)} bounds W from below, in fact {self.w_min:.3g}",
-        ]
+    def _parts(self) -> list[Part]:
+        constants = {
+            "kappa": f"{self.kappa:.3g}",
+            "epsilon": f"{self.epsilon:.3g}",
+            "lambda_min": f"{self.lambda_min:.3g}",
+            "sigma2": f"{self.sigma2:.3g}",
+            "U": f"{_power(self.log10_U)} bounds the range of u, in fact {self.u_range:.3g}",
+            "rho": f"{_power(self.log10_rho)} bounds W from below, in fact {self.w_min:.3g}",
+        }
+        return [Facts(constants), Table(HEADING, self._cells()), *self._words()]
 
     def _cells(self) -> list[tuple[str, str, str, str, str]]:
         statements = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
@@ -13,11 +12,10 @@ import numpy as np
 from vardi._estimate.estimates import with_digits_of
 from vardi._estimate.tables import Record, Tabular
 from vardi._inputs.pool import Name
-from vardi._notebook import MOST_ROWS, fragment, paragraph, table
+from vardi._tables import Shown, Table
 from vardi.errors import MismatchError, suggest
-from vardi.errors._texts import WIDTH, Outcome, aligned, cut, more, outcome, show, width_of
+from vardi.errors._texts import Outcome, outcome, show
 
-SHOWN = 12  # samples, or known values, of a summary
 BIAS_HEADING = ("sample", "p-value", "rows that no other could draw")
 KNOWN_HEADING = ("mean of", "known", "by the samples", "z")
 QUASI_INDEPENDENCE = "quasi-independence"  # the method of a check of truncated rows
@@ -57,7 +55,7 @@ class Discrepancy:
 
 
 @dataclass(frozen=True)
-class BiasCheck(Tabular):
+class BiasCheck(Shown, Tabular):
     """Whether the samples agree with their declared biases where they overlap.
 
     Attributes
@@ -107,31 +105,12 @@ class BiasCheck(Tabular):
             for name in self.worst_first
         ]
 
-    def summary(self) -> str:
-        """Return the check in at most 80 columns, the samples that fit worst first."""
-        if self.reason:
-            return textwrap.fill(f"{self._said} {CAVEAT}", WIDTH)
-        ordered = self.worst_first
-        width = width_of("sample", ordered, 30)
-        lines = [
-            f"{cut(name, width):<{width}}  {pvalue:>8}  {rows:>30}"
-            for name, pvalue, rows in (BIAS_HEADING, *self._cells(ordered[:SHOWN]))
-        ]
-        lines += more(ordered, SHOWN)
-        return "\n".join([textwrap.fill(self._said, WIDTH), "", *lines, "", textwrap.fill(self._caveat, WIDTH)])
+    def _parts(self) -> tuple[str, Table, str]:
+        table = Table(BIAS_HEADING, [] if self.reason else self.worst_first, self._cells, "samples")
+        return self._said, table, f"{self.note} {CAVEAT}" if self.note else CAVEAT
 
-    __str__ = summary
-
-    def _repr_html_(self) -> str:
-        ordered = self.worst_first
-        rows = [] if self.reason else self._cells(ordered[:MOST_ROWS])
-        return fragment(
-            paragraph(self._said), table(BIAS_HEADING, rows, of="samples", total=len(ordered)), paragraph(self._caveat)
-        )
-
-    @property
-    def _caveat(self) -> str:
-        return f"{self.note} {CAVEAT}" if self.note else CAVEAT
+    def _cells(self, name: Name) -> tuple[str, str, str]:
+        return str(name), f"{self.by_sample[name]:.2g}", f"{self.untested[name]:.0%}"
 
     @property
     def _said(self) -> str:
@@ -142,9 +121,6 @@ class BiasCheck(Tabular):
         return f"{said}{', '.join(self.columns)}; {scale})." + (
             f" Largest discrepancy: {self.worst}." if self.worst else ""
         )
-
-    def _cells(self, names: list[Name]) -> list[tuple[str, str, str]]:
-        return [(str(name), f"{self.by_sample[name]:.2g}", f"{self.untested[name]:.0%}") for name in names]
 
 
 def untested(reason: str) -> BiasCheck:
@@ -188,7 +164,7 @@ class KnownLine:
 
 
 @dataclass(frozen=True)
-class KnownCheck(Tabular):
+class KnownCheck(Shown, Tabular):
     """A comparison of what is known of the population with the samples.
 
     Attributes
@@ -239,22 +215,8 @@ class KnownCheck(Tabular):
             for line in self.lines
         ]
 
-    def summary(self) -> str:
-        """Return the check in at most 80 columns."""
-        said = textwrap.fill(self.verdict, WIDTH, break_on_hyphens=False)
-        return "\n".join([said, "", aligned(KNOWN_HEADING, self._cells(SHOWN), fits=True), *more(self.lines, SHOWN)])
-
-    __str__ = summary
-
-    def _repr_html_(self) -> str:
-        rows = self._cells(MOST_ROWS)
-        return fragment(paragraph(self.verdict), table(KNOWN_HEADING, rows, of="known values", total=len(self.lines)))
-
-    def _cells(self, most: int) -> list[tuple[str, str, str, str]]:
-        return [
-            (line.label, known_text(line), estimated_text(line), "" if math.isnan(line.z) else f"{line.z:+.1f}")
-            for line in self.lines[:most]
-        ]
+    def _parts(self) -> tuple[str, Table]:
+        return self.verdict, Table(KNOWN_HEADING, self.lines, _known_cells, "known values")
 
     def _remedy(self, worst: KnownLine, far: float = 2.0) -> str:
         """Return what may be wrong, and how to declare a selection by margins that are far off, in standard errors."""
@@ -272,15 +234,11 @@ class KnownCheck(Tabular):
         return f"{reason} If the selection of {whose} depends on {' and '.join(columns)}, declare it: {declaration}."
 
 
-def known_text(line: KnownLine) -> str:
-    """Return a known value as readable text, with its error if it has one."""
-    if not line.known_stderr > 0:
-        return f"{line.known:.4g}"
-    return " ± ".join(with_digits_of(line.known_stderr, line.known, line.known_stderr))
-
-
-def estimated_text(line: KnownLine) -> str:
-    """Return the samples' estimate of a known value, with its error."""
-    if not line.stderr > 0:
-        return "no error" if math.isnan(line.stderr) else "not identified"
-    return " ± ".join(with_digits_of(line.stderr, line.estimated, line.stderr))
+def _known_cells(line: KnownLine) -> tuple[str, str, str, str]:
+    """Return a known value and the samples' estimate of it, with their errors if they have any, and the z of both."""
+    known, estimated = f"{line.known:.4g}", "no error" if math.isnan(line.stderr) else "not identified"
+    if line.known_stderr > 0:
+        known = " ± ".join(with_digits_of(line.known_stderr, line.known, line.known_stderr))
+    if line.stderr > 0:
+        estimated = " ± ".join(with_digits_of(line.stderr, line.estimated, line.stderr))
+    return line.label, known, estimated, "" if math.isnan(line.z) else f"{line.z:+.1f}"

@@ -15,12 +15,12 @@ from vardi._estimate.intervals import Affine, Kind, Law, ShareOf, Student, Trans
 from vardi._estimate.tables import Record, Tabular, record_of
 from vardi._estimate.tangent import Influence, Tangent
 from vardi._inputs.domains import By
-from vardi._notebook import MOST_ROWS, fragment, table
 from vardi._rows.contract import Spread
 from vardi._rows.domains import RowsByDomain
+from vardi._tables import Part, Shown, Table
 from vardi._types import Floats, Integers
 from vardi.errors import MismatchError, suggest
-from vardi.errors._texts import SHOWN, WIDTH, aligned, cut, more, show
+from vardi.errors._texts import show
 
 T = TypeVar("T")
 
@@ -68,7 +68,7 @@ class ByDomain(Mapping[Hashable, T], Generic[T]):
         return f"{type(self).__name__}({len(self)} by {show(self.by)})"
 
 
-class Domains(ByDomain[Estimate], Tabular):
+class Domains(ByDomain[Estimate], Shown, Tabular):
     """The estimates of all domains: a mapping that prints as a table.
 
     Differences and ratios of two domains carry their errors along, as those of any two estimates of a fit do.
@@ -111,6 +111,8 @@ class Domains(ByDomain[Estimate], Tabular):
         covariance = as_shown(influence.covariance(), found.stderr)
         return Estimates(found.values, covariance, found.level, influence, found.stderr, found.laws, found.among)
 
+    _apart = "\n"
+
     def _records(self) -> list[Record]:
         """Return a row for each domain, with its value in each column; ``by`` before those named as a number is."""
         found = []
@@ -121,31 +123,23 @@ class Domains(ByDomain[Estimate], Tabular):
             found.append({**named, **row})
         return found
 
-    def table(self) -> str:
-        """Return value, error and interval of each domain, as text of at most 80 columns."""
-        heads, rows = self._cells(SHOWN)
-        lines = aligned(heads, rows, range(len(self.by)), fits=True)
-        doubt = ["errors are approximate"] if self._estimates.approximate else []
-        return "\n".join([cut(self.what, WIDTH), lines, *more(list(self), SHOWN), *doubt])
+    def _parts(self) -> list[Part]:
+        estimate, error, ends = headings(self._estimates.level)
+        heading = [*self.by, estimate, f"{error} (without the model)" if self._estimates.differs else error, ends]
+        table = Table(heading, self._places.items(), self._cells, "domains", texts=range(len(self.by)))
+        return [self.what, table, "errors are approximate" if self._estimates.approximate else ""]
 
-    __str__ = table
+    table = Shown.summary
 
-    def _repr_html_(self) -> str:
-        heads, rows = self._cells(MOST_ROWS)
-        return fragment(table(heads, rows, of="domains", total=len(self), caption=self.what))
-
-    def _cells(self, most: int) -> tuple[list[str], list[list[str]]]:
-        """Return the cells of the heading and of the first domains."""
-        estimates, rows = self._estimates, []
-        for domain, j in list(self._places.items())[:most]:
-            one = estimates.plain(j)
-            names = [str(value) for value in (domain if isinstance(domain, tuple) else (domain,))]
-            value, stderr, ends = cells_of(one)
-            if estimates.differs and estimates.unassisted is not None and one.stderr > 0:
-                stderr += f" ({with_digits_of(one.stderr, estimates.unassisted.stderr[j])[0]})"
-            rows.append([*names, value, stderr, ends])
-        estimate, error, ends = headings(estimates.level)
-        return [*self.by, estimate, f"{error} (without the model)" if estimates.differs else error, ends], rows
+    def _cells(self, place: tuple[Hashable, int]) -> list[str]:
+        """Return the cells of a domain."""
+        (domain, j), estimates = place, self._estimates
+        one = estimates.plain(j)
+        names = [str(value) for value in (domain if isinstance(domain, tuple) else (domain,))]
+        value, stderr, ends = cells_of(one)
+        if estimates.differs and estimates.unassisted is not None and one.stderr > 0:
+            stderr += f" ({with_digits_of(one.stderr, estimates.unassisted.stderr[j])[0]})"
+        return [*names, value, stderr, ends]
 
 
 @dataclass(frozen=True, eq=False)

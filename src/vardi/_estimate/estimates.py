@@ -24,7 +24,7 @@ from vardi._estimate.intervals import (
     quantile_of_student,
 )
 from vardi._estimate.tables import Record, Tabular, record_of
-from vardi._notebook import MOST_ROWS, fragment, paragraph, table
+from vardi._tables import Note, Table, fragment
 from vardi._types import Floats
 from vardi.errors import MismatchError, suggest
 from vardi.errors._texts import show
@@ -168,7 +168,7 @@ class Estimate:
 
     def _repr_html_(self) -> str:
         value, _, rest = str(self).partition(" ")
-        return fragment(paragraph(rest, bold=value))
+        return fragment([Note(value, rest)])
 
     def _made_from(self) -> str:
         """Return which samples it is made from, if not all, and what it would be without the model, if that differs."""
@@ -327,11 +327,9 @@ class Estimates(Tabular):
         return [record_of(name, estimate) for name, estimate in zip(self._labels("{}"), self, strict=True)]
 
     def _repr_html_(self) -> str:
-        labels = self._labels("{}")
-        rows = [[labels[j], *cells_of(self[j])] for j in range(min(len(self), MOST_ROWS))]
-        heading = ["", *headings(self.level)]
-        said = [paragraph(f"From {show(self.among)}.")] if self.among else []
-        return fragment(table(heading, rows, of="estimates", total=len(self)), *said)
+        labels, heading = self._labels("{}"), ["", *headings(self.level)]
+        table = Table(heading, range(len(self)), lambda j: [labels[j], *cells_of(self[j])], "estimates")
+        return fragment([table, f"From {show(self.among)}." if self.among else ""])
 
 
 class EstimatesByName(dict[Key, Estimate], Tabular):

@@ -504,7 +504,7 @@ def in_turn(
 def _allow_all(rows: Rows) -> bool:
     """Return whether every bias allows every row, so that no draw can disconnect the samples."""
     sampled = np.flatnonzero(rows.sizes > 0)
-    reach = rows.reach()[sampled][:, sampled]
+    reach = rows.reach[sampled][:, sampled]
     return isinstance(reach, np.ndarray) and bool((reach == rows.sizes[sampled]).all())
 
 

@@ -246,11 +246,6 @@ class Account(Given):
         return [(name, fact) for name, fact in lines if fact]
 
     @property
-    def effective_rows(self) -> str:
-        """The effective number of rows beside all of them."""
-        return f"{self.effective:,.0f} of {self.rows:,.0f}"
-
-    @property
     def notes(self) -> tuple[str, ...]:
         """The notes beneath the tables: what is odd, and why some numbers are missing."""
         notes = [*self.bias_notes, self.samples_note]

@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._facts.columns import Variable
-from vardi._inputs.by_row import coded_together
 from vardi._inputs.frames import Frame, joined
 from vardi._inputs.pool import KeptRows, Pool
 from vardi._types import Integers
-from vardi.biases._values import coded
+from vardi.biases._values import coded, coded_together
 from vardi.errors._texts import SHOWN, listed
 
 MOST_TEXT = 4
@@ -104,7 +103,7 @@ def _texts(frames: Sequence[Frame], name: str) -> tuple[list[str], Integers] | N
     Other values are missing ones.
     """
     if all(frame.is_text(name) for frame in frames):
-        codes, values = coded_together(frames, name)
+        codes, values = coded_together(frame.coded(name) for frame in frames)
     elif (array := joined([frame.column(name) for frame in frames])).dtype.kind in "OUT":
         texts = [value if isinstance(value, str) else None for value in array.tolist()]
         codes, values = coded(np.array(texts, dtype=object))

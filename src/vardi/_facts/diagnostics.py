@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,12 +14,12 @@ from vardi._estimate.tables import Record, Tabular
 from vardi._facts.account import SampleFacts, normalisers_of, samples_of, trust_of
 from vardi._facts.columns import ColumnFacts
 from vardi._facts.links import sampled_gram
-from vardi._notebook import MOST_ROWS, fragment, paragraph, table
 from vardi._rows.grouping import widest_tree
 from vardi._solve.identify import Verdict
+from vardi._tables import Facts, Note, Part, Shown, Table
 from vardi._types import Floats
 from vardi.errors import WeakOverlapWarning
-from vardi.errors._texts import LISTED, SHOWN, WIDTH, aligned, cut, more
+from vardi.errors._texts import LISTED
 
 if TYPE_CHECKING:
     from vardi._fit.sample import DebiasedSample
@@ -40,7 +39,7 @@ OF_A_COLUMN = ("pooled", "debiased", "stderr", "difference", "equivalent", "desi
 
 
 @dataclass(frozen=True)
-class Diagnostics(Tabular):
+class Diagnostics(Shown, Tabular):
     """All diagnostics of a fit.
 
     Attributes
@@ -98,43 +97,24 @@ class Diagnostics(Tabular):
             records += [("column", column.name, f"gain of {name}", gain) for name, gain in column.gain.items()]
         return [dict(zip(("part", "name", "measure", "value"), record, strict=True)) for record in records]
 
-    def _overlap(self) -> list[str]:
-        bridging, groups = f"bridging rows       {self.trust.bridging:,.1f} over the weakest cut", self.verdict.groups
+    def _overlap(self) -> dict[str, str]:
+        bridging, groups = f"{self.trust.bridging:,.1f} over the weakest cut", self.verdict.groups
         if len(groups) > 1:  # joined by known values
-            within = [f"{bridging} within a group"] if np.isfinite(self.trust.bridging) else []
-            return [*within, f"overlap             none between {len(groups)} groups: known values join them"]
+            within = {"bridging rows": f"{bridging} within a group"} if np.isfinite(self.trust.bridging) else {}
+            return {**within, "overlap": f"none between {len(groups)} groups: known values join them"}
+        return {
+            "bridging rows": bridging,
+            "overlap": f"second eigenvalue {self.second_eigenvalue:.4f}, kappa {self.verdict.kappa:.4g}",
+            "weakest link": f"{self.verdict.weakest_rows:g} rows",
+        }
+
+    def _parts(self) -> list[Part]:
         return [
-            bridging,
-            f"overlap             second eigenvalue {self.second_eigenvalue:.4f}, kappa {self.verdict.kappa:.4g}",
-            f"weakest link        {self.verdict.weakest_rows:g} rows",
+            Facts({"effective rows": f"{self.effective:,.1f} of {self.rows:,.0f}", **self._overlap()}),
+            Table(SAMPLES, self.samples, _sample_cells, "samples"),
+            Table(COLUMNS, self.columns, _column_cells, "columns", texts=(0, 6), beneath=f"({COLUMNS_MEAN})"),
+            *(Note("doubt:", warning) for warning in self.warnings),
         ]
-
-    def summary(self) -> str:
-        """Return the diagnostics as text in at most 80 columns."""
-        lines = [f"effective rows      {self.effective:,.1f} of {self.rows:,.0f}", *self._overlap(), ""]
-        samples = [(cut(name, 20), *numbers) for name, *numbers in map(_sample_cells, self.samples[:SHOWN])]
-        lines += [aligned(SAMPLES, samples), *more(self.samples)]
-        if self.columns:
-            columns = [
-                (cut(name, 16), *numbers, cut(last, 14)) for name, *numbers, last in map(_column_cells, self.columns)
-            ]
-            lines += ["", aligned(COLUMNS, columns), f"({COLUMNS_MEAN})"]
-        for warning in self.warnings:
-            lines += ["", *textwrap.wrap(warning, WIDTH)]
-        return "\n".join(lines)
-
-    __str__ = summary
-
-    def _repr_html_(self) -> str:
-        samples = list(map(_sample_cells, self.samples[:MOST_ROWS]))
-        first = [f"effective rows {self.effective:,.1f} of {self.rows:,.0f}", *self._overlap()]
-        return fragment(
-            paragraph(*(" ".join(line.split()) for line in first)),
-            table(SAMPLES, samples, of="samples", total=len(self.samples)),
-            table(COLUMNS, list(map(_column_cells, self.columns)), of="columns"),
-            *([paragraph(COLUMNS_MEAN)] if self.columns else []),
-            *(paragraph(warning, bold="Note:") for warning in self.warnings),
-        )
 
 
 def _sample_cells(sample: SampleFacts) -> tuple[str, ...]:

@@ -123,7 +123,7 @@ def overlap_of(
 def sampled_gram(fit: DebiasedSample) -> tuple[Floats, Gram]:
     """Return the sizes of the samples that have rows, and the gram of their biases."""
     sizes = np.array(list(fit.sizes.values()), np.float64)
-    return sizes[sizes > 0], fit.parts.gram().among(sizes > 0)
+    return sizes[sizes > 0], fit.solved.tangent.hessian.gram.among(sizes > 0)
 
 
 def links_of(

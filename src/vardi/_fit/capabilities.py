@@ -32,63 +32,9 @@ KNOWN: tuple[Part, ...] = ("known values", "both")
 ESTIMATED: tuple[Part, ...] = ("parameters", "both")
 JOINT: tuple[Part, ...] = ("known values", *ESTIMATED)
 LEARNED: tuple[Part, ...] = ("learned",)
+DECLARED: tuple[Part, ...] = ("none", *JOINT)  # with a learned bias the rows of an engine are in memory
 
-
-#: What users call to ask each question, and the one function that answers it wherever the rows are, as
-#: ``module:name``. Where an engine's rows have a method of their own, it is that of rows in memory.
-ANSWERS = {
-    "weights": ("weights, probabilities, weight_shares, effective_rows", "_fit.rows_in_memory:RowsInMemory.weights"),
-    "means": ("expectation, expectations of columns", "_estimate.tangent:Tangent.estimates"),
-    "among": (
-        "expectation, total and cdf of some samples' rows with among=; fit.among(...).weights",
-        "_rows.measure:Measure.among",
-    ),
-    "assisted means": ("expectation and total with assisted_by=", "_fit.assisted:Assisted.apart"),
-    "means of arrays": (
-        "expectation, expectations of values that are not columns",
-        "_estimate.tangent:Tangent.estimates",
-    ),
-    "totals": (
-        "total, by a size or relative to a known total, exact or with an error",
-        "_fit.weighted:WeightedSample.total",
-    ),
-    "domains": ("expectation, total and cdf with by=; proportions", "_estimate.domains:estimates_in_domains"),
-    "arithmetic": (
-        "differences, products and ratios of estimates, of one call or of several",
-        "_estimate.tangent:Influence.__add__",
-    ),
-    "normalisers": (
-        "omegas, normalisers, log_normalisers, log_ratio, log_omega_covariance, w",
-        "_fit.solved:Solved.log_normalisers",
-    ),
-    "distribution": ("cdf, quantile, band", "_estimate.cdf:DebiasedCdf.band"),
-    "parameters": ("parameters, estimated_biases, learned", "_fit.parameters:estimates"),
-    "known": ("known", "_fit.parameters:check_known"),
-    "tests of parameters": ("test_no_bias, test_parameters", "_estimate.likelihood_ratio:declared"),
-    "score test": (
-        "check_biases, for biases that were not learned; for truncated rows, the test of quasi-independence",
-        "_estimate.bias_test:check_biases",
-    ),
-    "sensitivity": ("sensitivity", "_estimate.sensitivity.question:Question.answer"),
-    "bounds": ("bounds", "_estimate.bounds:bounds"),
-    "bootstrap": (
-        "bootstrap of means and of normalisers; a learned bias is held fixed",
-        "_estimate.bootstrap:bootstrap",
-    ),
-    "bootstrap of functions": ("bootstrap of a function of the weights", "_estimate.bootstrap:bootstrap"),
-    "replicate weights": ("replicate_weights; a learned bias is held fixed", "_estimate.replicates:replicate_weights"),
-    "draws": ("sample without replacement", "_fit.rows_in_memory:RowsInMemory.draw"),
-    "draws with replacement": (
-        "sample(replace=True), torch_sampler, torch_weights",
-        "_fit.rows_in_memory:RowsInMemory.draw",
-    ),
-    "new rows": ("weigh", "_fit.weigher:Weigher.weigh"),
-    "weights as a formula": ("expression, to_sql, uncovered, weigher, save", "_fit.weigher:Weigher.expression"),
-    "update": ("update", "_fit.sample:DebiasedSample.update"),
-    "verdict": ("identify, trust", "_solve.identify:judge"),
-    "account": ("summary, diagnostics, report", "_facts.diagnostics:diagnose"),
-}
-QUESTIONS = tuple(ANSWERS)
+ANY = "any question"
 
 
 @dataclass(frozen=True)
@@ -196,19 +142,17 @@ OWN_RATE = (
 APART = "assumes independent rows, but these were declared to depend on one another."
 
 NOES = (
-    *(No(question, WINDOW, TRUNCATED, ("known values", "parameters", "both", "learned")) for question in QUESTIONS),
-    *(No(question, f"A bias that is learned {IN_ENGINE}", ENGINE, LEARNED) for question in QUESTIONS),
-    *(No(question, COLUMNS_OF_MATRIX, MATRICES, LEARNED) for question in QUESTIONS),
+    No(ANY, WINDOW, TRUNCATED, ("known values", "parameters", "both", "learned")),
+    No(ANY, COLUMNS_OF_MATRIX, MATRICES, LEARNED),
     No("bounds", OWN_RATE, parts=LEARNED),
     No("bounds", CHANCE, TRUNCATED),
-    *(No(question, MATRIX, MATRICES, ESTIMATED) for question in QUESTIONS),
+    No(ANY, MATRIX, MATRICES, ESTIMATED),
     No("tests of parameters", "No bias has parameters.", parts=("none", "known values", "learned")),
-    No("assisted means", f"A mean that a model assists {IN_ENGINE}", ENGINE),
     No("assisted means", UNNAMED, MATRICES),
-    No("means of arrays", f"An expectation of values that are not columns {IN_ENGINE}", ENGINE),
+    No("means of arrays", f"An expectation of values that are not columns {IN_ENGINE}", ENGINE, DECLARED),
     No("bounds", f"bounds() {IN_ENGINE}", ENGINE),
     No("bounds", THEORY, parts=("known values", "parameters", "both")),
-    No("bootstrap of functions", f"A bootstrap of a function of the weights {IN_ENGINE}", ENGINE),
+    No("bootstrap of functions", f"A bootstrap of a function of the weights {IN_ENGINE}", ENGINE, DECLARED),
     No(
         "tests of parameters",
         f"A likelihood ratio {APART} Look at fit.parameters: an estimate over its error is nearly normal.",
@@ -222,13 +166,13 @@ NOES = (
     ),
     No("weights as a formula", NO_COLUMNS, MATRICES),
     No("weights as a formula", STEPS_OF_WINDOWS, TRUNCATED),
-    No("draws with replacement", f"Drawing rows with replacement {IN_ENGINE}", ENGINE),
+    No("draws with replacement", f"Drawing rows with replacement {IN_ENGINE}", ENGINE, DECLARED),
 )
 
 
 def refused(question: str, holder: Holder, part: Part = "none", depends: Depends = "independent") -> No | None:
     """Return why a question has no answer; None if it has one."""
-    noes = (no for no in NOES if no.question == question and holder in no.holders)
+    noes = (no for no in NOES if no.question in (ANY, question) and holder in no.holders)
     return next((no for no in noes if part in no.parts and depends in no.depends), None)
 
 

@@ -5,6 +5,7 @@ The arguments of a call are kept, so that it can be repeated with more rows.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -40,6 +41,7 @@ from vardi.errors import (
     EmptySampleError,
     MismatchError,
     NotIdentifiableError,
+    VardiWarning,
     suggest,
 )
 from vardi.errors._texts import show
@@ -47,6 +49,7 @@ from vardi.errors._warn import warn
 
 if TYPE_CHECKING:
     from vardi._fit.solved import AnyRows
+    from vardi._inputs.lazy_pool import OpenFrames
     from vardi.biases._constructors import BiasLike
 
 OnUnidentified = Literal["raise", "largest"]
@@ -82,7 +85,8 @@ def debias(
     ----------
     samples : mapping from name to rows, list of rows, or one frame (with ``source``)
         Rows are a NumPy array (columns ``x``, or ``x0``, ``x1``, ...), a frame of pandas, Polars or PyArrow, or a lazy
-        frame (Polars, DuckDB, Ibis, Spark): then only sums leave the engine, and ``weights`` is a lazy frame.
+        frame (Polars, DuckDB, Ibis, Spark): then only sums leave the engine, unless a model is to see the rows, and
+        ``weights`` is a lazy frame.
     biases : mapping from name to bias, or list of biases
         A number, an expression as text, a Polars or narwhals expression, a :class:`~vardi.biases.Bias`, a function of
         the rows, or an array with a value for each row of the pool. A bias whose name no sample has describes a state
@@ -367,14 +371,23 @@ class FrameInputs(Inputs):
     source: Labels | None = None
 
     def opened(self) -> AnyRows:
-        """Return the rows: in an engine if one of them is a lazy frame, else in memory."""
-        given = {"source": self.source, "counts": self.counts}
-        if any_lazy(self.samples):
-            from vardi._fit.rows_in_engine import RowsInEngine  # what asks engines is loaded only for them
-            from vardi._inputs.lazy_pool import open_frames
+        """Return the rows: in an engine if one of them is a lazy frame and no bias is to be learned, else in memory."""
+        if not any_lazy(self.samples):
+            return self._opened_in_memory(self.samples)
+        frames = self._frames()
+        if frames.learns:
+            return self._opened_in_memory(frames.read(self.depends))
+        from vardi._fit.rows_in_engine import RowsInEngine  # what asks engines is loaded only for them
 
-            return RowsInEngine.of_frames(open_frames(self.samples, self.biases, **given), self.known, self.depends)
-        pool = as_pool(self.samples, self.biases, **given)
+        return RowsInEngine.of_frames(frames, self)
+
+    def _frames(self) -> OpenFrames:
+        from vardi._inputs.lazy_pool import open_frames
+
+        return open_frames(self.samples, self.biases, source=self.source, counts=self.counts)
+
+    def _opened_in_memory(self, samples: object) -> RowsInMemory:
+        pool = as_pool(samples, self.biases, source=self.source, counts=self.counts)
         pool = replace(pool, dependence=as_dependence(pool, self.depends))
         if window := next((bias for bias in pool.biases if isinstance(bias, WindowBias)), None):
             from vardi._fit.truncation import TruncatedRows
@@ -386,6 +399,13 @@ class FrameInputs(Inputs):
 
             return opened_with_learned(pool, unknown, self.known, self.options)
         return RowsInMemory.of_pool(pool, self.known)
+
+    def solved_in_memory(self, near: Mapping[Name, float]) -> Solved:
+        """Return the fit of lazy frames with their rows in memory."""
+        rows = self._opened_in_memory(self._frames().read(self.depends))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", VardiWarning)  # the fit in the engine has warned
+            return solve(rows, self.options, near)
 
     def updated(self, samples: Samples, biases: Biases | None, pool: Pool) -> FrameInputs:
         """Return the inputs with further rows."""

@@ -17,7 +17,6 @@ from vardi._facts.columns import ColumnFacts, Variable, by_samples, exponent_of,
 from vardi._inputs.given import is_function
 from vardi._inputs.pool import Name, Pool
 from vardi._machine import at_once
-from vardi._rows.gram import Gram
 from vardi._rows.measure import as_functions
 from vardi._rows.shares import Shares, shares_of
 from vardi._rows.weights import WeightSums, WeightTable, values_in_bins, weights_by_sample, weights_in_bins
@@ -65,10 +64,6 @@ class MemoryParts:
             depends=self._solved.data.dependence.words,
             named=self._solved.data.dependence.named,
         )
-
-    def gram(self) -> Gram:
-        """Return sum_i c_i p_i p_i' of all biases."""
-        return self._solved.tangent.hessian.gram
 
     def weight_sums(self) -> WeightSums:
         """Return sums of weights by bias."""

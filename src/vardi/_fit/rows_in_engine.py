@@ -18,7 +18,6 @@ from vardi._fit.capabilities import Holder, refusal
 from vardi._fit.parameters import known_moments, require_told
 from vardi._fit.solved import Keys, Prepared, UserRows
 from vardi._inputs.column_types import types_in
-from vardi._inputs.dependence import Depends
 from vardi._inputs.domains import By, bases, in_domains
 from vardi._inputs.given import Function, bias_of, is_function, name_of, read_by
 from vardi._inputs.given import Functions as UserFunctions
@@ -56,6 +55,7 @@ from vardi.errors._refusals import needs_rows, not_covered
 from vardi.errors._texts import listed
 
 if TYPE_CHECKING:
+    from vardi._fit.debias import FrameInputs
     from vardi._fit.solved import Solved
 
 WEIGHT = f"{PREFIX}weight"
@@ -75,6 +75,8 @@ class RowsInEngine(UserRows):
         The frames, with the columns that biases and known functions need once the rows are prepared.
     model : Model
         Which coordinates of a point they depend on.
+    inputs : FrameInputs
+        The arguments of the call that gave them.
     """
 
     holder: ClassVar[Holder] = "engine"
@@ -83,24 +85,25 @@ class RowsInEngine(UserRows):
     known: Known
     frames: Queries
     model: Model
+    inputs: FrameInputs
 
     @classmethod
-    def of_frames(cls, frames: OpenFrames, known: object, depends: Depends) -> RowsInEngine:
+    def of_frames(cls, frames: OpenFrames, inputs: FrameInputs) -> RowsInEngine:
         """Put biases, features and known functions on the frames, and check them."""
-        checked = NOTHING_KNOWN if known is None else as_known(known, frames.names, frames)
+        checked = NOTHING_KNOWN if inputs.known is None else as_known(inputs.known, frames.names, frames)
         pool = with_levels(frames).survey(checked.functions)
         require_told(pool, pool.sizes)
-        return cls._of(replace(pool, dependence=as_engine_dependence(pool, depends)), checked)
+        return cls._of(replace(pool, dependence=as_engine_dependence(pool, inputs.depends)), checked, inputs)
 
     @classmethod
-    def _of(cls, pool: LazyPool, known: Known) -> RowsInEngine:
-        frames = Queries(pool.parts, pool.sizes, pool.dependence)
-        return cls(pool=pool, known=known, frames=frames, model=Model(pool.sizes, {}, KnownMoments.none()))
+    def _of(cls, pool: LazyPool, known: Known, inputs: FrameInputs) -> RowsInEngine:
+        frames, model = Queries(pool.parts, pool.sizes, pool.dependence), Model(pool.sizes, {}, KnownMoments.none())
+        return cls(pool=pool, known=known, frames=frames, model=model, inputs=inputs)
 
     def of_samples(self, names: set[Name]) -> RowsInEngine:
         """Return the rows of some samples only, to be solved without the others."""
         codes = [k for k, name in enumerate(self.pool.names) if name in names]
-        return self._of(self.pool.of_samples(codes), self.known)
+        return self._of(self.pool.of_samples(codes), self.known, self.inputs)
 
     def prepare(self) -> Prepared:
         """Return the rows to solve: the distinct ones in memory, or those in the engine if they are too many."""
@@ -423,7 +426,7 @@ def _kind(dtype: nw.dtypes.DType) -> str:
 
 def _start(few: Dense) -> Floats:
     """Return the solution u of a small part of the rows, or a rough start if they do not determine it."""
-    if connected(few.reach(), few.sizes):
+    if connected(few.reach, few.sizes):
         solution: Solution = solve(few, tol=1e-6)
         if solution.gap >= GAP:
             return solution.u

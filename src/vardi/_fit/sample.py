@@ -23,6 +23,8 @@ from vardi._fit.weighted import WeightedSample, called
 from vardi._inputs.given import Biases, Function, Functions, Labels, Samples
 from vardi._inputs.pool import Name
 from vardi._solve.identify import Verdict
+from vardi._tables import Part as ShownPart
+from vardi._tables import Shown
 from vardi._types import Floats
 from vardi.biases import Bias
 from vardi.biases._kinds import columns_to_test
@@ -45,7 +47,7 @@ if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked 
     from vardi._rows.multipliers import ReplicateKind
 
 
-class DebiasedSample(WeightedSample):
+class DebiasedSample(WeightedSample, Shown):
     r"""The pool with a weight for each row: what :func:`vardi.debias` returns.
 
     Attributes
@@ -554,11 +556,10 @@ class DebiasedSample(WeightedSample):
         """The numeric columns of the pool without missing values, those that the biases read first."""
         return self.data.numeric_columns
 
-    def summary(self) -> str:
-        """Return what a person wants to know first, in one screen."""
-        from vardi._facts.summary import to_text
+    def _parts(self) -> list[ShownPart]:
+        from vardi._facts.summary import parts_of
 
-        return to_text(self._account)
+        return parts_of(self._account)
 
     def report(
         self,
@@ -604,14 +605,6 @@ class DebiasedSample(WeightedSample):
             temporary.write_text(html, encoding="utf-8")
         return target
 
-    def __str__(self) -> str:
-        return self.summary()
-
     def __repr__(self) -> str:
         samples = int((self.solved.rows.sizes > 0).sum())
         return f"DebiasedSample({number_of_rows(len(self))} of {samples} sample{'' if samples == 1 else 's'})"
-
-    def _repr_html_(self) -> str:
-        from vardi._facts.summary import to_html
-
-        return to_html(self._account)

@@ -253,6 +253,13 @@ class Solved:
         """The rows that the user gave, in an engine."""
         return cast("RowsInEngine", self.data)
 
+    @cached_property
+    def read(self) -> Solved:
+        """The same fit with the rows of its engine in memory, for a model to see them."""
+        if self.whole is not self:
+            return self.whole.read.of(self.data.states)
+        return self.engine.inputs.solved_in_memory(self.near)
+
     @property
     def rows_in_memory(self) -> Rows:
         """The rows that were solved, in memory."""

@@ -10,7 +10,7 @@ from the latter follows SQL.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from operator import and_
@@ -32,6 +32,7 @@ from vardi._inputs.pool import Name
 from vardi._rows import Checks
 from vardi._rows.cells import dummies, require_seen
 from vardi._rows.families import columns_of
+from vardi._tables import Shown, Table
 from vardi._types import Floats, Integers
 from vardi.biases import Bias, ExpressionBias, ParametricBias
 from vardi.biases._kinds import EVERYWHERE, FunctionFamily, factors_of, number, with_parts
@@ -49,7 +50,7 @@ from vardi.biases._nodes import (
 from vardi.biases._scale import needs_no_value, never_negative, times_exp
 from vardi.biases._values import as_array, as_numbers, require_columns
 from vardi.errors import ImpossibleRowError, InvalidBiasError, MismatchError, NeedsRowsError, VardiError
-from vardi.errors._texts import LISTED, aligned, more
+from vardi.errors._texts import LISTED
 
 if TYPE_CHECKING:
     import narwhals as nw
@@ -61,7 +62,6 @@ if TYPE_CHECKING:
     from vardi.biases._compile import NarwhalsTarget
 
 LARGEST = 1e308  # S beyond which a weight is not above zero
-SHOWN = 12  # samples that are printed
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +98,7 @@ class NormaliserErrors:
 
 
 @dataclass(frozen=True, eq=False)
-class Weigher:
+class Weigher(Shown):
     """The weight of a row, without the rows of the fit: what ``fit.weigher()`` and :func:`vardi.load` return.
 
     Attributes
@@ -193,18 +193,17 @@ class Weigher:
         assert self.errors is not None
         return self.errors.covariance
 
-    def __str__(self) -> str:
+    def _parts(self) -> Iterable[str | Table]:
         rows, samples = len(self), int((self.sizes > 0).sum())
-        said = f"weights of {rows:,} rows of {samples} sample{'' if samples == 1 else 's'}, without the rows"
+        yield f"weights of {rows:,} rows of {samples} sample{'' if samples == 1 else 's'}, without the rows"
         if self.errors is None:
-            return said
+            return
         biases = map(str, self.biases) if self.biases else [""] * len(self.names)
         of_each = zip(self.normalisers().items(), self.sizes.tolist(), biases, strict=True)
         cells = [(str(name), f"{size:,.0f}", bias, str(estimate)) for (name, estimate), size, bias in of_each]
-        heading = ("sample", "rows", "bias", "normaliser")
-        return "\n".join([said, "", aligned(heading, cells[:SHOWN], fits=True), *more(cells, SHOWN)])
+        yield Table(("sample", "rows", "bias", "normaliser"), cells, of="samples", texts=(0, 2), code=2)
 
-    __repr__ = __str__
+    __repr__ = Shown.__str__
 
     # The formula
 

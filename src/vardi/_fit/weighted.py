@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeGuard, Unpack, overload
 
 import numpy as np
 
@@ -38,6 +38,21 @@ Among: TypeAlias = Name | Sequence[Name] | None
 """Names of samples; None for all of them."""
 
 AUTO = "auto"  # a model assists means only if a bias was learned
+
+
+class MeanOptions(TypedDict, total=False):
+    """From which rows a mean is made, and with which model."""
+
+    among: Among
+    assisted_by: Any
+    columns: Sequence[str] | None
+
+
+class TotalOptions(MeanOptions, total=False):
+    """The known number that a total rests on, too."""
+
+    size: Size | None
+    relative_to: tuple[Function, Size] | None
 
 
 class WeightedSample:
@@ -87,9 +102,8 @@ class WeightedSample:
         with np.errstate(over="ignore"):  # beyond e^709 only the log is finite
             return {name: float(np.exp(value)) for name, value in self.log_omegas.items()}
 
-    @property
-    def w(self) -> dict[Name, float]:
-        r"""The normalisers on the paper's scale, :math:`\max_k W_k / \lambda_k = 1`, of the sampled biases."""
+    def paper_normalisers(self) -> dict[Name, float]:
+        r"""Return the normalisers on the paper's scale, :math:`\max_k W_k / \lambda_k = 1`, of the sampled biases."""
         sizes, u = self.solved.rows.sizes, self.solution.u
         sampled = np.flatnonzero(sizes > 0)
         w = sizes[sampled] / sizes.sum() * np.exp(u[sampled].min() - u[sampled])
@@ -340,25 +354,11 @@ class WeightedSample:
 
     @overload
     def expectation(
-        self,
-        values: Function,
-        level: float = ...,
-        *,
-        by: None = None,
-        among: Among = ...,
-        assisted_by: Any = ...,
-        columns: Sequence[str] | None = ...,
+        self, values: Function, level: float = ..., *, by: None = None, **options: Unpack[MeanOptions]
     ) -> Estimate: ...
     @overload
     def expectation(
-        self,
-        values: Function,
-        level: float = ...,
-        *,
-        by: Domain,
-        among: Among = ...,
-        assisted_by: Any = ...,
-        columns: Sequence[str] | None = ...,
+        self, values: Function, level: float = ..., *, by: Domain, **options: Unpack[MeanOptions]
     ) -> Domains: ...
     def expectation(
         self,
@@ -393,6 +393,7 @@ class WeightedSample:
             samples whose biases are known, and the estimate is right if the model or what was learned is (doubly
             robust). By default, "auto", a model is used only if a bias was learned: gradient boosting on the columns
             that biases were learned from or read. With None there is no model, and errors are then approximate.
+            For a model the rows of lazy frames are read into memory, and the estimate is one of a fit there.
         columns : sequence of str, optional
             What the model sees: columns that all samples have. By default all numeric columns that they have.
 
@@ -413,7 +414,7 @@ class WeightedSample:
         25.8 ± 1.2 (95%: 23.4 to 28.2)
         """
         domains = None if by is None else By.of(by)
-        fit, model = self._assisted(values, among, domains, assisted_by, columns)
+        fit, model = self._seen(values, domains, assisted_by)._assisted(values, among, domains, assisted_by, columns)
         if domains is not None:
             return fit._in_domains(values, domains, "mean", level, model=model)
         if model is None:
@@ -421,6 +422,14 @@ class WeightedSample:
         found = model.mean(level)
         warn_of_doubt(self.names, [f"the mean of {called(values)!r}"], [found.law])
         return found
+
+    def _seen(self, values: Function, by: By | None, assisted_by: Any) -> WeightedSample:
+        """Return the same fit with its rows in memory, if a model is to see them."""
+        if self.data.in_memory or assisted_by is None or _is_default(assisted_by):
+            return self
+        if not is_function(values) or (by is not None and by.labels is not None):
+            raise refusal("means of arrays", "engine")
+        return WeightedSample(self.solved.read)
 
     def _assisted(
         self,
@@ -431,7 +440,7 @@ class WeightedSample:
         columns: Sequence[str] | None = None,
     ) -> tuple[WeightedSample, Assisted | None]:
         """Return the rows that a mean is made from, and the model that assists it, if any."""
-        is_default = isinstance(assisted_by, str) and assisted_by == AUTO
+        is_default = _is_default(assisted_by)
         if assisted_by is None or (is_default and self.data.reference is None):
             if columns is not None:
                 raise MismatchError(
@@ -439,8 +448,8 @@ class WeightedSample:
                     "classifier."
                 )
             return self._recorded(among, [values], by), None
-        if not self.data.in_memory or not self.solved.pool.frames:
-            raise refusal("assisted means", "blocks" if self.data.in_memory else "engine")
+        if not self.solved.pool.frames:
+            raise refusal("assisted means", "blocks")
         from vardi._fit.assisted import Assisted
 
         fit = self._recorded(among, [values], by, alone=False)
@@ -523,25 +532,11 @@ class WeightedSample:
 
     @overload
     def total(
-        self,
-        values: Function,
-        level: float = ...,
-        *,
-        size: Size = ...,
-        relative_to: tuple[Function, Size] | None = ...,
-        by: None = None,
-        among: Among = ...,
+        self, values: Function, level: float = ..., *, by: None = None, **options: Unpack[TotalOptions]
     ) -> Estimate: ...
     @overload
     def total(
-        self,
-        values: Function,
-        level: float = ...,
-        *,
-        size: Size = ...,
-        relative_to: tuple[Function, Size] | None = ...,
-        by: Domain,
-        among: Among = ...,
+        self, values: Function, level: float = ..., *, by: Domain, **options: Unpack[TotalOptions]
     ) -> Domains: ...
     def total(
         self,
@@ -604,12 +599,18 @@ class WeightedSample:
                 f"total, but {given}. Give one of them."
             )
         mean: Estimate | None = None
-        if relative_to is not None:
-            known, mean = self._known_total(relative_to, level)
-        elif size is not None:
-            known = self._known_number(size, "size", level)
         domains = None if by is None else By.of(by)
-        fit, model = self._assisted(values, among, domains, assisted_by, columns)
+        rows = self._seen(values, domains, assisted_by)
+        if relative_to is not None:
+            known, mean = rows._known_total(relative_to, level)
+        elif size is not None:
+            known = rows._known_number(size, "size", level)
+        if rows is not self and self._has_made(size if relative_to is None else relative_to[1]):
+            raise MismatchError(
+                "The total is known from an estimate that an engine made, and a model that assists the mean sees rows "
+                "in memory, so their correlation is unknown. Make that estimate with assisted_by=, too."
+            )
+        fit, model = rows._assisted(values, among, domains, assisted_by, columns)
         if domains is not None:
             factor = known if mean is None else known / mean
             return fit._in_domains(values, domains, "total", level, base=0, factor=factor, model=model)
@@ -705,19 +706,27 @@ class WeightedSample:
             )
         return self._known_number(total, f"total of {called(column)}", level), mean
 
+    def _has_made(self, given: Size | None) -> TypeGuard[Estimate]:
+        """Return whether a number is an estimate from this fit."""
+        influence = given.influence if isinstance(given, Estimate) else None
+        return influence is not None and influence.measure is self.solved.tangent.measure.whole
+
     def _known_number(self, given: Size, what: str, level: float) -> float | Estimate:
         """Return a known size or total: a number, or an estimate from this fit or independent of it."""
         tangent = self.solved.tangent
-        if isinstance(given, Estimate):
-            influence = given.influence
-            if influence is not None and influence.measure is tangent.measure.whole:
-                return given.at(level)
+        if self._has_made(given):
+            return given.at(level)
         value, stderr = value_of(given, what)
         if value <= 0:
             raise MismatchError(f"The {what} is {value:g}. It must be more than 0: give the amount in the population.")
         if not stderr:
             return value
         return tangent.apart((what, value, stderr), value, stderr, level)
+
+
+def _is_default(assisted_by: object) -> bool:
+    """Return whether a model assists a mean only if a bias was learned."""
+    return isinstance(assisted_by, str) and assisted_by == AUTO
 
 
 def called(values: Function) -> str:

@@ -159,17 +159,6 @@ def alike(frames: Sequence[Frame], join: Callable[[], Frame | None]) -> tuple[Fr
     return () if whole is None else (whole,)
 
 
-def coded_together(frames: Sequence[Frame], name: str) -> tuple[Integers, list[Hashable]]:
-    """Return a column of several frames as numbers, and the different values that these stand for."""
-    position: dict[Hashable, int] = {}
-    pieces = []
-    for frame in frames:
-        codes, values = frame.coded(name)
-        place = np.array([position.setdefault(value, len(position)) for value in values], np.int64)
-        pieces.append(place[codes])
-    return np.concatenate(pieces), list(position)
-
-
 def coded_labels(labels: np.ndarray, what: str) -> tuple[Integers, list[Hashable], int]:
     """Return a code for each label, the different labels, and how many rows have none; raise if they are no labels."""
     try:

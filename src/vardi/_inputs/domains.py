@@ -12,7 +12,7 @@ import numpy as np
 from vardi._inputs.by_row import coded_labels, in_order, require_length
 from vardi._inputs.pool import KeptRows, Pool
 from vardi._types import Floats, Integers
-from vardi.biases._values import as_array
+from vardi.biases._values import as_array, numbered
 from vardi.errors import MismatchError, MissingValuesError, TooLargeError, number_of_rows, suggest
 from vardi.errors._texts import listed, show
 
@@ -126,8 +126,7 @@ def bases(keys: Sequence[tuple[Hashable, ...]], columns: int) -> Integers:
     >>> bases([("N", 1), ("N", 2), ("S", 1)], 1)
     array([0, 0, 1])
     """
-    places: dict[tuple[Hashable, ...], int] = {}
-    return np.array([places.setdefault(key[:columns], len(places)) for key in keys])
+    return numbered(key[:columns] for key in keys)[0]
 
 
 def _labels(pool: Pool, by: By, name: str, states: Collection[int]) -> tuple[np.ndarray, Sequence[Hashable] | None]:

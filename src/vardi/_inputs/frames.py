@@ -86,10 +86,13 @@ class Frame:
     ----------
     native
         The rows as the user gave them.
+    is_read : bool
+        Whether they were read from an engine, which keeps no order of rows.
     """
 
     native: Native
     library: str | None = None  # of frames, if the rows are one
+    is_read = False
 
     def __init__(self, native: np.ndarray) -> None:
         self.native = native = as_array(native, "Rows")
@@ -355,8 +358,8 @@ def unknown_value(
 class NarwhalsFrame(Frame):
     """Rows of an eager frame, or of one series."""
 
-    def __init__(self, native: Native, data: Eager | Series) -> None:
-        self.native = native
+    def __init__(self, native: Native, data: Eager | Series, *, is_read: bool = False) -> None:
+        self.native, self.is_read = native, is_read
         self.is_series = isinstance(data, nw.Series)
         if isinstance(data, nw.Series):
             data = (data if data.name else data.alias("x")).to_frame()
@@ -431,6 +434,13 @@ class NarwhalsFrame(Frame):
             native.index = self.native.index
         return native
 
+    def beside(self, values: np.ndarray, names: Sequence[str]) -> Native:
+        """Return the rows with further columns of numbers."""
+        require_new(names, self.columns)
+        columns = zip(names, values.reshape(len(self), -1).T, strict=True)
+        series = [nw.new_series(name, column, backend=self.data.implementation) for name, column in columns]
+        return self.data.with_columns(*series).to_native()
+
     def drop(self, *names: str) -> Frame:
         require_columns(names, self.columns)
         return as_frame(self.data.drop(*names).to_native())
@@ -487,6 +497,14 @@ def _same_name(names: Sequence[object]) -> MismatchError:
     return MismatchError(
         f"More than one column is named {', '.join(map(repr, twice))}, so the name is ambiguous. Rename them."
     )
+
+
+def require_new(names: Iterable[str], columns: Collection[str]) -> None:
+    """Refuse to add a column of a name that there is already."""
+    if lost := [name for name in names if name in columns]:
+        raise MismatchError(
+            f"There is already a column {lost[0]!r}, which would be lost. Rename it in the frame before the fit."
+        )
 
 
 def any_lazy(samples: object) -> bool:

@@ -107,7 +107,7 @@ class Known:
 NOTHING_KNOWN = Known((), (), np.empty(0), np.empty((0, 0)))
 
 
-class Table(Protocol):
+class TableOfRows(Protocol):
     """What known values need of the rows."""
 
     @property
@@ -141,7 +141,7 @@ class PoolTable:
         return kinds.pop() if len(kinds) == 1 else "other" if "other" in kinds else "number"
 
 
-def as_known(known: object, names: tuple[Name, ...], table: Table) -> Known:
+def as_known(known: object, names: tuple[Name, ...], table: TableOfRows) -> Known:
     r"""Return what is known as functions, values and errors, those of a margin one after the other.
 
     Parameters
@@ -153,7 +153,7 @@ def as_known(known: object, names: tuple[Name, ...], table: Table) -> Known:
         within a margin of values, to an ``Estimates``. A value is a number, (value, standard error) or an ``Estimate``.
     names : tuple
         The states: samples, then those that were not sampled.
-    table : Table
+    table : TableOfRows
         The rows; without columns for a matrix of biases, whose known values are keyed by the names of its columns.
 
     Notes
@@ -199,7 +199,7 @@ def known_biases(known: Mapping[Any, Any], names: Iterable[Name]) -> dict[str, B
     return biases
 
 
-def _piece(key: Hashable, value: object, names: tuple[Name, ...], table: Table) -> Known:
+def _piece(key: Hashable, value: object, names: tuple[Name, ...], table: TableOfRows) -> Known:
     """Return what is known by one key: a margin, a value, or for a tuple several that were estimated together."""
     if _is_margin(value):
         return _margin(key, value, names, table)
@@ -218,7 +218,7 @@ def _piece(key: Hashable, value: object, names: tuple[Name, ...], table: Table) 
     return Known(labels, functions, values, covariance)
 
 
-def _function(key: Hashable, names: tuple[Name, ...], table: Table) -> Function:
+def _function(key: Hashable, names: tuple[Name, ...], table: TableOfRows) -> Function:
     """Return the function that a key stands for."""
     label = str(key)
     if not isinstance(key, Bias) and _is_name(key, names):
@@ -256,7 +256,7 @@ def _function(key: Hashable, names: tuple[Name, ...], table: Table) -> Function:
     return bias
 
 
-def _scale_of(function: Function, label: str, table: Table) -> Scale:
+def _scale_of(function: Function, label: str, table: TableOfRows) -> Scale:
     """Return the scale of the mean of a function."""
     if isinstance(function, int):
         return "normaliser"
@@ -274,7 +274,7 @@ def _scale_of(function: Function, label: str, table: Table) -> Scale:
     return "share" if is_condition(function.node) else "number"
 
 
-def _margin(column: Hashable, margin: Mapping[Hashable, object], names: tuple[Name, ...], table: Table) -> Known:
+def _margin(column: Hashable, margin: Mapping[Hashable, object], names: tuple[Name, ...], table: TableOfRows) -> Known:
     if column not in table.columns:
         sample = " It is a sample, whose known value is one number." if _is_name(column, names) else ""
         raise MismatchError(

@@ -35,7 +35,6 @@ from vardi._inputs.partitions import in_pandas
 from vardi.biases import Bias, ExpressionBias, FrameExpressionBias, FunctionFamily, ParametricBias, WindowBias
 from vardi.biases._compile import Compiled, NarwhalsTarget, compile_node
 from vardi.biases._kinds import factors_of
-from vardi.biases._learned import LearnedBias
 from vardi.biases._nodes import Column
 from vardi.errors import InvalidBiasError, MismatchError, NeedsRowsError
 from vardi.errors._refusals import needs_rows
@@ -172,7 +171,7 @@ class DeclaredColumns:
         found: dict[str, Bias] = {}
         for k, (name, bias) in enumerate(zip(self.names, self.biases, strict=True)):
             known = bias.known if isinstance(bias, ParametricBias) else bias
-            if any(isinstance(one, LearnedBias | WindowBias) for one in factors_of(known)):
+            if any(isinstance(one, WindowBias) for one in factors_of(known)):
                 raise needs_rows(f"The bias of {name!r}, {bias},")
             found[OMEGA.format(k)] = _computable(known, f"The bias of {name!r} is {bias}", "an expression", name)
         for features in self.features.values():

@@ -19,10 +19,10 @@ from vardi._inputs.engines import (
     answering,
     schema_of,
 )
+from vardi._inputs.frames import require_new
 from vardi._inputs.partitions import aggregated
 from vardi._types import Floats, Integers
 from vardi.biases._nodes import Node
-from vardi.errors import MismatchError
 
 #: A number for each row, or one for all of them.
 Term: TypeAlias = nw.Expr | float
@@ -160,11 +160,7 @@ class Part:
     def with_added(self, names: Sequence[str], change: Change | None) -> Any:
         """Return the user's frame, still lazy, with columns that a change adds, zero for rows outside the fit."""
         rows = self.frame if self.whole is None else self.whole
-        taken = schema_of(rows, self.name)
-        if lost := [name for name in names if name in taken]:
-            raise MismatchError(
-                f"There is already a column {lost[0]!r}, which would be lost. Rename it in the frame before the fit."
-            )
+        require_new(names, schema_of(rows, self.name))
         inside = None
         if self.belongs is not None:
             fit = nw.when(self.belongs)

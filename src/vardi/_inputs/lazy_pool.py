@@ -21,17 +21,18 @@ from vardi._inputs.dependence import (
     tied_times,
     warn_of_few_clusters,
 )
-from vardi._inputs.engines import LENGTH, Aggregate, answering, schema_of
-from vardi._inputs.frames import require_read_as_names
+from vardi._inputs.engines import LENGTH, Aggregate, answering, collected, schema_of
+from vardi._inputs.frames import NarwhalsFrame, require_read_as_names
 from vardi._inputs.lazy_columns import DeclaredColumns, as_column
 from vardi._inputs.lazy_part import PREFIX, Change, DistinctRows, Part, rows_by_value, sums_by_sample
 from vardi._inputs.lazy_survey import Survey, survey
 from vardi._inputs.partitions import as_lazy, with_place
 from vardi._inputs.pool import Name, Pool, as_biases, as_named, require_biases_for, require_shared_columns
-from vardi._machine import available_memory
+from vardi._machine import available_memory, require_memory
 from vardi._types import Floats
-from vardi.biases import Bias
+from vardi.biases import Bias, LearnedBias, everywhere
 from vardi.biases._compile import NarwhalsTarget
+from vardi.biases._kinds import parts_of, with_parts
 from vardi.biases._values import once
 from vardi.errors import InvalidBiasError, MismatchError, TooLargeError
 from vardi.errors._refusals import MOST, empty_pool, empty_samples, impossible_rows, invalid_bias, too_many
@@ -75,7 +76,8 @@ def open_frames(samples: object, biases: object, *, source: object, counts: obje
     require_biases_for(named, by_name)
     names = (*named, *(name for name in by_name if name not in named))
     every = as_biases(by_name, names)
-    _ = DeclaredColumns(tuple(map(str, names)), every).columns  # all of them can be computed
+    computed = (with_parts(one, lambda part: everywhere() if isinstance(part, LearnedBias) else part) for one in every)
+    _ = DeclaredColumns(tuple(map(str, names)), tuple(computed)).columns  # all of them can be
     codes = {name: k for k, name in enumerate(names)}
     if label is not None:
         parts = [opened(samples, label, codes, None)]
@@ -104,6 +106,26 @@ class OpenFrames:
     biases: tuple[Bias, ...]
     parts: tuple[Part, ...]
     counts: str | None
+
+    @property
+    def learns(self) -> bool:
+        """Whether a bias is to be learned."""
+        return any(isinstance(part, LearnedBias) for bias in self.biases for part in parts_of(bias))
+
+    def read(self, depends: Depends) -> dict[Name, NarwhalsFrame] | NarwhalsFrame:
+        """Return the rows in memory, in the order in which the engine gives them, for a model to see."""
+        for what in depends.named:
+            if what != "population":
+                _column(what, getattr(depends, what))
+        numbers = sum(int(part.aggregates({ROWS: LENGTH})[ROWS]) * len(part.schema) for part in self.parts)
+        require_memory(
+            2 * 8 * numbers,  # as the engine gives them, and as NumPy has them
+            "The rows of lazy frames, which a model is to see,",
+            "Select fewer columns or rows of the frames before they are debiased.",
+        )
+        found = [nw.maybe_reset_index(collected(part.frame, part.name)) for part in self.parts]
+        frames = [NarwhalsFrame(rows.to_native(), rows, is_read=True) for rows in found]
+        return frames[0] if self.parts[0].label is not None else dict(zip(self.names, frames, strict=False))
 
     @cached_property
     def columns(self) -> tuple[str, ...]:

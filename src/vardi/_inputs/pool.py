@@ -22,7 +22,7 @@ from vardi._inputs.by_row import (
     shared_names,
 )
 from vardi._inputs.dependence import Dependence
-from vardi._inputs.frames import Frame, Native, as_frame, by_factor, joined
+from vardi._inputs.frames import Frame, NarwhalsFrame, Native, as_frame, by_factor, joined
 from vardi._machine import require_memory
 from vardi._types import Floats, Integers, Numbers
 from vardi.biases import Bias, ExpressionBias, LearnedBias, ValuesBias, as_bias
@@ -108,7 +108,15 @@ class Pool:
         )
 
     def wrap(self, values: Floats, *names: str) -> Native:
-        """Return numbers of each row, or columns of them, in the user's library (pandas: with the user's index)."""
+        """Return numbers of each row, or columns of them, in the user's library (pandas: with the user's index).
+
+        If an engine was asked for the rows, whose order is not known from anything else, they stand beside these.
+        """
+        read = [frame for frame in self.frames if isinstance(frame, NarwhalsFrame) and frame.is_read]
+        if read:
+            pieces = np.split(values, np.cumsum([len(frame) for frame in read])[:-1])
+            found = [frame.beside(piece, names) for frame, piece in zip(read, pieces, strict=True)]
+            return found[0] if len(found) == 1 else dict(zip(self.names, found, strict=False))
         whole = self.whole()
         return read_only(values) if whole is None else whole.wrap(values, *names)
 

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from vardi._inputs.by_row import shared_names
-from vardi._inputs.frames import as_frame
 from vardi._inputs.pool import Name, Pool
 from vardi._types import Integers
 from vardi.errors import SharedUnitsWarning, number_of_rows
@@ -32,7 +31,7 @@ def warn_of_shared_units(samples: object, pool: Pool) -> None:
     there are no more equal pairs between two samples than within them (Cauchy and Schwarz), so far more of them are not
     chance. Rows with counts stand for several units, and are not compared.
     """
-    shared = _same_object(samples) or (None if pool.is_counted else _equal_rows(pool))
+    shared = _same_object(samples, pool) or (None if pool.is_counted else _equal_rows(pool))
     if shared is not None:
         first, second, count = shared
         fact = f"{number_of_rows(count)} of {str(first)!r} {'is' if count == 1 else 'are'} in {str(second)!r} too"
@@ -44,12 +43,13 @@ def warn_of(first: Name, second: Name, count: int, fact: str) -> None:
     warn(SharedUnitsWarning(f"{fact} {REMEDY}", samples=(str(first), str(second)), count=count))
 
 
-def _same_object(samples: object) -> tuple[Name, Name, int] | None:
+def _same_object(samples: object, pool: Pool) -> tuple[Name, Name, int] | None:
     samples = dict(enumerate(samples)) if isinstance(samples, list | tuple) else samples
     named = samples.items() if isinstance(samples, Mapping) else ()
-    for (first, rows), (second, others) in combinations(list(named)[:MOST_SAMPLES], 2):
+    given = [(name, rows, frame) for (name, rows), frame in zip(named, pool.frames, strict=False)]
+    for (first, rows, frame), (second, others, _) in combinations(given[:MOST_SAMPLES], 2):
         if rows is others:
-            return first, second, len(as_frame(rows))
+            return first, second, len(frame)
     return None
 
 

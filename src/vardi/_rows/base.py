@@ -25,7 +25,7 @@ from vardi.biases._values import once
 
 MODERATE = 230.0  # |u| and |log omega| up to which no product of e^u and omega can leave the floating-point range
 MAX_START_NUMBERS = 200_000  # numbers that a start from pairs reads at most
-OF_COUNTS = ("_last", "_reach", "_last_counting")  # what rows keep of themselves, and forget when counts change
+OF_COUNTS = ("_last", "reach", "_last_counting")  # what rows keep of themselves, and forget when counts change
 
 
 #: Memory of a name and a shape to work in, with arbitrary contents.
@@ -245,14 +245,10 @@ class Rows(ABC):
     def log_omega_of(self, rows: slice | Integers, values: Numbers | None) -> Floats:
         """Return log omega of some rows, as a dense matrix."""
 
-    def reach(self) -> Floats | sparse.csr_array:
-        """Return the K x K counts of rows of sample l (columns) that bias k (rows) could have drawn."""
-        return self._reach
-
     @cached_property
     @abstractmethod
-    def _reach(self) -> Floats | sparse.csr_array:
-        """What ``reach`` returns."""
+    def reach(self) -> Floats | sparse.csr_array:
+        """The K x K counts of rows of sample l (columns) that bias k (rows) could have drawn."""
 
     @abstractmethod
     def overlap(self, mass: Floats) -> Floats | sparse.csr_array:

@@ -15,7 +15,7 @@ from vardi._types import Floats, Integers
 from vardi.biases import ExpressionBias, ParametricBias
 from vardi.biases._compile import Kind, NumpyTarget, Target
 from vardi.biases._nodes import Cells, Column, Level, Node, Value, group_text, level_text, to_text
-from vardi.biases._values import coded
+from vardi.biases._values import coded, coded_together
 from vardi.errors import (
     ImpossibleRowError,
     InvalidBiasError,
@@ -223,13 +223,9 @@ class _Reader(Categories):
 
     def _values(self, term: Node, frames: Sequence[Frame]) -> tuple[list[Value], Integers]:
         """Return the distinct values of a term in all frames, and which one each row has."""
-        position: dict[Value, int] = {}
-        pieces = []
-        for frame in frames:
-            values, codes = _distinct(self._array(term, frame))
-            pieces.append(np.array([position.setdefault(value, len(position)) for value in values], np.int64)[codes])
-        self.require_one_kind(term, position)
-        return list(position), np.concatenate(pieces)
+        codes, values = coded_together(_distinct(self._array(term, frame)) for frame in frames)
+        self.require_one_kind(term, values)
+        return values, codes
 
     def _array(self, term: Node, frame: Frame) -> NDArray[Any]:
         """Return the values of a term on the rows of a frame, or refuse missing ones."""
@@ -246,13 +242,10 @@ class _Reader(Categories):
         return array
 
 
-def _distinct(array: NDArray[Any]) -> tuple[list[Value], Integers]:
-    """Return the distinct values as Python objects, and which one each row has."""
-    if array.dtype.kind != "O":
-        values, codes = np.unique(array, return_inverse=True)
-        return [plain(value) for value in values.tolist()], codes
+def _distinct(array: NDArray[Any]) -> tuple[Integers, list[Value]]:
+    """Return which distinct value each row has, and these as Python objects."""
     codes, found = coded(array)
-    return [plain(value) for value in found], codes
+    return codes, [plain(value) for value in found]
 
 
 def plain(value: Any) -> Value:

@@ -57,7 +57,8 @@ class Dense(Rows):
         return np.asarray(values, np.float64)
 
     @cached_property
-    def _reach(self) -> Floats:
+    def reach(self) -> Floats:
+        """The K x K counts of rows of sample l (columns) that bias k (rows) could have drawn."""
         if self.positive:  # the usual case with densities
             return np.tile(self.sizes, (len(self.sizes), 1))
         K = len(self.sizes)

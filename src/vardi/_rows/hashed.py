@@ -26,9 +26,10 @@ from vardi._rows.lazy_values import EngineFunction
 from vardi._rows.measure import Functions, Measure
 from vardi._rows.multipliers import PRIME, constants, feistel
 from vardi._rows.point import Point
-from vardi._rows.queries import GroupAnswers, Queries, numbered
+from vardi._rows.queries import GroupAnswers, Queries
 from vardi._types import Floats, Integers
 from vardi.biases._compile import literal
+from vardi.biases._values import numbered
 from vardi.errors import MismatchError, TooLargeError
 from vardi.errors._refusals import missing_groups, needs_rows, no_groups, no_identity, spanning_group
 
@@ -116,7 +117,9 @@ def drawn_rows(
             f"{n} rows cannot be drawn without replacement from {most}. Draw fewer, or with replacement."
         )
     keyed = [part.map(with_key(rows, weight, place, seed, identity)) for place, part in enumerate(rows.parts)]
-    if len(keyed) > 1:  # up to the key below which the wanted share of all rows lies
+    if len(keyed) == 1:
+        keyed = [keyed[0].map(lambda frame: frame.sort(KEY).head(n))]
+    else:  # the rows up to the key below which the wanted share of all rows lies
         once, key = [replace(part, counted=False) for part in keyed], EngineFunction(lambda part: nw.col(KEY))
         shares = SharesInEngine.of_pool(rows.of(once), (key,))
         highest = float(shares.reaching(np.ones(1), np.array([(n - 0.5) / most]))[0][0])
@@ -124,7 +127,7 @@ def drawn_rows(
     drawn = {}
     for part in keyed:
         with answering(part.name):
-            drawn[part.code] = part.frame.sort(KEY).head(n).select(*part.schema).to_native()
+            drawn[part.code] = part.frame.select(*part.schema).to_native()
     return drawn
 
 
@@ -197,7 +200,8 @@ def sums_in_groups(
     spans = column is not None and rows.dependence.clusters == column
     if column:
         _require_within_samples(answers, names, spans=spans)
-    return GroupSums(answers, numbered([label if spans else (source, label) for source, label in answers.labels]))
+    unit, _ = numbered(label if spans else (source, label) for source, label in answers.labels)
+    return GroupSums(answers, unit)
 
 
 def _grouped_by(group: nw.Expr, *steps: Change) -> Change:

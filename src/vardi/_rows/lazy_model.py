@@ -259,7 +259,7 @@ class LazyRows:
     def __init__(self, frames: Queries, reach: Floats, few: Dense, start: Callable[[], Floats]) -> None:
         self.frames = frames.of(united(frames.parts))
         self.sizes, self.K = frames.sizes, len(frames.sizes)
-        self._reach, self._few, self.start = reach, few, start
+        self.reach, self._few, self.start = reach, few, start
         self._last: Last | None = None
 
     def __len__(self) -> int:
@@ -336,10 +336,6 @@ class LazyRows:
             last = self._pass(u, gram=True, objective=False, scale=True)
         return np.empty(0), float(np.log(last.inverse / self.sizes.sum()))
 
-    def reach(self) -> Floats:
-        """Return the K x K counts of rows of sample l (columns) that bias k (rows) could have drawn."""
-        return self._reach
-
     def overlap(self, mass: Floats) -> Floats:
         """Return the masses of the rows that both biases could have drawn, as shares of the pool."""
         once = np.ones((self.K, 1))
@@ -378,7 +374,7 @@ class EngineRows(JointRows):
 
     def __init__(self, holder: Queries, model: Model, few: Joint, reach: Floats) -> None:
         super().__init__(holder, model)
-        self._few, self._reach = few, reach
+        self._few, self.reach = few, reach
         self._last: Last | None = None
 
     @property
@@ -388,13 +384,13 @@ class EngineRows(JointRows):
 
     def with_model(self, change: Callable[[Model], Model]) -> EngineRows:
         """Return the same rows with another model."""
-        return EngineRows(self.holder, change(self.model), self.few.with_model(change), self._reach)
+        return EngineRows(self.holder, change(self.model), self.few.with_model(change), self.reach)
 
     def rows_at(self, theta: Floats) -> LazyRows:
         """Return the rows with all biases at theta, on the user's scale."""
         few = self.few.rows_at(theta)
         assert isinstance(few, Dense)
-        return LazyRows(self.holder.of(self._parts_at(theta)), self._reach, few, few.start)
+        return LazyRows(self.holder.of(self._parts_at(theta)), self.reach, few, few.start)
 
     def _parts_at(self, theta: Floats) -> tuple[Part, ...]:
         """Return frames whose biases have their parameters fixed, on the user's scale: known biases like any others."""

@@ -30,6 +30,7 @@ from vardi._rows.units import Units, rows_a_value
 from vardi._types import Floats, Integers
 from vardi.biases import _nodes as nodes
 from vardi.biases._compile import literal
+from vardi.biases._values import numbered
 from vardi.errors import EngineError
 
 MANY = 16  # samples from which a local engine is asked for columns rather than for sums: see vardi._rows.batches
@@ -83,8 +84,7 @@ class Queries:
 
     def _grouped(self, parts: Sequence[Part], question: Question[ByKey], most: int | None = None) -> Grouped:
         limit = None if most is None else most + 1
-        places: dict[Hashable, int] = {}
-        codes: list[int] = []
+        keys: list[Hashable] = []
         tables: list[Floats] = []
         bounds = 0
         for part in parts:
@@ -97,11 +97,11 @@ class Queries:
             block.changes.append(with_columns(terms))
             groups, table = block.by_key([*terms], of_any_sample=True, most=limit)
             tables.append(table)
-            codes += [places.setdefault(value, len(places)) for value in groups.keys([*terms])]
-        place, size, numbers = np.array(codes, np.int64), len(places), np.concatenate(tables)
+            keys += groups.keys([*terms])
+        (place, labels), numbers = numbered(keys), np.concatenate(tables)
         sums, low, high = np.hsplit(numbers, [numbers.shape[1] - 2 * bounds, numbers.shape[1] - bounds])
-        ends = extremes_by_code(place, low, high, size)
-        return Grouped(list(places), np.hstack([sums_by_code(place, sums, size), *ends]))
+        ends = extremes_by_code(place, low, high, len(labels))
+        return Grouped(labels, np.hstack([sums_by_code(place, sums, len(labels)), *ends]))
 
     def frames_with(
         self, names: Sequence[str], question: Question[Floats], dropped: Sequence[Part] = ()
@@ -141,8 +141,8 @@ class Queries:
         changes = [dependence.units(part, lengths) for part in self.parts]
         groups = self.by_group(lambda block: block.sum(question(block)), changes, dependence.keys)
         in_series = dependence.order is not None
-        unit = numbered([(k, label) if in_series else label for k, label, *_ in groups.labels])
-        cell = numbered([(k, *stratum) for k, _, *stratum in groups.labels])
+        unit, _ = numbered((k, label) if in_series else label for k, label, *_ in groups.labels)
+        cell, _ = numbered((k, *stratum) for k, _, *stratum in groups.labels)
         return Units(unit, cell, groups.source, groups.counts, dependence.remaining, in_series), groups.totals
 
     def over_clusters(self, question: Question[Floats], m: int) -> Floats:
@@ -196,12 +196,6 @@ class Queries:
         block = QueryBlock(part, len(self.sizes))
         block.put(question)
         return QueryBlock(part, len(self.sizes), block.answers()).put(question)
-
-
-def numbered(labels: Sequence[Hashable]) -> Integers:
-    """Return a number for each label, in the order in which they first come."""
-    numbers: dict[Hashable, int] = {}
-    return np.array([numbers.setdefault(label, len(numbers)) for label in labels])
 
 
 def _in_order(label: object) -> tuple[float, str]:

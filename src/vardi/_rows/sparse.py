@@ -119,7 +119,8 @@ class Sparse(Rows):
         return dense
 
     @cached_property
-    def _reach(self) -> sparse.csr_array:
+    def reach(self) -> sparse.csr_array:
+        """The K x K counts of rows of sample l (columns) that bias k (rows) could have drawn."""
         K, positive = len(self.sizes), self._positive()
 
         def block(rows: slice) -> sparse.sparray:
@@ -147,7 +148,7 @@ class Sparse(Rows):
 
             return sum_blocks(block, len(self), K)
         sampled = sparse.diags_array((self.sizes > 0).astype(np.float64))
-        reach = sampled @ self.reach()  # a state without rows links no samples, however many rows it allows
+        reach = sampled @ self.reach  # a state without rows links no samples, however many rows it allows
         tree = widest_tree(reach + reach.T)
         columns = weighted.tocsc()
         shared = map_blocks(
@@ -287,7 +288,7 @@ class Thinned(Dense):
         if np.mean(self._counts(u, few, self.matrix[few])) > MAX_SHARE:
             return self
         found = self._thinned(u)
-        links = found.reach()[sampled][:, sampled]
+        links = found.reach[sampled][:, sampled]
         if sparse.csgraph.connected_components(links, directed=False, return_labels=False) > 1:
             return self
         self._last_counting = u.copy(), found

@@ -289,7 +289,7 @@ class Blocks(Dense):
         super().__init__(matrix, source, counts, **known)
         self._kept = kept
         if reach is not None:
-            self._reach = reach
+            self.reach = reach
 
     def start(self) -> Floats:
         """Return a first u, from the rows that are in memory."""

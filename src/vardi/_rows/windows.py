@@ -157,7 +157,7 @@ class Intervals(Rows):
         return np.where(self.matrix[rows].toarray(), 0.0, -np.inf)
 
     @cached_property
-    def _reach(self) -> sparse.csr_array:
+    def reach(self) -> sparse.csr_array:
         """Links, of which, if there are very many, only as many of each window as show which samples are connected."""
         order = np.argsort(self._cell, kind="stable")
         ends = np.searchsorted(self._cell[order], np.arange(self._cells + 1))
@@ -202,7 +202,7 @@ class Intervals(Rows):
     def overlap(self, mass: Floats) -> sparse.csr_array:
         """Return the K x K (sparse) masses of the rows that both windows allow; if many, of pairs in ``reach``."""
         K = len(self.sizes)
-        pairs = self._reach.tocoo() if K**2 > MAX_LINKS else sparse.coo_array(np.ones((K, K)))
+        pairs = self.reach.tocoo() if K**2 > MAX_LINKS else sparse.coo_array(np.ones((K, K)))
         before = np.concatenate([[0.0], np.cumsum(np.bincount(self._cell, mass, minlength=self._cells))])
         start = np.maximum(self._low[pairs.row], self._low[pairs.col])
         end = np.maximum(np.minimum(self._high[pairs.row], self._high[pairs.col]), start)

@@ -6,14 +6,13 @@ import textwrap
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from html import escape
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from scipy import sparse
 
-from vardi._notebook import fragment
 from vardi._rows.grouping import widest_tree
+from vardi._tables import Note, fragment
 from vardi._types import Floats, Integers
 from vardi.errors import NotIdentifiableError
 from vardi.errors._texts import WIDTH, number_of_rows, show
@@ -127,7 +126,7 @@ class Verdict:
 
     def _repr_html_(self) -> str:
         mark, colour = ("✓", "#2da44e") if self.identified else ("✗", "#e5534b")  # readable on light and dark
-        return fragment(f'<p><b style="color:{colour}">{mark}</b> {escape(self.message)}</p>')
+        return fragment([Note(mark, self.message, colour)])
 
     def require(self) -> Verdict:
         """Return the verdict, or raise if the samples are not identified."""
@@ -161,7 +160,7 @@ def weak_groups(rows: AnyRows, verdict: Verdict) -> Integers:
     Samples that overlap in one direction only are refused: their relative weight has a bound but no value.
     """
     sampled = np.flatnonzero(rows.sizes > 0)
-    reach = sparse.csr_array(rows.reach()[sampled][:, sampled])
+    reach = sparse.csr_array(rows.reach[sampled][:, sampled])
     _, weak = sparse.csgraph.connected_components(reach, directed=True, connection="weak")
     if weak.max() < strong_groups(reach).max():
         raise verdict.error()
@@ -186,7 +185,7 @@ def judge(rows: AnyRows, names: Sequence[Name], overlap: Links | None = None) ->
     overlap = rows.overlap(rows.masses()) if overlap is None else overlap
     sampled = np.flatnonzero(rows.sizes > 0)
     names = [names[k] for k in sampled.tolist()]
-    overlap, reach = _of(overlap, sampled), _of(rows.reach(), sampled)
+    overlap, reach = _of(overlap, sampled), _of(rows.reach, sampled)
     graph = sparse.csr_array(reach)
     graph.setdiag(0)
     graph.eliminate_zeros()

@@ -163,7 +163,7 @@ def _are_linked(rows: AnyRows) -> bool:
     if rows.positive:
         return True
     few = rows if len(rows) <= MIN_PROBED_ROWS else rows.subsample(0.0, least=PROBED_ROWS)  # their links are valid
-    return connected(few.reach(), few.sizes) or (few is not rows and connected(rows.reach(), rows.sizes))
+    return connected(few.reach, few.sizes) or (few is not rows and connected(rows.reach, rows.sizes))
 
 
 def _start(rows: AnyRows, names: Sequence[Name], near: Mapping[Name, float]) -> Floats | None:
@@ -243,7 +243,7 @@ def _warm_start(rows: AnyRows, first: Floats) -> tuple[Floats, Laplacian | None]
         return first, None
     fraction = float(np.clip(TELLING * len(rows.sizes) / len(rows), 1.0 / LEVELS[1], 1.0 / LEVELS[0]))
     smaller = rows.subsample(fraction, least=LEAST)
-    if not connected(smaller.reach(), smaller.sizes):
+    if not connected(smaller.reach, smaller.sizes):
         return first, None
     error = 0.01 * smaller.sizes.sum() / len(smaller)  # the counts of a subsample are those of all rows
     for step in _steps(smaller, smaller.start()):

@@ -151,7 +151,7 @@ class Refit:
 def refit_plain(rows: Rows, u: Floats, *, tol: float, may_part: bool) -> Refit:
     """Solve for known biases alone."""
     sampled = rows.sizes > 0
-    if may_part and not connected(reach := rows.reach(), rows.sizes):
+    if may_part and not connected(reach := rows.reach, rows.sizes):
         return Refit(None, labels=strong_groups(reach[sampled][:, sampled]))
     near = rows.settled(u)
     solution = newton(near, u, tol=tol)

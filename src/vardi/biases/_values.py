@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import numbers
 import sys
-from collections.abc import Collection, Hashable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from vardi._types import Floats
+from vardi._types import Floats, Integers
 from vardi.errors import MismatchError, suggest
 from vardi.errors._texts import first_of
 
 if TYPE_CHECKING:
     import pandas as pd
+
+Label = TypeVar("Label", bound=Hashable)
 
 
 def as_array(values: object, what: str, wanted: str = "one value for each row") -> np.ndarray:
@@ -92,9 +94,30 @@ def coded(labels: np.ndarray) -> tuple[np.ndarray, list[Hashable]]:
         number = np.empty(len(order), np.int64)
         number[order] = np.arange(len(order))
         return number[inverse], distinct[order].tolist()
-    position: dict[Hashable, int] = {}
-    every = (position.setdefault(label, len(position)) for label in labels.tolist())
-    return np.fromiter(every, np.int64, len(labels)), list(position)
+    return numbered(labels.tolist())
+
+
+def numbered(labels: Iterable[Label]) -> tuple[Integers, list[Label]]:
+    """Return a number for each label, in order of first appearance, and the distinct labels.
+
+    >>> numbered([("N", 1), ("S", 1), ("N", 1)])
+    (array([0, 1, 0]), [('N', 1), ('S', 1)])
+    """
+    position: dict[Label, int] = {}
+    codes = np.array([position.setdefault(label, len(position)) for label in labels], np.int64)
+    return codes, list(position)
+
+
+def coded_together(pieces: Iterable[tuple[Integers, Sequence[Label]]]) -> tuple[Integers, list[Label]]:
+    """Return the codes of pieces that have codes and labels of their own, and the distinct labels of all.
+
+    >>> coded_together([coded(np.array(["b", "a"])), coded(np.array(["c", "b"]))])
+    (array([0, 1, 2, 0]), ['b', 'a', 'c'])
+    """
+    parts = list(pieces)
+    places, labels = numbered(label for _, own in parts for label in own)
+    starts = np.cumsum([0, *(len(own) for _, own in parts)])
+    return np.concatenate([places[start:][codes] for start, (codes, _) in zip(starts, parts, strict=False)]), labels
 
 
 def read_only(values: np.ndarray) -> np.ndarray:

@@ -10,20 +10,19 @@ import sys
 import textwrap
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO, TypeAlias
 
-from rich.cells import cell_len
-from rich.console import Console, RenderableType
-from rich.measure import Measurement
+from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
 from rich.text import Text
 
+from vardi._tables import Note, Part, Table, as_text
 from vardi.cli import is_utf8
 from vardi.errors import OutputError, VardiWarning
+from vardi.errors._texts import SHOWN
 
 WIDE = 100_000
 """Width of an output that is not a terminal: nothing in it is wrapped or cut."""
@@ -36,6 +35,7 @@ JSON_FORMAT = 1
 Message: TypeAlias = dict[str, str]
 """A warning: its code, by which a program tells it, and its message."""
 
+STYLES = {"✓": "bold green", "✗": "bold red", "!": "bold yellow", "doubt:": "bold yellow"}
 DELAY = 1.0
 """Seconds of work before progress is shown."""
 
@@ -49,51 +49,32 @@ def console(stream: TextIO) -> Console:
     return Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
 
 
-def show(*parts: RenderableType) -> None:
-    """Print results."""
-    printed = "".join(map(_printed, parts))
-    if not console(sys.stdout).is_terminal:
-        printed = "".join(f"{line.rstrip()}\n" for line in printed.splitlines())
-    show_plain(printed)
+def show(*parts: str | Text) -> None:
+    """Print results, wrapped between words."""
+    for part in parts:
+        _print(part)
 
 
-def _printed(part: RenderableType) -> str:
+def show_parts(parts: Iterable[Part], most: int = SHOWN) -> None:
+    """Print parts of results, with at most so many rows of a table, and an empty line after each."""
     out = console(sys.stdout)
-    if isinstance(part, Table) and part.show_header:
-        width = _width(out, part)
-        if width > out.width and out.is_terminal:
-            _wrap_headings(part)
-            width = _least_width(out, part)
-        out.width = max(out.width, width)
+    for part in parts:
+        if isinstance(part, Table) and part.items:
+            table = Text(part.text(out.width if out.is_terminal else WIDE, most))
+            table.stylize("bold", 0, table.plain.index("\n"))
+            _print(table.append("; --json lists all\n" if len(part.items) > most else "\n"), soft_wrap=True)
+        elif said := as_text([part], out.width):
+            text = Text(said)
+            text.stylize(STYLES.get(part.word, "bold") if isinstance(part, Note) else "", 0, len(said.split()[0]))
+            _print(text.append("\n"), soft_wrap=True)
+
+
+def _print(part: str | Text, *, soft_wrap: bool = False) -> None:
+    out = console(sys.stdout)
     with _standard_output(), out.capture() as capture:
-        out.print(part, overflow="fold")
-    return capture.get()
-
-
-def _width(out: Console, table: Table) -> int:
-    """Return the width that a table needs if nothing in it is wrapped."""
-    return Measurement.get(out, out.options.update(max_width=WIDE), table).maximum
-
-
-def _least_width(out: Console, table: Table, letters: int = 8) -> int:
-    """Return the width below which a number would be cut, or a name folded to fewer than so many letters."""
-    names = [column for column in table.columns if not column.no_wrap]
-    spared = (max(map(_length, (column.header, *column.cells))) - letters for column in names)
-    return _width(out, table) - sum(max(one, 0) for one in spared)
-
-
-def _wrap_headings(table: Table) -> None:
-    """Wrap the headings of numbers between words, since the numbers are not wrapped."""
-    for column in table.columns:
-        if column.no_wrap:
-            heading = str(column.header)
-            third = math.ceil(len(heading) / 3)
-            width = max(third, 1, *map(_length, (*heading.split(), *column.cells)))
-            column.header = "\n".join(textwrap.wrap(heading, width))
-
-
-def _length(cell: RenderableType) -> int:
-    return cell_len(str(cell))
+        out.print(part, overflow=None if soft_wrap else "fold", soft_wrap=soft_wrap)
+    printed = capture.get()
+    show_plain(printed if out.is_terminal else "".join(f"{line.rstrip()}\n" for line in printed.splitlines()))
 
 
 def show_files(files: dict[str, Path]) -> None:

@@ -71,7 +71,6 @@ def check(study: StudyFile, as_json: Json = False, quiet: Quiet = False, plan: P
     if not passed:
         raise typer.Exit(NO)
     if not as_json and not quiet:
-        show("")
         show_next("Next, the means of the population", f"vardi fit {shlex.quote(str(study))}")
 
 
@@ -105,6 +104,8 @@ def fit(
         show_fit(*found, targets, as_json=as_json)
     if as_json or quiet:
         return
+    if saved is not None and "fit" not in targets:
+        show("The fit was not saved for new rows: its weight is no formula of columns.")
     if not targets:
         named = shlex.quote(str(study))
         show("No file was written.", "")

@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict
 from math import isnan
 from pathlib import Path
 
-from rich.console import RenderableType
 from rich.filesize import decimal
-from rich.table import Column, Table
 from rich.text import Text
 
-from vardi._estimate.check_results import CAVEAT, estimated_text, known_text
 from vardi._facts.account import Account, account
 from vardi._facts.biases import UNASKED
 from vardi._facts.links import links_of, sampled_gram
-from vardi._facts.numbers import plain, with_error
-from vardi._facts.summary import sample_cells, summarize, variable_cells
+from vardi._facts.summary import DOUBT, parts_of, summarize
 from vardi._fit.sample import DebiasedSample
 from vardi._rows.lazy_model import ROWS
-from vardi._solve.identify import Verdict
-from vardi.cli._console import DETAILS_OF_KNOWN, Message, show, show_files, show_json
-from vardi.errors._texts import SHOWN, more
-from vardi.study import OpenStudy, Study
+from vardi._solve.identify import Link, Verdict
+from vardi._tables import Note, Table
+from vardi.cli._console import DETAILS_OF_KNOWN, Message, show, show_files, show_json, show_parts
+from vardi.errors._texts import SHOWN
+from vardi.study import OpenStudy, Query, Study
 from vardi.study import plan as study_plan
 from vardi.study._outputs import is_counted
 
-SIGNS = {
-    "good": ("✓ ", "bold green"),
-    "bad": ("✗ ", "bold red"),
-    "doubt": ("! ", "bold yellow"),
-    "fact": ("– ", "bold"),
-}
+SIGNS = {"good": "✓", "bad": "✗", "doubt": "!", "fact": "–"}
 
 
 def study_account(opened: OpenStudy, fit: DebiasedSample) -> Account:
@@ -43,36 +35,6 @@ def study_account(opened: OpenStudy, fit: DebiasedSample) -> Account:
     return account(fit, [fit.parts.column(name, name) for name in names], named={name: name for name in names})
 
 
-def account_tables(title: str, found: Account) -> list[RenderableType]:
-    """Return the account as tables for rich to print."""
-    facts = Table.grid(Column(overflow="fold"), Column(overflow="fold"), padding=(0, 2))
-    for name, fact in (*found.lines, ("effective rows", found.effective_rows)):
-        facts.add_row(Text(name), Text(fact))
-    normaliser = "log normaliser" if found.log_scale else "normaliser"
-    parameters = [(name, one, plain(with_error(own.value, own.stderr))) for name, one, own in found.estimated]
-    tables = [
-        _table("sample", "rows>", "bias", f"{normaliser}>", "of weight>", rows=map(sample_cells, found.samples)),
-        _table("bias of", "parameter", "estimate>", rows=parameters, most=len(parameters)),
-        _table("mean of", "in the pool>", "in the population>", rows=map(variable_cells, found.variables)),
-    ]
-    parts: list[RenderableType] = [Text.assemble((title, "bold"), ": ", found.speaks), facts]
-    for table in tables:
-        parts += [Text(), table] if table.row_count else []
-    if found.more_variables:
-        remedy = "name the columns to report in the study, variables = [...]"
-        tables[-1].caption = f"... and {found.more_variables} more: {remedy}"
-    wrong = found.known_check is not None and found.known_check.contradicted
-    said = f"The weights meet known values that the samples contradict. {DETAILS_OF_KNOWN}"
-    for note in found.bias_notes if found.unasked else found.notes:
-        parts += [Text(), Text(note)]
-    return [*parts, *doubt_lines((*found.trust.messages, *([said] if wrong else [])))]
-
-
-def doubt_lines(doubts: Iterable[str]) -> list[RenderableType]:
-    """Return doubts as lines for rich to print."""
-    return [part for doubt in doubts for part in (Text(), Text.assemble(("doubt: ", "bold yellow"), doubt))]
-
-
 def show_fit(
     opened: OpenStudy, found: Account, messages: list[Message], targets: dict[str, Path], *, as_json: bool
 ) -> None:
@@ -80,16 +42,16 @@ def show_fit(
     if as_json:
         show_json({**account_json(opened, found), "files": targets, "warnings": messages})
         return
-    show(*account_tables(opened.study.title, found), "")
-    for note in opened.study.notes:
-        show(note, "")
+    wrong = found.known_check is not None and found.known_check.contradicted
+    said = f"The weights meet known values that the samples contradict. {DETAILS_OF_KNOWN}"
+    remedy = ": name the columns to report in the study, variables = [...]"
+    parts = parts_of(found, f"{opened.study.title}: ", found.bias_notes if found.unasked else found.notes, remedy)
+    show_parts([*parts, *([Note(DOUBT, said)] if wrong else []), *opened.study.notes])
     show_files(targets)
     if opened.is_lazy and not opened.study.variables:
         show(
             "No variables are named, so no means are computed in the engine. Name them in the study: variables = [...]"
         )
-    if "weights" in targets and "fit" not in targets:
-        show("The fit was not saved for new rows: its weight is no formula of columns.")
     if "weights" in targets and is_counted(opened):
         show("Weights are per unit. Rows stand for several units, so multiply each weight by the column count.")
 
@@ -99,35 +61,24 @@ def show_check(
 ) -> None:
     """Print whether samples can be compared, and agree with their biases and with what is known."""
     known, tested = (None, UNASKED) if facts is None else (facts.known_check, facts.check)
-    biases = tested.found
     show(Text(opened.study.title, "bold"))
-    if facts is not None:
-        show(Text.assemble(SIGNS[facts.conclusion.level], facts.conclusion.text))
-    show(Text.assemble(_sign(wrong=not verdict.identified), verdict.message), "")
-    if facts is not None and facts.trust.messages:
-        show(*doubt_lines(facts.trust.messages)[1:], "")
-    for note in notes:
-        show(note, "")
-    if verdict.links:
-        show(links_table(verdict, fit), "")
+    conclusion = [] if facts is None else [Note(SIGNS[facts.conclusion.level], facts.conclusion.text)]
+    show_parts([*conclusion, Note(_sign(wrong=not verdict.identified), verdict.message)])
+    doubts = () if facts is None else facts.trust.messages
+    show_parts([*(Note(DOUBT, doubt) for doubt in doubts), *notes, links_table(verdict, fit)])
     if known is not None:
-        sign = _sign(wrong=known.contradicted, untold=isnan(known.pvalue))
-        lines = [(line.label, known_text(line), estimated_text(line)) for line in known.lines]
-        table = _table("mean of", "known>", "by the samples>", rows=lines, most=len(lines))
-        show(Text.assemble(sign, known.verdict), "", table, "")
-    if biases is not None:
-        sign = _sign(wrong=biases.outcome == "contradicted", untold=bool(biases.reason))
-        show(Text.assemble(sign, " ".join(biases.summary().partition("\n\n")[0].split())))
-        if not biases.reason:
-            rows = [(row.name, f"{row.pvalue:.2g}", f"{row.untested:.0%}") for row in tested.rows]
-            table = _table("sample", "p-value>", "rows that no other could draw>", rows=rows)
-            show("", table, "", CAVEAT)
+        said, table = known._parts()
+        show_parts([Note(_sign(wrong=known.contradicted, untold=isnan(known.pvalue)), said), table], len(known.lines))
+    if tested.found is not None:
+        said, table, caveat = tested.found._parts()
+        sign = _sign(wrong=tested.found.outcome == "contradicted", untold=bool(tested.found.reason))
+        show_parts([Note(sign, said), table, caveat])
     elif verdict.identified:
         untested = 'The biases were not tested: that needs rows in memory (engine = "memory").'
-        show(untested if opened.is_lazy or facts is None else tested.text)
+        show_parts([untested if opened.is_lazy or facts is None else tested.text])
 
 
-def _sign(*, wrong: bool, untold: bool = False) -> tuple[str, str]:
+def _sign(*, wrong: bool, untold: bool = False) -> str:
     return SIGNS["fact" if untold else "bad" if wrong else "good"]
 
 
@@ -154,14 +105,20 @@ def links_table(verdict: Verdict, fit: DebiasedSample | None) -> Table:
     """Return how many rows of each sample every other could have drawn, the weakest links first where they are many."""
     gram = None if fit is None else sampled_gram(fit)[1]
     weakest, pairs = links_of(verdict, gram, SHOWN, "weakest")
-    rows = [
-        (str(link.first), str(link.second), f"{link.first_in_second:,.0f}", f"{link.second_in_first:,.0f}")
-        for link in (weakest if pairs > SHOWN else verdict.links)
-    ]
-    table = _table("sample a", "sample b", "rows of a in b>", "rows of b in a>", rows=rows)
-    if pairs > SHOWN:
-        table.caption = f"The weakest {SHOWN} of {pairs:,} links; --json lists all"
-    return table
+    links = weakest if pairs > SHOWN else verdict.links
+    beneath = f"The weakest {SHOWN} of {pairs:,} links; --json lists all" if pairs > SHOWN else ""
+    return Table(
+        ("sample a", "sample b", "rows of a in b", "rows of b in a"),
+        links,
+        _link_cells,
+        "links",
+        (0, 1),
+        beneath=beneath,
+    )
+
+
+def _link_cells(link: Link) -> tuple[str, str, str, str]:
+    return str(link.first), str(link.second), f"{link.first_in_second:,.0f}", f"{link.second_in_first:,.0f}"
 
 
 def show_plan(study: Study, *, as_json: bool) -> None:
@@ -180,12 +137,14 @@ def show_plan(study: Study, *, as_json: bool) -> None:
     if plan.engine != "memory":
         drawn = any(query.what.startswith("draw") for query in plan.queries)
         text += f" Only sums come back{f', and up to {ROWS:,} rows to start from' if drawn else ''}."
-    queries = [
-        (one.what, _ends(one.passes), ", ".join(one.columns) or "–", "–" if one.size is None else decimal(one.size))
-        for one in plan.queries
-    ]
-    table = _table("query", "passes>", "columns", "read in a pass>", rows=queries, most=len(queries))
-    show(Text(study.title, "bold"), Text(text), Text(), table)
+    table = Table(("query", "passes", "columns", "read in a pass"), plan.queries, _query_cells, "queries", (0, 2))
+    show(Text(study.title, "bold"))
+    show_parts([text, table], len(plan.queries))
+
+
+def _query_cells(query: Query) -> tuple[str, str, str, str]:
+    size = "–" if query.size is None else decimal(query.size)
+    return query.what, _ends(query.passes), ", ".join(query.columns) or "–", size
 
 
 def _ends(passes: tuple[int, int]) -> str:
@@ -227,20 +186,3 @@ def study_json(study: Study) -> dict[str, object]:
 
 def _own(value: object, *names: str) -> dict[str, object]:
     return {name: getattr(value, name) for name in names}
-
-
-def _table(*columns: str, rows: Iterable[Sequence[str]], most: int = SHOWN) -> Table:
-    """Return a table of the first rows; columns whose heading ends in > hold numbers, which are not wrapped."""
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.caption_justify, table.caption_style = "left", ""
-    for column in columns:
-        if column.endswith(">"):
-            table.add_column(column[:-1], justify="right", no_wrap=True)
-        else:
-            table.add_column(column, overflow="fold")
-    every = list(rows)
-    for row in every[:most]:
-        table.add_row(*map(Text, row))
-    for line in more(every, most):
-        table.caption = f"{line}; --json lists all"
-    return table

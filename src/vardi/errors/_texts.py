@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from typing import Literal
 
 WIDTH = 80  # columns of a printed text
@@ -78,7 +78,7 @@ def lines_of(error: BaseException) -> list[str]:
     return (str(error).strip() or "no message").splitlines()
 
 
-def more(every: Sequence[object], most: int = SHOWN) -> list[str]:
+def more(every: Collection[object], most: int = SHOWN) -> list[str]:
     """Return the last line of a table that shows only its first lines; nothing if it shows all.
 
     >>> more("abcde", 3), more("abc", 3)
@@ -107,32 +107,6 @@ def width_of(heading: str, cells: Iterable[object], most: int) -> int:
     7
     """
     return min(max(len(heading), *(len(str(cell)) for cell in cells), 0), most)
-
-
-def aligned(
-    head: Sequence[str], lines: Sequence[Sequence[str]], left: Collection[int] = (0,), *, fits: bool = False
-) -> str:
-    """Return a table of text: some columns flush left, by default the first, the others flush right.
-
-    If it is to fit the width of a printed text, the columns that are flush left are cut to what the others leave.
-
-    >>> print(aligned(("name", "rows"), [("a", "12"), ("agency", "3")]))
-    name    rows
-    a         12
-    agency     3
-    """
-    widths = [max(map(len, column)) for column in zip(head, *lines, strict=True)]
-    if fits:
-        others = sum(room + 2 for j, room in enumerate(widths) if j not in left)
-        most = (WIDTH + 2 - others) // len(left) - 2
-        widths = [min(room, most) if j in left else room for j, room in enumerate(widths)]
-
-    def line(cells: Sequence[str]) -> str:
-        columns = enumerate(zip(cells, widths, strict=True))
-        placed = (cut(text, room).ljust(room) if j in left else text.rjust(room) for j, (text, room) in columns)
-        return "  ".join(placed).rstrip()
-
-    return "\n".join(map(line, [head, *lines]))
 
 
 def count(number: float) -> str:

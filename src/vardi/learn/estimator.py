@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self, TypeAlias
 
 import narwhals as nw
@@ -52,6 +53,7 @@ def _delegate(name: str, says: str) -> Answer:
     return available_if(_estimator_has(name))(method)
 
 
+@dataclass(eq=False, repr=False)
 class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
     r"""Fit any estimator to the population, from samples that were drawn with known biases.
 
@@ -126,26 +128,15 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
     array([ 3.95, -0.84])
     """
 
-    def __init__(
-        self,
-        estimator: Estimator,
-        *,
-        biases: Biases | None = None,
-        known: Known | None = None,
-        clusters: str | None = None,
-        series: str | None = None,
-        target: str | None = None,
-        resample: bool = False,
-        random_state: Seed = None,
-    ) -> None:
-        self.estimator = estimator
-        self.biases = biases
-        self.known = known
-        self.clusters = clusters
-        self.series = series
-        self.target = target
-        self.resample = resample
-        self.random_state = random_state
+    estimator: Estimator
+    _: KW_ONLY
+    biases: Biases | None = None
+    known: Known | None = None
+    clusters: str | None = None
+    series: str | None = None
+    target: str | None = None
+    resample: bool = False
+    random_state: Seed = None
 
     def fit(
         self,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from textwrap import wrap
 
 import numpy as np
 from sklearn.base import clone
@@ -22,16 +21,16 @@ from vardi._estimate.weight_routing import Rows
 from vardi._fit.sample import DebiasedSample
 from vardi._fit.weighted import WeightedSample
 from vardi._inputs.pool import Name
-from vardi._notebook import fragment, paragraph, table
+from vardi._tables import Part, Shown, Table
 from vardi._types import Floats
 from vardi.errors import MismatchError, VardiError, number_of_rows
-from vardi.errors._texts import WIDTH, aligned, listed, show
+from vardi.errors._texts import listed, show
 from vardi.learn._design import Features, Missing, ModelRows, Outcome, model_rows, recording
 from vardi.learn._glm import Equations, LinearModel, Response, response_of
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class ModelInference(Estimates):
+class ModelInference(Shown, Estimates):
     """Coefficients of a model of the population, with their errors.
 
     Attributes
@@ -75,30 +74,28 @@ class ModelInference(Estimates):
         with np.errstate(divide="ignore", invalid="ignore"):
             return self.coefficients / self.stderr
 
-    def table(self) -> str:
-        """Return coefficient, error, z and interval of each name, as text of at most 80 columns."""
-        notes = (line for note in self._notes() for line in wrap(note, WIDTH))
-        return "\n".join([aligned(*self._cells(), fits=True), *notes])
+    _apart = "\n"
 
-    __str__ = __repr__ = table
-
-    def _repr_html_(self) -> str:
-        return fragment(table(*self._cells(), of="coefficients"), *map(paragraph, self._notes()))
-
-    def _cells(self) -> tuple[list[str], list[list[str]]]:
-        heads, rows = ["", "coefficient", "error", "z", f"{self.level:.0%} interval"], []
-        for name, estimate, z in zip(self.names, self, self.z, strict=True):
-            value, error, interval = cells_of(estimate)
-            rows.append([name, value, error, f"{z:.1f}", interval])
-        return heads, rows
-
-    def _notes(self) -> list[str]:
-        notes = [f"From {show(self.among)}."] if self.among else []
-        if self.rows_left_out:
-            lacking = listed(f"{name!r} ({count})" for name, count in self.missing.items())
-            notes.insert(0, f"Left out: {number_of_rows(self.rows_left_out)} that lack {lacking}.")
+    def _parts(self) -> list[Part]:
+        heading = ["", "coefficient", "error", "z", f"{self.level:.0%} interval"]
+        left_out = listed(f"{name!r} ({count})" for name, count in self.missing.items())
         is_approximate = self.influence is not None and self.influence.approximate
-        return [*notes, "Errors are approximate."] if is_approximate else notes
+        return [
+            Table(heading, list(zip(self.names, self, self.z, strict=True)), _cells, "coefficients"),
+            f"Left out: {number_of_rows(self.rows_left_out)} that lack {left_out}." if self.rows_left_out else "",
+            f"From {show(self.among)}." if self.among else "",
+            "Errors are approximate." if is_approximate else "",
+        ]
+
+    table = Shown.summary
+    __repr__ = Shown.__str__
+
+
+def _cells(coefficient: tuple[str, Estimate, float]) -> list[str]:
+    """Return the cells of a name, its coefficient, and this over its error."""
+    name, estimate, z = coefficient
+    value, error, interval = cells_of(estimate)
+    return [name, value, error, f"{z:.1f}", interval]
 
 
 def inference(

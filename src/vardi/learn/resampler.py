@@ -5,6 +5,7 @@ Row i is drawn with probability :math:`\pi_i`, so the drawn rows are what an unb
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self, TypeAlias, TypeVar
 
 import numpy as np
@@ -23,6 +24,7 @@ Seed: TypeAlias = int | Random | None
 """What scikit-learn calls a random state, or a generator of NumPy."""
 
 
+@dataclass(eq=False, repr=False)
 class DebiasedResampler(BaseEstimator):  # type: ignore[misc]
     r"""Draw an unbiased sample from K biased ones, in the conventions of imbalanced-learn.
 
@@ -80,24 +82,14 @@ class DebiasedResampler(BaseEstimator):  # type: ignore[misc]
     True
     """
 
-    def __init__(
-        self,
-        *,
-        biases: Biases | None = None,
-        known: Known | None = None,
-        size: float | None = None,
-        replace: bool = True,
-        method: Method = "multinomial",
-        target: str | None = None,
-        random_state: Seed = None,
-    ) -> None:
-        self.biases = biases
-        self.known = known
-        self.size = size
-        self.replace = replace
-        self.method = method
-        self.target = target
-        self.random_state = random_state
+    _: KW_ONLY
+    biases: Biases | None = None
+    known: Known | None = None
+    size: float | None = None
+    replace: bool = True
+    method: Method = "multinomial"
+    target: str | None = None
+    random_state: Seed = None
 
     def fit(self, X: Rows, y: Rows | None = None, source: Labels | None = None) -> Self:
         """Check that the rows can be debiased; parameters as for :meth:`fit_resample`."""

@@ -24,10 +24,10 @@ from vardi._fit.sample import DebiasedSample
 from vardi._inputs.dependence import places_in_time
 from vardi._inputs.pool import Name
 from vardi._rows.units import Autocorrelation, rows_a_value
+from vardi._tables import Part, Shown, Table
 from vardi._types import Floats, Integers
 from vardi.biases._values import as_array
 from vardi.errors import MismatchError
-from vardi.errors._texts import aligned
 from vardi.mbar.multistate import MBAR
 
 
@@ -102,7 +102,7 @@ def _differences(fit: DebiasedSample) -> Influence:
 
 
 @dataclass(frozen=True, eq=False)
-class Equilibration:
+class Equilibration(Shown):
     """From which frame on each simulation has settled.
 
     Attributes
@@ -131,14 +131,14 @@ class Equilibration:
     all_effective: Floats
     kept: NDArray[np.bool_]
 
-    def __str__(self) -> str:
-        head = ("state", "frames", "keep from", "inefficiency", "worth", "all worth")
+    def _parts(self) -> list[Part]:
+        heading = ("state", "frames", "keep from", "inefficiency", "worth", "all worth")
         numbers = (self.frames, self.start, self.inefficiency, self.effective, self.all_effective)
-        lines = [
+        rows = [
             (str(name), f"{frames:,}", f"{start:,}", f"{g:.1f}", f"{worth:,.0f}", f"{all_worth:,.0f}")
             for name, frames, start, g, worth, all_worth in zip(self.states, *numbers, strict=True)
         ]
-        return aligned(head, lines)
+        return [Table(heading, rows, of="states")]
 
 
 def equilibration(values: ArrayLike, source: ArrayLike | None = None) -> Equilibration:
@@ -235,7 +235,7 @@ FRACTIONS = tuple(k / 10 for k in range(1, 11))
 
 
 @dataclass(frozen=True, eq=False)
-class Convergence:
+class Convergence(Shown):
     r"""Free energy differences from parts of the frames.
 
     Attributes
@@ -264,14 +264,15 @@ class Convergence:
             settled = fraction
         return settled
 
-    def __str__(self) -> str:
+    _apart = "\n"
+
+    def _parts(self) -> list[Part]:
         k, l = self.states
-        lines = [
+        rows = [
             (f"{fraction:.0%}", *(cell for one in both for cell in (f"{one.value:.3f}", f"{one.stderr:.3f}")))
             for fraction, *both in zip(self.fractions.tolist(), self.forward, self.backward, strict=True)
         ]
-        table = aligned(("frames", "forward", "±", "backward", "±"), lines)
-        return f"f({l}) - f({k}), in kT\n{table}"
+        return [f"f({l}) - f({k}), in kT", Table(("frames", "forward", "±", "backward", "±"), rows)]
 
 
 def convergence(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +27,7 @@ def _result(name: str, says: str) -> property:
     return property(result, doc=says)
 
 
+@dataclass(eq=False, repr=False)
 class AlchemicalEstimator(BaseEstimator):  # type: ignore[misc]
     r"""Free energy differences of alchemical states: alchemlyb's ``MBAR`` on vardi.
 
@@ -74,28 +76,20 @@ class AlchemicalEstimator(BaseEstimator):  # type: ignore[misc]
     (np.float64(0.332), np.float64(0.013))
     """
 
-    def __init__(
-        self,
-        maximum_iterations: int = 10000,
-        relative_tolerance: float = 1e-7,
-        initial_f_k: ArrayLike = "BAR",
-        method: str = "robust",
-        n_bootstraps: int = 0,
-        verbose: bool = False,
-        series: bool = False,
-    ) -> None:
-        if isinstance(initial_f_k, str) and initial_f_k != "BAR":
+    maximum_iterations: int = 10000
+    relative_tolerance: float = 1e-7
+    initial_f_k: ArrayLike = "BAR"
+    method: str = "robust"
+    n_bootstraps: int = 0
+    verbose: bool = False
+    series: bool = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.initial_f_k, str) and self.initial_f_k != "BAR":
             raise MismatchError(
-                f"initial_f_k is {initial_f_k!r}. Only `BAR` is supported as string input to `initial_f_k`: leave it "
-                "out, since the solver finds its own start."
+                f"initial_f_k is {self.initial_f_k!r}. Only `BAR` is supported as string input to `initial_f_k`: leave "
+                "it out, since the solver finds its own start."
             )
-        self.maximum_iterations = maximum_iterations
-        self.relative_tolerance = relative_tolerance
-        self.initial_f_k = initial_f_k
-        self.method = method
-        self.n_bootstraps = n_bootstraps
-        self.verbose = verbose
-        self.series = series
 
     def fit(self, u_nk: pd.DataFrame, compute_entropy_enthalpy: bool = False) -> AlchemicalEstimator:
         """Fit the free energies of the states in the columns of a frame.

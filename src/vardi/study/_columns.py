@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from math import fsum, inf, isfinite
-from typing import TypeGuard
+from math import isfinite
 
 import narwhals as nw
 
+from vardi._inputs.by_row import shared_names
 from vardi._inputs.frames import misread_names
 from vardi._inputs.given import KnownValue
-from vardi._inputs.known import ROUNDING
+from vardi._inputs.known import Kind, as_known
 from vardi._inputs.lazy_part import COUNTS, LABEL, ROW
 from vardi.biases import Bias, ExpressionBias, LearnedBias, ParametricBias, WindowBias, as_bias
 from vardi.biases._compile import NarwhalsTarget, compile_node
 from vardi.biases._kinds import factors_of
-from vardi.biases._nodes import Column, Node, column_text, is_condition
-from vardi.errors import ExpressionError, InvalidBiasError, MismatchError, StudyError, suggest
+from vardi.biases._nodes import Column, Node, column_text
+from vardi.errors import ExpressionError, InvalidBiasError, MismatchError, StudyError, VardiError, suggest
 from vardi.errors._texts import first_of
 from vardi.study._data import Data, Engine
 from vardi.study._engines import first_text, require_header, require_rows, schema
 from vardi.study._study import DEPENDS, DependenceOptions
-from vardi.study._toml import Biases, Problems, is_number, quoted_key, shown, table_of
-
-A_SHARE = "a number from 0 to 1"
-A_VALUE = "a number, [number, standard error], or for a column a table of the shares of its values"
+from vardi.study._toml import Biases, Problems, table_of
 
 
 class Columns:
@@ -72,21 +69,29 @@ class Columns:
             if column is not None and lacking:
                 self.problems.add((what,), _lacks(column, *lacking[0]))
 
-    def known(self, known: Mapping[str, object], names: Collection[str]) -> dict[str, KnownValue]:
+    def known(self, known: Mapping[str, KnownValue], names: Collection[str]) -> dict[str, KnownValue]:
         """Return what is known of the population, with the keys of a margin converted to the type of its column."""
         values: dict[str, KnownValue] = {}
         for name, value in known.items():
             if isinstance(value, dict):
-                self.problems.check(("known", name), self._wrong_margin(name, value))
-                kinds = self._kinds(name)
-                values[name] = {_as_kind(text, kinds): share for text, share in value.items()}
-            elif _is_value(value):
-                self.problems.check(("known", name), self._wrong_mean(name, _first(value), names))
-                values[name] = value
-            else:
-                message = f"The known value of {name!r} must be {A_VALUE}, not {shown(value)}."
-                self.problems.add(("known", name), message)
+                value = {_as_kind(text, self._kinds(name)): share for text, share in value.items()}
+            values[name] = value
+            self.problems.check(("known", name), self._wrong_known(name, values[name], tuple(names)))
         return values
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that all data have."""
+        return shared_names([tuple(columns) for columns in self.schemas.values()])
+
+    def kind(self, column: str) -> Kind:
+        """Return what a column holds that all data have."""
+        kinds = self._kinds(column)
+        return "other" if _not_numbers(kinds) else "condition" if kinds[0] == nw.Boolean else "number"
+
+    def rows_by_value(self, column: str) -> Mapping[Hashable, int]:
+        """Return nothing: rows are not read yet."""
+        return {}
 
     def notes(self) -> tuple[str, ...]:
         """Return what is odd about the columns: text that is mostly numbers."""
@@ -186,41 +191,19 @@ class Columns:
             listed = ", ".join(map(repr, bias.columns))
             yield f"{what} reads {listed}, but no sample has all of them. Use columns of one sample."
 
-    def _wrong_mean(self, name: str, value: float, names: Collection[str]) -> Iterator[str]:
-        """Yield what is wrong with a known mean: of the bias of a sample, of a column, or of a condition."""
-        what, kinds = f"The known value of {name!r}", self._kinds(name)
-        everywhere = bool(kinds) and len(kinds) == len(self.schemas)
-        if name in names:
-            if everywhere:
-                ticked = "`" + name.replace("`", "``") + "`"
-                remedy = f"Write {ticked} in backticks for the column, or rename one of the two."
-                yield f"{name!r} is both a sample and a column, so it is unclear which of them is known. {remedy}"
-            if value < 0:
-                yield f"{what} is {value:g}. It is the mean of a bias, which is never negative."
-        elif everywhere:
-            for kind in _not_numbers(kinds)[:1]:
-                remedy = f"which has no mean. Give the share of each value in [known.{quoted_key(name)}]."
-                yield f"{what} belongs to a column of {_kind_text(kind)}, {remedy}"
-        else:
-            bias = _parsed(what, name)
-            if isinstance(bias, ParametricBias):
-                yield f"{what} has parameters, which only a bias can have."
-            elif isinstance(bias, ExpressionBias):
-                wrong = self._wrong_columns(what, bias)
-                yield from wrong
-                if not wrong and is_condition(bias.node) and not 0 <= value <= 1:
-                    yield f"The share of {name!r} is {value:g}, but a share is {A_SHARE}."
-
-    def _wrong_margin(self, name: str, shares: Mapping[str, object]) -> Iterator[str]:
-        what = f"The margin of {name!r}"
-        values = [_first(share) for share in shares.values() if _is_value(share) and 0 <= _first(share) <= 1]
-        if not values or len(values) < len(shares):
-            yield f"{what} must be a table of the column's values, each with {A_SHARE}."
-            return
-        if abs(fsum(values) - 1.0) > ROUNDING:
-            remedy = "Give the shares of all its values, which sum to 1; write the share of one value as a condition."
-            yield f"The shares of {name!r} sum to {fsum(values):.6g}. {remedy}"
-        yield from self._missing(what, name)
+    def _wrong_known(self, name: str, value: KnownValue, names: tuple[str, ...]) -> Iterator[str]:
+        """Yield columns that are missing for a known value, or else what is wrong with it, as for `vardi.debias`."""
+        what, wrong = f"The known value of {name!r}", list[str]()
+        if isinstance(value, dict):
+            wrong += self._missing(what, name)
+        elif name not in (*names, *self.columns):
+            wrong += self._wrong_columns(what, _parsed(what, name))
+        yield from wrong
+        if self.schemas and not wrong:
+            try:
+                as_known({name: value}, names, self)
+            except VardiError as error:
+                yield str(error)
 
     def _kinds(self, name: str) -> list[nw.dtypes.DType]:
         """Return the types of a column in the data that have it."""
@@ -299,16 +282,6 @@ def _as_kind(text: str, kinds: Sequence[nw.dtypes.DType]) -> str | float:
         with suppress(ValueError):
             return float(text)
     return text
-
-
-def _is_value(value: object) -> TypeGuard[float | list[float]]:
-    """Return whether a TOML value is a number, or a list of a number and its standard error."""
-    number, stderr = value if isinstance(value, list) and len(value) == 2 else (value, 0)
-    return is_number(number) and is_number(stderr) and abs(number) < inf and 0 <= stderr < inf
-
-
-def _first(value: float | list[float]) -> float:
-    return float(value[0] if isinstance(value, list) else value)
 
 
 def _kind_text(kind: nw.dtypes.DType) -> str:

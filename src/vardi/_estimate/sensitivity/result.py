@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
@@ -14,10 +13,10 @@ from vardi._estimate.estimates import Estimate, with_digits_of
 from vardi._estimate.intervals import quantile_of_student
 from vardi._estimate.tables import Record, Tabular
 from vardi._inputs.pool import Name
-from vardi._notebook import fragment, paragraph, table
+from vardi._tables import Note, Part, Shown, Table
 from vardi._types import Floats
 from vardi.errors import MismatchError
-from vardi.errors._texts import WIDTH, aligned, show
+from vardi.errors._texts import show
 
 Kind = Literal["free", "common"]
 Method = Literal["sharp", "attained", "linear"]
@@ -33,7 +32,7 @@ METHODS: dict[Method, str] = {
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Sensitivity(Tabular):
+class Sensitivity(Shown, Tabular):
     r"""The range of an estimate when biases are wrong by up to a factor: what ``fit.sensitivity`` returns.
 
     A bias that is wrong by up to a factor :math:`\Gamma` has :math:`1/\Gamma \le \omega^*_l(z) / \omega_l(z) \le
@@ -129,6 +128,8 @@ class Sensitivity(Tabular):
             return self.tipping
         return self.find(require_number(value))
 
+    _apart = "\n"
+
     def _records(self) -> list[Record]:
         """Return a row for each factor."""
         columns = {"factor": self.gammas, "low": self.lower, "high": self.upper}
@@ -137,17 +138,11 @@ class Sensitivity(Tabular):
         rows = zip(*(column.tolist() for column in columns.values()), strict=True)
         return [{"name": self.name, **dict(zip(columns, row, strict=True))} for row in rows]
 
-    def __str__(self) -> str:
-        title, *notes = (
-            textwrap.fill(text, WIDTH) for text in (f"{self.name}: {self.estimate}, if {self._who}:", *self._notes())
-        )
-        return "\n".join([title, aligned(HEADING, self._cells(), left=()), *notes])
+    def _parts(self) -> list[Part]:
+        title = Note(f"{self.name}:", f"{self.estimate}, if {self._who}:")
+        return [title, Table(HEADING, self._cells(), of="factors", texts=()), *self._notes()]
 
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        title = paragraph(f"{self.estimate}, if {self._who}:", bold=f"{self.name}:")
-        return fragment(title, table(HEADING, self._cells(), of="factors"), *map(paragraph, self._notes()))
+    __repr__ = Shown.__str__
 
     @property
     def _who(self) -> str:
