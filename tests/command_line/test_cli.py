@@ -139,7 +139,7 @@ def test_fit_prints_a_summary_and_writes_weights_that_join_back(folder):
     assert lines[0] == "House prices: 300 rows of 2 samples represent the population"
     assert "agency     200  MEDV <= 22  0.590 ± 0.049      45.6%" in lines
     assert "MEDV          19.063       23.22 ± 0.97" in lines
-    assert lines[-1] == "weights  weights.parquet"
+    assert lines[-2:] == ["weights  weights.parquet", "fit      weights.fit.json"]
     assert all(line == line.rstrip() for line in lines)
     weights = pl.read_parquet("weights.parquet")
     agency = pl.read_csv("agency.csv").with_row_index("row").cast({"row": pl.Int64})
@@ -161,7 +161,8 @@ def test_fit_for_machines(folder):
     result = run("fit", "study.toml", "-o", "weights.csv", "--json")
     found = json.loads(result.stdout)
     assert found["title"] == "House prices"
-    assert found["files"] == {"weights": "weights.csv"}
+    assert found["format"] == 1
+    assert found["files"] == {"weights": "weights.csv", "fit": "weights.fit.json"}
     assert [line["name"] for line in found["samples"]] == ["agency", "national"]
     assert found["variables"][0] == {
         "name": "MEDV",
@@ -184,10 +185,11 @@ def test_fit_writes_weights_and_report_together(folder):
     told = [
         "weights  weights.parquet",
         "report   report.html",
+        "fit      weights.fit.json",
         "",
         "Open the report in a browser to read and print it.",
     ]
-    assert result.stdout.splitlines()[-4:] == told
+    assert result.stdout.splitlines()[-5:] == told
     assert "House prices" in (folder / "report.html").read_text()
 
 

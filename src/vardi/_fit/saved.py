@@ -67,7 +67,9 @@ def to_document(weigher: Weigher) -> Document:
         "margins": [[column, place.start, place.stop] for column, place in known.margins],
         "columns": dict(weigher.schema),
         "logs": weigher.log,
-        "covariance": None if errors is None else [_row(row, k) for k, row in enumerate(errors.covariance)],
+        "covariance": None
+        if errors is None
+        else [[_number(value) for value in row[: k + 1].tolist()] for k, row in enumerate(errors.covariance)],
     }
 
 
@@ -177,11 +179,13 @@ def read(path: Path) -> Document:
     """Return the document in a file; raise if it is none, is of a newer format, or was changed."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_constant)
+        stated = document.pop("hash", None) if isinstance(document, dict) else None
+        is_same = stated == hash_of(document)
     except OSError as error:
         raise SavedFitError(f"{path} cannot be read: {error.strerror}.", path=str(path)) from error
     except (ValueError, RecursionError) as error:
         refuse(path, "it is not JSON", error)
-    if not isinstance(document, dict) or type(document.get("format")) is not int or "hash" not in document:
+    if not isinstance(document, dict) or type(document.get("format")) is not int or stated is None:
         refuse(path, "it has no format and hash")
     if document["format"] > FORMAT:
         raise SavedFitError(
@@ -189,10 +193,6 @@ def read(path: Path) -> Document:
             f"{_version()}, which reads formats up to {FORMAT}. Install a newer vardi.",
             path=str(path),
         )
-    try:
-        is_same = document.pop("hash") == hash_of(document)
-    except (ValueError, RecursionError) as error:
-        refuse(path, "it is not JSON", error)
     if not is_same:
         raise SavedFitError(
             f"{path} was changed after it was saved: its content does not have the hash that it states. Save the fit "
@@ -273,15 +273,9 @@ def _plain(name: Name) -> Any:
     return name.item() if isinstance(name, np.generic) else name
 
 
-def _number(value: float) -> float | int | None:
-    """Return a number as JSON has it: null if it is not finite, whole if it is."""
-    number = float(value)
-    return None if not np.isfinite(number) else number
-
-
-def _row(row: Floats, k: int) -> list[float | int | None]:
-    """Return the entries of a row up to the diagonal."""
-    return [_number(value) for value in row[: k + 1].tolist()]
+def _number(value: float) -> float | None:
+    """Return a number as JSON has it: null if it is not finite."""
+    return float(value) if np.isfinite(value) else None
 
 
 def _floats(entries: Sequence[Mapping[str, Any]], key: str, missing: float = np.nan) -> Floats:

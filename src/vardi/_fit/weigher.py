@@ -17,6 +17,7 @@ from operator import and_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import narwhals as nw
 import numpy as np
 import scipy
 from numpy.typing import NDArray
@@ -25,16 +26,25 @@ from scipy import sparse
 from vardi._estimate.estimates import Estimate, EstimatesByName
 from vardi._estimate.intervals import FixedValue, Student
 from vardi._fit.capabilities import refusal
+from vardi._fit.saved import from_document, hash_of, save, to_document
+from vardi._fit.sql import Dialect, to_sql
+from vardi._inputs.column_types import dtype_of
+from vardi._inputs.engines import LazyFrame, schema_of
 from vardi._inputs.frames import Frame, any_lazy, as_frame
 from vardi._inputs.known import NOTHING_KNOWN, Known
 from vardi._inputs.known_on_rows import values_on_frame
+from vardi._inputs.lazy_columns import as_floats, is_computable, on_frame
+from vardi._inputs.lazy_part import PREFIX, Change, changed, with_columns
+from vardi._inputs.lazy_pool import opened
 from vardi._inputs.pool import Name
 from vardi._rows import Checks
 from vardi._rows.cells import dummies, require_seen
+from vardi._rows.expressions import total as summed
 from vardi._rows.families import columns_of
 from vardi._tables import Shown, Table
 from vardi._types import Floats, Integers
 from vardi.biases import Bias, ExpressionBias, ParametricBias
+from vardi.biases._compile import NarwhalsTarget, compile_node
 from vardi.biases._kinds import EVERYWHERE, FunctionFamily, factors_of, number, with_parts
 from vardi.biases._learned import LearnedValues
 from vardi.biases._nodes import (
@@ -53,13 +63,7 @@ from vardi.errors import ImpossibleRowError, InvalidBiasError, MismatchError, Ne
 from vardi.errors._texts import LISTED
 
 if TYPE_CHECKING:
-    import narwhals as nw
-
     from vardi._fit.solved import Solved
-    from vardi._fit.sql import Dialect
-    from vardi._inputs.engines import LazyFrame
-    from vardi._inputs.lazy_part import Change
-    from vardi.biases._compile import NarwhalsTarget
 
 LARGEST = 1e308  # S beyond which a weight is not above zero
 
@@ -404,16 +408,10 @@ class Weigher(Shown):
         >>> nw.from_native(rows).select(w=fit.expression().round(3)).collect()["w"].to_list()
         [2.333, 1.599, None]
         """
-        import narwhals as nw
-
-        from vardi._inputs.column_types import dtype_of
-
         return self.expression_on(nw.Schema({name: dtype_of(text) for name, text in self.schema.items()}))
 
     def expression_on(self, schema: nw.Schema) -> nw.Expr:
         """Return the weight as an expression of columns with these types."""
-        from vardi.biases._compile import NarwhalsTarget
-
         return _inverse(*self._compiled(self._expressions(), NarwhalsTarget(schema), schema))
 
     def to_sql(self, table: str, dialect: Dialect = "duckdb", name: str = "weight") -> str:
@@ -443,9 +441,6 @@ class Weigher(Shown):
         FROM houses
         <BLANKLINE>
         """
-        from vardi._fit.saved import hash_of, to_document
-        from vardi._fit.sql import to_sql
-
         self._expressions()
         document = to_document(replace(self, errors=None))
         return to_sql(self, table, dialect, name, hash_of(document)[:19])
@@ -460,18 +455,12 @@ class Weigher(Shown):
         overwrite : bool
             Whether an existing file may be replaced.
         """
-        from vardi._fit.saved import save
-
         return save(self, path, overwrite=overwrite)
 
     def __getstate__(self) -> dict[str, Any]:
-        from vardi._fit.saved import to_document
-
         return to_document(self)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        from vardi._fit.saved import from_document
-
         self.__dict__.update(vars(from_document(state)))
 
     def _expressions(self) -> list[ExpressionBias]:
@@ -492,15 +481,11 @@ class Weigher(Shown):
 
     def uncovered(self, rows: Any) -> int:
         """Return how many rows have no weight: no sample could have drawn them, or a value is missing."""
-        import narwhals as nw
-
         frame = nw.from_native(self._lazily(rows))
         missing = frame.select(nw.col("weight").is_null().cast(nw.Int64).sum()).collect().item()
         return int(missing or 0)
 
     def _lazily(self, rows: Any) -> Any:
-        from vardi._inputs.lazy_pool import opened
-
         if isinstance(rows, np.ndarray):
             rows = as_frame(rows)._eager("narwhals").to_native()
         part = opened(rows, None, {None: 0}, None)
@@ -508,13 +493,6 @@ class Weigher(Shown):
 
     def adding(self, frame: LazyFrame, name: str = "weight", *, complete: bool = False) -> Change:
         """Return the change that adds the weight to a frame as a column; ``complete`` if no value is missing."""
-        import narwhals as nw
-
-        from vardi._inputs.engines import schema_of
-        from vardi._inputs.lazy_columns import is_computable, on_frame
-        from vardi._inputs.lazy_part import PREFIX, changed, with_columns
-        from vardi.biases._compile import NarwhalsTarget
-
         for k, bias in zip(self.sampled, self._terms, strict=True):
             if not is_computable(bias):
                 raise self._no_expression(k)
@@ -541,12 +519,6 @@ class Weigher(Shown):
         Expressions whose value may be known although a column is missing carry a mask of where it is; the columns of
         all others have to be there.
         """
-        import narwhals as nw
-
-        from vardi._inputs.lazy_columns import as_floats
-        from vardi._rows.expressions import total as summed
-        from vardi.biases._compile import compile_node
-
         lenient = [needs_no_value(bias.node) for bias in found]
         needed = dict.fromkeys(
             name for bias, is_so in zip(found, lenient, strict=True) if not is_so for name in bias.columns
@@ -574,8 +546,6 @@ def _all(conditions: Sequence[nw.Expr]) -> nw.Expr:
 
 def _inverse(mass: nw.Expr, valid: nw.Expr) -> nw.Expr:
     """Return 1 / S where a row has a weight, and null elsewhere."""
-    import narwhals as nw
-
     return nw.when(valid & (mass > 0.0) & (mass < LARGEST)).then(nw.lit(1.0) / mass)
 
 

@@ -92,7 +92,7 @@ def fit(
     """Debias a study: print a summary, and write the weights and a report."""
     from vardi.cli._summary import show_fit
 
-    saved = None if output is None else output.with_suffix(".fit.json")
+    saved = None if output is None or not output.name else output.with_suffix(".fit.json")
     asked_for = (("weights", output), ("report", report), ("fit", saved))
     targets = {what: path for what, path in asked_for if path is not None}
     beside = "--replicates are" if replicates else "--with-data is" if with_data else ""
