@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -73,8 +75,8 @@ def test_fits_of_arrays_and_engines_have_frames_too():
     assert columns_of(arrays.normalisers().to_frame())["name"] == ["a"]
     lazy = vardi.debias({"a": pl.LazyFrame({"x": np.linspace(1.0, 2.0, 100)})}, {"a": "x"})
     assert isinstance(lazy.expectations(["x"]).to_frame(), pl.DataFrame)
-    untested = arrays.check_biases().to_frame()
-    assert len(columns_of(untested)) == 0
+    nothing = replace(arrays.check_biases(), by_sample={}, untested={})
+    assert nothing.to_frame("polars").shape == (0, 0)
 
 
 def test_a_domain_whose_column_has_the_name_of_a_number():
@@ -89,7 +91,7 @@ def test_estimates_are_found_by_name():
     assert means["y > 3"].value == fit.expectation("y > 3").value
     assert str(means).splitlines()[1].startswith("y > 3  0.")
     assert (means["x"] - means["y > 3"]).stderr > 0
-    assert ">y &gt; 3</td>" in means._repr_html_()
+    assert ">y &gt; 3</th>" in means._repr_html_()
     with pytest.raises(vardi.MismatchError, match="No estimate 'z'. The estimates are 'x', 'y > 3'"):
         means["z"]
     unnamed = fit.expectations(np.column_stack([np.ones(400), np.arange(400.0)]))

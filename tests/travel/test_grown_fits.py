@@ -11,6 +11,7 @@ from numpy.testing import assert_allclose
 import vardi
 
 
+@pytest.mark.filterwarnings("ignore::vardi.VardiWarning")  # of the first rows alone
 @pytest.mark.parametrize("name", ["numbers", "tilt", "cells", "both"])
 def test_ten_updates_are_one_fit_of_all_rows(name, tmp_path):
     bias, chance, more = fits.FITS[name]

@@ -163,9 +163,9 @@ def load(path: str | os.PathLike[str]) -> Weigher:
     >>> print(loaded)
     weights of 300 rows of 2 samples, without the rows
     <BLANKLINE>
-    sample    rows        bias                       normaliser
-    agency     200  MEDV <= 22  0.558 ± 0.040 (95%: 0.485 to 0.643)
-    national   100           1      1 (known, up to rounding)
+    sample    rows  bias                                 normaliser
+    agency     200  MEDV <= 22  0.590 ± 0.049 (95%: 0.500 to 0.697)
+    national   100  1                     1 (known, up to rounding)
     """
     path = Path(path)
     document = read(path)
