@@ -30,7 +30,6 @@ from vardi._rows.dense import Dense
 from vardi._rows.domains import RowsByDomain
 from vardi._rows.expressions import Expressions
 from vardi._rows.hashed import GroupSums, drawn_rows, sums_in_groups
-from vardi._rows.joint import Joint, JointRows
 from vardi._rows.lazy_model import LazyRows, few_rows, functions_on, in_memory, joint_rows, model_of
 from vardi._rows.lazy_shares import Counted, SharesInEngine
 from vardi._rows.lazy_values import (
@@ -44,6 +43,7 @@ from vardi._rows.lazy_values import (
     missing_by_domain,
     with_levels,
 )
+from vardi._rows.likelihood import Joint, JointRows
 from vardi._rows.measure import Functions, Measure, as_functions
 from vardi._rows.point import KnownMoments, Model, Point, RowsAt
 from vardi._rows.queries import Queries

@@ -92,7 +92,7 @@ class Block(Protocol):
     def counted(self, columns: Floats) -> Floats:
         """Return columns times the counts of the rows."""
 
-    def sum(self, columns: Floats) -> Floats:
+    def sum(self, columns: Floats | Probabilities) -> Floats:
         """Return the sum of each column, of shape (m,)."""
 
     def gram(self, columns: Floats | Probabilities, others: Floats | Probabilities) -> Floats:
