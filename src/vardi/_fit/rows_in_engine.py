@@ -172,13 +172,14 @@ class RowsInEngine(UserRows):
         It is zero for rows that have no weight: their samples were left out, or are not in question.
         """
         asked, weigher = set(self.states), solved.weigher
-        others = [part for part in self.frames.parts if asked.isdisjoint(part.codes.values())]
-        zeros = with_columns({name: nw.lit(0.0)})
-        frames = {part.code: part.with_added([name], zeros) for part in (*self.pool.dropped, *others)}
+        frames = {}
         for part in self.parts_asked:
             adding = weigher.adding(part.frame, WEIGHT, complete=True)
             own = with_columns({name: made_of(part, nw.col(WEIGHT))})
             frames[part.code] = part.with_added([name], partial(changed, changes=[adding, own]))
+        others = [part for part in self.frames.parts if asked.isdisjoint(part.codes.values())]
+        zeros = with_columns({name: nw.lit(0.0)})
+        frames |= {part.code: part.with_added([name], zeros) for part in (*self.pool.dropped, *others)}
         return self.by_name(frames)
 
     @property
