@@ -492,24 +492,21 @@ class Weigher(Shown):
         return part.with_added(["weight"], self.adding(part.frame))
 
     def adding(self, frame: LazyFrame, name: str = "weight", *, complete: bool = False) -> Change:
-        """Return the change that adds the weight to a frame as a column; ``complete`` if no value is missing."""
+        """Return the change that adds the weight to a frame as a column; ``complete`` if all its rows have one."""
         for k, bias in zip(self.sampled, self._terms, strict=True):
             if not is_computable(bias):
                 raise self._no_expression(k)
-        every = [
-            *self._terms,
-            *(h for h in self._functions.functions if isinstance(h, Bias)),
-            *self._conditions,
-            *self._joint_conditions,
-        ]
+        functions = [h for h in self._functions.functions if isinstance(h, Bias)]
+        conditions = [] if complete else [*self._conditions, *self._joint_conditions]
+        every = [*self._terms, *functions, *conditions]
         changes, found = on_frame(frame, every, None, "weight")
         schema = schema_of(changed(frame, changes))
         require_columns([name for bias in found for name in bias.columns], schema)
         mass, valid = self._compiled(found, NarwhalsTarget(schema), () if complete else schema)
         names = f"{PREFIX}mass", f"{PREFIX}valid"
         stage = with_columns(dict(zip(names, (mass, valid), strict=True)))
-        weight = with_columns({name: _inverse(*map(nw.col, names))})
-        return lambda rows: changed(rows, [*changes, stage, weight])
+        weight = 1.0 / nw.col(names[0]) if complete else _inverse(*map(nw.col, names))
+        return lambda rows: changed(rows, [*changes, stage, with_columns({name: weight})])
 
     def _compiled(
         self, found: Sequence[ExpressionBias], target: NarwhalsTarget, may_be_missing: Any
