@@ -412,7 +412,7 @@ class Weigher(Shown):
 
     def expression_on(self, schema: nw.Schema) -> nw.Expr:
         """Return the weight as an expression of columns with these types."""
-        return _inverse(*self._compiled(self._expressions(), NarwhalsTarget(schema), schema))
+        return _inverse(*self._compiled(self._expressions(), NarwhalsTarget(schema)))
 
     def to_sql(self, table: str, dialect: Dialect = "duckdb", name: str = "weight") -> str:
         """Return a query of a table with a column of weights, NULL for rows that have none.
@@ -502,15 +502,13 @@ class Weigher(Shown):
         changes, found = on_frame(frame, every, None, "weight")
         schema = schema_of(changed(frame, changes))
         require_columns([name for bias in found for name in bias.columns], schema)
-        mass, valid = self._compiled(found, NarwhalsTarget(schema), () if complete else schema)
+        mass, valid = self._compiled(found, NarwhalsTarget(schema))
         names = f"{PREFIX}mass", f"{PREFIX}valid"
         stage = with_columns(dict(zip(names, (mass, valid), strict=True)))
         weight = 1.0 / nw.col(names[0]) if complete else _inverse(*map(nw.col, names))
         return lambda rows: changed(rows, [*changes, stage, with_columns({name: weight})])
 
-    def _compiled(
-        self, found: Sequence[ExpressionBias], target: NarwhalsTarget, may_be_missing: Any
-    ) -> tuple[nw.Expr, nw.Expr]:
+    def _compiled(self, found: Sequence[ExpressionBias], target: NarwhalsTarget) -> tuple[nw.Expr, nw.Expr]:
         """Return S and whether a row has a weight as far as S does not tell, as expressions.
 
         Expressions whose value may be known although a column is missing carry a mask of where it is; the columns of
@@ -521,13 +519,13 @@ class Weigher(Shown):
             name for bias, is_so in zip(found, lenient, strict=True) if not is_so for name in bias.columns
         )
         compiled = [
-            compile_node(bias.node, target, may_be_missing if is_so else ())
+            compile_node(bias.node, target, target.columns if is_so else ())
             for bias, is_so in zip(found, lenient, strict=True)
         ]
         terms, ends = [as_floats(one) for one in compiled], (len(self.sampled), len(self.sampled) + len(self.known))
         factors, values = self.mu.tolist(), self.known.values.tolist()
         beyond = [(h - t) * m for h, t, m in zip(terms[slice(*ends)], values, factors, strict=True)]
-        valid = [~target.is_missing(name) for name in needed if name in may_be_missing]
+        valid = [~target.is_missing(name) for name in needed]
         valid += [one.known for one in compiled if one.known is not None]
         valid += [one.value for one in compiled[ends[1] :]]
         mass = summed([*terms[: ends[0]], *beyond])
