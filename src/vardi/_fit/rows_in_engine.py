@@ -12,7 +12,7 @@ import narwhals as nw
 import numpy as np
 
 from vardi._estimate.cdf import Steps
-from vardi._estimate.refits import batch_lengths, entropy_of
+from vardi._estimate.refits import batches, entropy_of
 from vardi._facts.biases import bias_notes
 from vardi._fit.capabilities import Holder, refusal
 from vardi._fit.parameters import known_moments, require_told
@@ -390,13 +390,13 @@ class RowsInEngine(UserRows):
             raise needs_rows("A bootstrap of groups that are not a column")
         if groups is None and not self.dependence.in_units and any(part.counted for part in self.frames.parts):
             raise needs_rows("A bootstrap of means, where rows have counts,")
-        given, lengths = self.dependence, None
+        given, lengths, variances = self.dependence, None, None
         if groups is None and given.strata:
             raise needs_rows("A bootstrap within strata")
         asked = [] if statistic is None else self.matrix([statistic] if is_function(statistic) else statistic)
         if groups is None:
             groups = given.clusters
-            lengths = batch_lengths(solved, asked or None) if given.order else None
+            lengths, variances = batches(solved, asked or None) if given.order else (None, None)
         idle = np.flatnonzero(self.frames.sizes == 0).tolist()
 
         def make(block: Block, at: RowsAt) -> Floats:
@@ -404,7 +404,8 @@ class RowsInEngine(UserRows):
             return np.hstack([*own, at.weight * 0.0 + 1.0, *(at.users_bias(k) for k in idle)])
 
         functions = Functions((), len(asked) + 1 + len(idle), make)
-        return sums_in_groups(solved.tangent.measure, functions, groups, seed, identity, self.pool.names, lengths)
+        sums = sums_in_groups(solved.tangent.measure, functions, groups, seed, identity, self.pool.names, lengths)
+        return replace(sums, variances=variances)
 
     def draw(self, measure: Measure, n: int, seed: RandomSeed, *, replace: bool | None, identity: str | None) -> Any:
         """Draw rows by weight and without replacement, as lazy frames."""

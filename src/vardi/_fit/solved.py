@@ -404,7 +404,7 @@ class Solved:
             bias = self.pool.biases[k] if self.pool.biases else None
             is_constant = isinstance(bias, ExpressionBias) and not bias.columns
             is_declared = is_constant or self.joint.coordinates.known
-            kinds[k] = known if is_declared else constant(self.tangent.n - 1.0)
+            kinds[k] = known if is_declared else constant(self.tangent.of_units.df)
         return list(estimates_of(self.log_omegas, influence, level, kinds, spread=spread))
 
     def log_ratio(self, k: int, l: int, level: float) -> Estimate:

@@ -156,11 +156,12 @@ class Moments(NamedTuple):
 class GroupSums:
     """The sums of a refit over the rows of each group; ``unit`` is the number of what is drawn as a whole.
 
-    All groups of a cluster that spans samples are one unit.
+    All groups of a cluster that spans samples are one unit. ``variances`` are those of the multiplicities of batches.
     """
 
     answers: GroupAnswers[Moments]
     unit: Integers
+    variances: Floats | None = None
 
 
 def sums_in_groups(
