@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from vardi._estimate.estimates import with_digits_of
+from vardi._estimate.tables import Record, Tabular
 from vardi._inputs.pool import Name
 from vardi._tables import Shown, Table
 from vardi.errors import MismatchError, suggest
@@ -59,7 +60,7 @@ class Discrepancy:
 
 
 @dataclass(frozen=True)
-class BiasCheck(Shown):
+class BiasCheck(Shown, Tabular):
     """Whether the samples agree with their declared biases where they overlap.
 
     Attributes
@@ -101,6 +102,13 @@ class BiasCheck(Shown):
         """The samples, those that fit worst first, and at the end those that cannot be tested."""
         shown = {name: float(f"{pvalue:.6g}") for name, pvalue in self.by_sample.items()}  # two samples have the same
         return sorted(shown, key=lambda name: (math.isnan(shown[name]), shown[name]))
+
+    def _records(self) -> list[Record]:
+        """Return a row for each sample, the one that fits worst first."""
+        return [
+            {"name": str(name), "pvalue": self.by_sample[name], "untested": self.untested[name]}
+            for name in self.worst_first
+        ]
 
     def _parts(self) -> tuple[str, Table, str]:
         table = Table(BIAS_HEADING, [] if self.reason else self.worst_first, self._cells, "samples")
@@ -161,7 +169,7 @@ class KnownLine:
 
 
 @dataclass(frozen=True)
-class KnownCheck(Shown):
+class KnownCheck(Shown, Tabular):
     """A comparison of what is known of the population with the samples.
 
     Attributes
@@ -226,6 +234,14 @@ class KnownCheck(Shown):
         if math.isinf(self.freedom):
             return f"chi2 = {self.statistic:.4g}, df = {self.df}"
         return f"T2 = {self.statistic:.4g}, df = {self.df} and {self.freedom - self.df + 1:.4g}"
+
+    def _records(self) -> list[Record]:
+        """Return a row for each known value: what the samples say of it, and what is known."""
+        return [
+            {"name": line.label, "value": line.estimated, "stderr": line.stderr, "known": line.known}
+            | {"known_stderr": line.known_stderr, "z": line.z}
+            for line in self.lines
+        ]
 
     def _parts(self) -> tuple[str, Table]:
         return self.verdict, Table(KNOWN_HEADING, self.lines, _known_cells, "known values")

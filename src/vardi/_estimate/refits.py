@@ -301,14 +301,14 @@ def spread_of_draws(measure: Measure) -> Floats:
     return np.sqrt(measure.arrays.column(measure.unseen, 1)[:, 0])
 
 
-class Batches(NamedTuple):
+class DrawnBatches(NamedTuple):
     """Successive rows of each series that are drawn together: how many, and the variance of their multiplicities."""
 
     lengths: list[int]
     variances: Floats
 
 
-def batches(solved: Solved, functions: Kept | None = None, rounding: float = 1e-9) -> Batches:
+def batches(solved: Solved, functions: Kept | None = None, rounding: float = 1e-9) -> DrawnBatches:
     """Return the batches of each series, as long as its effective size requires.
 
     That is how many independent rows it is worth: the minimum over log normalisers and functions' means. Multiplicities
@@ -323,7 +323,7 @@ def batches(solved: Solved, functions: Kept | None = None, rounding: float = 1e-
     g = np.where(measure.sizes > 0, measure.sizes / worth, 1.0).tolist()
     lengths = [batch_length(int(n), one) if n else 1 for n, one in zip(measure.sizes.tolist(), g, strict=True)]
     shown = [variance_shown(length, one) for length, one in zip(lengths, g, strict=True)]
-    return Batches(lengths, 1.0 / np.array(shown))
+    return DrawnBatches(lengths, 1.0 / np.array(shown))
 
 
 def group_codes(solved: Solved, groups: Labels) -> Integers:

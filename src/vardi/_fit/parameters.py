@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.linalg import block_diag
 
 from vardi._estimate.check_results import KnownCheck, KnownLine
-from vardi._estimate.estimates import Estimate, estimates_of
+from vardi._estimate.estimates import EstimatesByName, estimates_of
 from vardi._estimate.hotelling import Hotelling, hotelling
 from vardi._estimate.intervals import REFUSED
 from vardi._estimate.tangent import Influence, Tangent
@@ -131,7 +131,7 @@ def known_moments(known: Known, H: Floats, parametric: set[int], values: Kept) -
     return KnownMoments(values, directions, known.values @ directions, root, places)
 
 
-def estimates(solved: Solved) -> dict[Name, dict[str, Estimate]]:
+def estimates(solved: Solved) -> dict[Name, EstimatesByName[str]]:
     """Return the parameters of each bias that has any, on the user's scale."""
     joint = solved.joint
     if not joint.families:
@@ -140,7 +140,10 @@ def estimates(solved: Solved) -> dict[Name, dict[str, Estimate]]:
     directions[joint.coordinates.theta] = block_diag(*(model.scale for model in joint.families.values())).T
     values = np.concatenate([solved.users_theta(k) for k in joint.families])
     found = iter(estimates_of(values, solved.tangent.of_coordinates(directions)))
-    return {solved.names[k]: {name: next(found) for name in model.names} for k, model in joint.families.items()}
+    return {
+        solved.names[k]: EstimatesByName((name, next(found)) for name in model.names)
+        for k, model in joint.families.items()
+    }
 
 
 def likelihood(solved: Solved, name: Name) -> tuple[JointRows, Floats, int]:
