@@ -114,7 +114,9 @@ TESTS: dict[str, tuple[str, ...]] = {
         (_WEIGHTS, _EQUATIONS),
     ),
     **dict.fromkeys([f"DebiasedSample.{name}" for name in ("numeric_columns", "trust", "bridge")], (_WEIGHTS,)),
-    **dict.fromkeys([f"DebiasedSample.{name}" for name in ("omegas", "log_omegas", "w")], (_EQUATIONS,)),
+    **dict.fromkeys(
+        [f"DebiasedSample.{name}" for name in ("omegas", "log_omegas", "paper_normalisers")], (_EQUATIONS,)
+    ),
     "DebiasedSample.known": (_KNOWN,),
     "DebiasedSample.parameters": (_PARAMETERS,),
     "DebiasedSample.update": (
@@ -183,13 +185,18 @@ TESTS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(["Solution", "Solution.point", "Solution.weights"], (_EQUATIONS, _VALUES)),
     **dict.fromkeys(["Verdict", "Verdict.link", "Verdict.links", "Verdict.require", "Verdict.error"], (_IDENTIFY,)),
     **dict.fromkeys(
-        ["KnownCheck", *(f"KnownCheck.{name}" for name in ("contradicted", "summary", "verdict"))],
+        [
+            "KnownCheck",
+            *(f"KnownCheck.{name}" for name in ("contradicted", "freedom", "outcome", "summary", "verdict")),
+        ],
         (_KNOWN,),
     ),
     "Estimate": (_ARITHMETIC, _LEVELS),
     **dict.fromkeys(["Estimate.df", "Estimate.law"], (_AFFINE,)),
     **dict.fromkeys([f"Estimate.{name}" for name in ("at", "z", "interval", "level")], (_LEVELS,)),
-    **dict.fromkeys([f"Estimate.{name}" for name in ("log", "exp", "from_influence", "influence")], (_ARITHMETIC,)),
+    **dict.fromkeys(
+        [f"Estimate.{name}" for name in ("log", "exp", "from_influence", "influence", "over_positive")], (_ARITHMETIC,)
+    ),
     **dict.fromkeys(
         [
             "Estimates",
@@ -198,7 +205,8 @@ TESTS: dict[str, tuple[str, ...]] = {
         (_SEVERAL,),
     ),
     **dict.fromkeys(
-        ["Domains", *(f"Domains.{name}" for name in ("get", "items", "joint", "keys", "table", "values"))], (_DOMAINS,)
+        ["Domains", *(f"Domains.{name}" for name in ("get", "items", "joint", "keys", "summary", "table", "values"))],
+        (_DOMAINS,),
     ),
     **dict.fromkeys(["DebiasedCdf", *(f"DebiasedCdf.{name}" for name in ("quantile", "x", "heights"))], (_CDF,)),
     **dict.fromkeys(["Band", "Band.drawn", "DebiasedCdf.band"], (_BAND,)),
@@ -207,7 +215,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     **dict.fromkeys(["Bounds", "Bounds.U", "Bounds.rho", "Bounds.summary"], (_BOUNDS,)),
     **dict.fromkeys(
-        ["Sensitivity", *(f"Sensitivity.{name}" for name in ("interval", "note", "sharp", "tipping_point"))],
+        ["Sensitivity", *(f"Sensitivity.{name}" for name in ("interval", "note", "sharp", "summary", "tipping_point"))],
         (_SENSITIVITY,),
     ),
     **dict.fromkeys(
@@ -221,7 +229,21 @@ TESTS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(
         [
             f"DebiasedEstimator.{name}"
-            for name in ("fit", "predict", "score", "get_params", "set_params", "set_fit_request")
+            for name in (
+                "biases",
+                "clusters",
+                "fit",
+                "get_params",
+                "known",
+                "predict",
+                "random_state",
+                "resample",
+                "score",
+                "series",
+                "set_fit_request",
+                "set_params",
+                "target",
+            )
         ],
         (_ESTIMATOR,),
     ),
@@ -249,12 +271,19 @@ TESTS: dict[str, tuple[str, ...]] = {
             *(
                 f"DebiasedResampler.{name}"
                 for name in (
+                    "biases",
                     "fit",
                     "fit_resample",
                     "get_metadata_routing",
                     "get_params",
+                    "known",
+                    "method",
+                    "random_state",
+                    "replace",
                     "set_fit_request",
                     "set_params",
+                    "size",
+                    "target",
                 )
             ),
         ],

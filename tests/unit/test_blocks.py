@@ -303,6 +303,7 @@ def test_data_are_read_a_few_times(kind: Any, problem: Any, tmp_path: Path, monk
         assert passes_of(lambda: fits[0].log_omega_covariance(), monkeypatch) <= 1
 
 
+@pytest.mark.filterwarnings("ignore:The standard error of mean rests on few rows")
 @pytest.mark.parametrize("kept", [0, 10**9])
 def test_draws_of_a_bootstrap_share_passes(kept: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of a batch read the rows together, in the thread of the user, and are what each would be alone."""
