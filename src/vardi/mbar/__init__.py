@@ -15,6 +15,7 @@ from vardi.mbar._work import bar, exp
 from vardi.mbar.alchemical import AlchemicalEstimator
 from vardi.mbar.fes import FES
 from vardi.mbar.multistate import MBAR
+from vardi.mbar.umbrella import Profile, Umbrella
 
 __all__ = [
     "FES",
@@ -23,6 +24,8 @@ __all__ = [
     "Convergence",
     "Equilibration",
     "ParameterError",
+    "Profile",
+    "Umbrella",
     "bar",
     "convergence",
     "equilibration",
