@@ -62,13 +62,11 @@ def series(request, pymbar):
 @pytest.mark.parametrize("fast", [False, True])
 @pytest.mark.parametrize("mintime", [3, 20])
 def test_inefficiencies_are_pymbars(pymbar, series, fast, mintime):
-    theirs = pymbar.timeseries
     other = series + remembered(0.5, len(series))
-    for names in ("statistical_inefficiency", "integrated_autocorrelation_time"):
-        ours, expected = getattr(timeseries, names), getattr(theirs, names)
-        for given in ((series,), (series, other), (series[:2],), (series[:4],), (np.round(series).astype(int),)):
-            found = ours(*given, fast=fast, mintime=mintime)
-            assert_allclose(found, expected(*given, fast=fast, mintime=mintime), rtol=1e-10)
+    for given in ((series,), (series, other), (series[:2],), (series[:4],), (np.round(series).astype(int),)):
+        found = timeseries.statistical_inefficiency(*given, fast=fast, mintime=mintime)
+        expected = pymbar.timeseries.statistical_inefficiency(*given, fast=fast, mintime=mintime)
+        assert_allclose(found, expected, rtol=1e-10)
 
 
 @pytest.mark.parametrize("fast", [False, True])
@@ -138,19 +136,16 @@ def test_the_acceptance_ratio_is_pymbars(pymbar, both_works, options):
     agree(vardi.mbar.bar(*both_works, **options), pymbar.bar(*both_works, **options))
 
 
-@pytest.mark.parametrize("name", ["exp", "exp_gauss"])
 @pytest.mark.parametrize("options", [{}, {"is_timeseries": True}, {"compute_uncertainty": False}])
-def test_averages_of_one_side_are_pymbars(pymbar, both_works, name, options):
+def test_an_average_of_one_side_is_pymbars(pymbar, both_works, options):
     for work in both_works:
-        agree(getattr(vardi.mbar.pymbar, name)(work, **options), getattr(pymbar, name)(work, **options))
+        agree(vardi.mbar.exp(work, **options), pymbar.exp(work, **options))
 
 
-@pytest.mark.filterwarnings("ignore::scipy.optimize.OptimizeWarning")  # pymbar's options, not ours
-def test_overlap_and_the_equation_are_pymbars(pymbar, both_works):
-    ours = vardi.mbar.pymbar
-    assert_allclose(ours.bar_overlap(*both_works), pymbar.bar_overlap(*both_works).real, atol=1e-9)
+def test_the_equation_is_pymbars(pymbar, both_works):
     for difference in (-3.0, 0.0, 5.0):
-        assert_allclose(ours.bar_zero(*both_works, difference), pymbar.bar_zero(*both_works, difference), atol=1e-10)
+        found = vardi.mbar.pymbar.bar_zero(*both_works, difference)
+        assert_allclose(found, pymbar.bar_zero(*both_works, difference), atol=1e-10)
 
 
 def test_works_that_do_not_overlap_are_refused():
@@ -199,6 +194,13 @@ def test_another_package_imports_it_as_pymbar():
     assert (done.stdout, done.stderr) == ("refused\nrefused\n", "")
 
 
+LACKS = [
+    *("bar_overlap", "exp_gauss", "confidenceintervals", "mbar_solvers", "testsystems"),
+    *("kln_to_kn", "kn_to_n", "ensure_type", "logsumexp", "check_w_normalized", "TypeCastPerformanceWarning"),
+    *("BoundsError", "ConvergenceError", "DataError"),
+]
+
+
 def test_what_pymbar_has_is_there_or_said_to_be_lacking(pymbar):
     ours = vardi.mbar.pymbar
     for module in ("", ".other_estimators", ".utils"):
@@ -206,8 +208,7 @@ def test_what_pymbar_has_is_there_or_said_to_be_lacking(pymbar):
         for name, value in vars(theirs).items():
             own = getattr(value, "__module__", getattr(value, "__name__", "")) or ""
             if not name.startswith("_") and own.startswith("pymbar"):
-                assert hasattr(ours, name) or name in ours.LACKS, name
-    with pytest.raises(AttributeError, match="has no 'testsystems': vardi.datasets.harmonic_oscillators makes"):
-        ours.testsystems  # noqa: B018
-    with pytest.raises(AttributeError, match="has no 'gamma'\\."):
-        ours.gamma  # noqa: B018
+                assert hasattr(ours, name) or name in LACKS, name
+    for name in LACKS:
+        with pytest.raises(AttributeError, match=f"has no '{name}'. It stands in for FES, MBAR, "):
+            getattr(ours, name)

@@ -70,9 +70,11 @@ def bar(
     """
     require_one_of(method, ("false-position", "bisection", "self-consistent-iteration"), "method")
     require_one_of(uncertainty_method, ("BAR", "MBAR"), "uncertainty_method")
-    forward, reverse = _works(w_F, w_R)
+    forward, reverse = as_series(w_F, "w_F"), as_series(w_R, "w_R")
     if iterated_solution:
-        mbar = _two_states(forward, reverse)
+        potentials = np.zeros((2, len(forward) + len(reverse)))  # of each state's own frames 0
+        potentials[1, : len(forward)], potentials[0, len(forward) :] = forward, reverse
+        mbar = MBAR(potentials, [len(forward), len(reverse)])
         DeltaF = found = float(mbar.f_k[1])
         if compute_uncertainty:
             warn_of_few_bridging(mbar.fit.bridge, "The error of the free energy rests")
@@ -101,30 +103,8 @@ def bar_zero(w_F: ArrayLike, w_R: ArrayLike, DeltaF: float) -> float:
     DeltaF : float
         The difference to try.
     """
-    forward, reverse = _arguments(*_works(w_F, w_R), DeltaF)
+    forward, reverse = _arguments(as_series(w_F, "w_F"), as_series(w_R, "w_R"), DeltaF)
     return float(logsumexp(log_expit(-forward)) - logsumexp(log_expit(-reverse)))
-
-
-def bar_overlap(w_F: ArrayLike, w_R: ArrayLike) -> float:
-    """Return the overlap of the two states: from 0, none, to 1, if they are the same.
-
-    Parameters
-    ----------
-    w_F, w_R : array of shape (n_F,), (n_R,)
-        Works forward and in reverse.
-    """
-    return _two_states(*_works(w_F, w_R)).compute_overlap()["scalar"]
-
-
-def _works(w_F: ArrayLike, w_R: ArrayLike) -> tuple[Floats, Floats]:
-    return as_series(w_F, "w_F"), as_series(w_R, "w_R")
-
-
-def _two_states(forward: Floats, reverse: Floats) -> MBAR:
-    """Return MBAR of frames of the first state, then of the second, each with potential 0 in its own."""
-    potentials = np.zeros((2, len(forward) + len(reverse)))
-    potentials[1, : len(forward)], potentials[0, len(forward) :] = forward, reverse
-    return MBAR(potentials, [len(forward), len(reverse)])
 
 
 def _arguments(forward: Floats, reverse: Floats, DeltaF: float) -> tuple[Floats, Floats]:
@@ -161,26 +141,6 @@ def exp(w_F: ArrayLike, compute_uncertainty: bool = True, is_timeseries: bool = 
     x = np.exp(w.min() - w)
     found = {"Delta_f": float(w.min() - np.log(x.mean()))}
     if compute_uncertainty:
-        found["dDelta_f"] = float(x.std() / x.mean() / math.sqrt(_effective(x, is_timeseries)))
+        g = statistical_inefficiency(x) if is_timeseries else 1.0
+        found["dDelta_f"] = float(x.std() / x.mean() / math.sqrt(len(x) / g))
     return found
-
-
-def exp_gauss(w_F: ArrayLike, compute_uncertainty: bool = True, is_timeseries: bool = False) -> dict[str, float]:
-    r"""Return the free energy difference as if works were normal, :math:`\bar w - \sigma^2 / 2`.
-
-    Parameters
-    ----------
-    w_F, compute_uncertainty, is_timeseries
-        As for :func:`exp`.
-    """
-    w = as_series(w_F, "w_F")
-    variance = float(w.var())
-    found = {"Delta_f": float(w.mean()) - 0.5 * variance}
-    if compute_uncertainty:
-        n = _effective(w, is_timeseries)
-        found["dDelta_f"] = math.sqrt(variance / n + 0.5 * variance**2 / (n - 1.0))
-    return found
-
-
-def _effective(x: Floats, is_timeseries: bool) -> float:
-    return len(x) / (statistical_inefficiency(x) if is_timeseries else 1.0)

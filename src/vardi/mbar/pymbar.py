@@ -21,7 +21,7 @@ Whatever is refused is a ``ParameterError`` then. What is not here says so by na
 >>> vardi.mbar.pymbar.confidenceintervals
 Traceback (most recent call last):
     ...
-AttributeError: vardi.mbar.pymbar has no 'confidenceintervals': it tests errors over repeated simulations, which ...
+AttributeError: vardi.mbar.pymbar has no 'confidenceintervals'. It stands in for FES, MBAR, ParameterError, bar, ...
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from types import ModuleType
 
 from vardi.errors import VardiError as ParameterError
 from vardi.mbar import timeseries
-from vardi.mbar._work import bar, bar_overlap, bar_zero, exp, exp_gauss
+from vardi.mbar._work import bar, bar_zero, exp
 from vardi.mbar.fes import FES
 from vardi.mbar.multistate import MBAR
 
-__all__ = ["FES", "MBAR", "ParameterError", "bar", "bar_overlap", "bar_zero", "exp", "exp_gauss", "timeseries"]
+__all__ = ["FES", "MBAR", "ParameterError", "bar", "bar_zero", "exp", "timeseries"]
 
 __version__ = "4.0.3"
 """The version of pymbar whose names these are."""
@@ -47,19 +47,9 @@ MODULES: dict[str, ModuleType] = {
 }
 """What to put into ``sys.modules``."""
 
-LACKS = {
-    "confidenceintervals": "it tests errors over repeated simulations, which is done with pymbar itself",
-    "mbar_solvers": "there is one solver, behind MBAR",
-    "testsystems": "vardi.datasets.harmonic_oscillators makes such data",
-    **dict.fromkeys(("kln_to_kn", "kn_to_n"), "MBAR accepts rows padded by sample"),
-    **dict.fromkeys(
-        ("TypeCastPerformanceWarning", "check_w_normalized", "ensure_type", "logsumexp"),
-        "it is a tool of pymbar's own code",
-    ),
-    **dict.fromkeys(("BoundsError", "ConvergenceError", "DataError"), "all that is refused is a ParameterError"),
-}
-
 
 def __getattr__(name: str) -> object:
-    reason = f": {LACKS[name]}" if name in LACKS else ""
-    raise AttributeError(f"vardi.mbar.pymbar has no {name!r}{reason}.", name=name)
+    raise AttributeError(
+        f"vardi.mbar.pymbar has no {name!r}. It stands in for {', '.join(__all__)}; import pymbar itself for the rest.",
+        name=name,
+    )

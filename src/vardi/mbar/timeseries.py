@@ -6,7 +6,8 @@ r"""Correlation in time, as pymbar measures it: names, arguments and results of 
 with a and b what was recorded minus its mean, summed up to the first correlation that is not positive.
 :func:`vardi.mbar.statistical_inefficiency` sums in pairs instead, and ``series=True`` needs no subsample at all.
 
-The correlation functions themselves, and the search for the start in steps, are not here.
+Correlation times, (g - 1) / 2, the correlation functions themselves and the search for the start in steps are not
+here.
 """
 
 from __future__ import annotations
@@ -19,14 +20,6 @@ from numpy.typing import ArrayLike
 
 from vardi._types import Floats
 from vardi.mbar._arguments import ParameterError, as_series
-
-__all__ = [
-    "detect_equilibration",
-    "integrated_autocorrelation_time",
-    "statistical_inefficiency",
-    "statistical_inefficiency_multiple",
-    "subsample_correlated_data",
-]
 
 
 def statistical_inefficiency(
@@ -117,27 +110,6 @@ def _summed(a: list[Floats], b: list[Floats], fast: bool, mintime: int) -> tuple
         t += step
         step += int(fast)
     return max(g, 1.0), correlations
-
-
-def integrated_autocorrelation_time(
-    A_n: ArrayLike, B_n: ArrayLike | None = None, fast: bool = False, mintime: int = 3
-) -> float:
-    r"""Return the time for which frames remember, :math:`\tau = (g - 1) / 2`.
-
-    Parameters
-    ----------
-    A_n, B_n, fast, mintime
-        As for :func:`statistical_inefficiency`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from vardi.mbar import timeseries
-    >>> x = np.random.default_rng(0).normal(size=1000).repeat(4)  # each frame four times
-    >>> round(timeseries.integrated_autocorrelation_time(x), 1)
-    1.5
-    """
-    return (statistical_inefficiency(A_n, B_n, fast, mintime) - 1.0) / 2.0
 
 
 def subsample_correlated_data(

@@ -25,9 +25,6 @@ from vardi.mbar._surfaces import Histogram
 from vardi.mbar._units import Unit, kT
 from vardi.mbar.fes import FES
 
-NONE = math.inf
-"""The period of a coordinate that has none."""
-
 
 @dataclass(frozen=True, eq=False)
 class Profile:
@@ -186,19 +183,20 @@ class Umbrella:
         if problems:
             listed = "".join(f"\n  {one}" for one in problems)
             raise StudyError(f"{path} cannot be run:{listed}", problems=problems)
-        table, frames = np.array(numbers), np.concatenate([run.values for run in runs])
+        table, (frames, labels, found, superseded) = np.array(numbers), zip(*runs, strict=True)
+        x = np.concatenate(frames)
         return cls(
             tuple(names),
             table[:, :dims],
             table[:, dims : 2 * dims] * (math.radians(1.0) ** 2 if per_radian else 1.0),
             kelvin,
             float(kelvin[0]) if temperature is None else temperature,
-            runs[0].names[:dims],
-            np.array([*periods] or runs[0].periods[:dims]),
-            frames[:, :dims],
-            frames[:, dims] if energy is not None else np.zeros(len(frames)),
-            np.repeat(np.arange(len(names)), [len(run.values) for run in runs]),
-            np.array([run.superseded for run in runs]),
+            labels[0][:dims],
+            np.array(periods or found[0][:dims]),
+            x[:, :dims],
+            np.zeros(len(x)) if energy is None else x[:, dims],
+            np.repeat(np.arange(len(names)), [len(one) for one in frames]),
+            np.array(superseded),
             unit,
         )
 
@@ -223,24 +221,23 @@ class Umbrella:
             log_omega[:, k] = -beta[k] * restraint - (beta[k] - base) * self.energies
         try:
             fit = debias_matrix(log_omega, self.source, log=True, series=True, names=self.names)
+            groups: Sequence[Sequence[object]] = fit.bridge.cut
+            rows = fit.bridge.rows
         except NotIdentifiableError as error:
-            raise self._gap(error.groups, 0.0) from error
-        if fit.bridge.rows < least:
-            raise self._gap(fit.bridge.cut, fit.bridge.rows)
+            groups, rows = error.groups, 0.0
+        if rows < least:
+            shared = f"only {rows:.1g} frames bridge" if rows else "no frame bridges"
+            raise NotIdentifiableError(
+                f"The windows do not overlap: {shared} {_side(groups[0])} and {_side(groups[1])}, so the free energy "
+                f"between them is unknown. {self.between(groups[0])}",
+                groups=groups,
+            )
         return fit
 
     def _way(self, start: Floats, end: Floats) -> Floats:
         """Return the way from one place to others, to their nearest image."""
         way = end - start
         return np.asarray(way - np.rint(way / self.periods) * np.where(np.isinf(self.periods), 0.0, self.periods))
-
-    def _gap(self, groups: Sequence[Sequence[object]], rows: float) -> NotIdentifiableError:
-        shared = f"only {rows:.1g} frames bridge" if rows else "no frame bridges"
-        return NotIdentifiableError(
-            f"The windows do not overlap: {shared} {_side(groups[0])} and {_side(groups[1])}, so the free energy "
-            f"between them is unknown. {self.between(groups[0])}",
-            groups=groups,
-        )
 
     def between(self, side: Sequence[object]) -> str:
         """Return where a window would best join some windows to the others: between the two nearest.
@@ -259,8 +256,8 @@ class Umbrella:
         a, b = pairs[int(np.argmin(far))]
         middle = places[a] + 0.5 * self._way(places[a], places[b])
         return (
-            f"The nearest are {self.names[a]}, with frames around {_point(places[a])}, and {self.names[b]}, around "
-            f"{_point(places[b])}. Run a window around {_point(middle)}."
+            f"The nearest are {self.names[a]}, with frames around {point(places[a])}, and {self.names[b]}, around "
+            f"{point(places[b])}. Run a window around {point(middle)}."
         )
 
     def profile(self, fit: DebiasedSample, bins: int = 50, ranges: Sequence[tuple[float, float]] = ()) -> Profile:
@@ -295,17 +292,8 @@ class Umbrella:
         return Profile(self.coordinates, edges, middles, f, df, frames, self.unit)
 
 
-@dataclass(frozen=True, eq=False)
-class _Run:
-    """The frames of a file: the chosen columns, their names and periods, and how many frames were run again."""
-
-    values: Floats
-    names: tuple[str, ...]
-    periods: list[float]
-    superseded: int
-
-
-def _frames(path: Path, columns: Sequence[str]) -> _Run:
+def _frames(path: Path, columns: Sequence[str]) -> tuple[Floats, tuple[str, ...], list[float], int]:
+    """Return the frames of a file, the names and periods of their columns, and how many frames were run again."""
     lines = _text(path).splitlines()
     marked = [line.split()[1:] for line in lines if line.startswith("#!")]
     headers = {tuple(fields) for what, *fields in marked if what == "FIELDS"}
@@ -330,7 +318,7 @@ def _frames(path: Path, columns: Sequence[str]) -> _Run:
     kept = time < later  # or a restart ran this frame again
     labels = tuple(names[place] if names else f"column {place + 1}" for place in places)
     periods = [_bound(set_to.get(f"max_{one}")) - _bound(set_to.get(f"min_{one}"), -1.0) for one in labels]
-    return _Run(values[kept], labels, periods, int((~kept).sum()))
+    return values[kept], labels, periods, int((~kept).sum())
 
 
 def _column(column: str, names: Sequence[str], width: int, file: str) -> int:
@@ -345,7 +333,7 @@ def _column(column: str, names: Sequence[str], width: int, file: str) -> int:
 
 def _bound(text: str | None, sign: float = 1.0) -> float:
     """Return an end of a period in PLUMED's words, infinite if there is none."""
-    return {None: sign * NONE, "pi": math.pi, "-pi": -math.pi}.get(text) or float(text or 0.0)
+    return {None: sign * math.inf, "pi": math.pi, "-pi": -math.pi}.get(text) or float(text or 0.0)
 
 
 def _text(path: Path) -> str:
@@ -360,5 +348,6 @@ def _side(names: Sequence[object]) -> str:
     return str(names[0]) if len(names) == 1 else f"{names[0]} to {names[-1]} ({len(names)} windows)"
 
 
-def _point(place: Floats) -> str:
+def point(place: Floats) -> str:
+    """Return a place as text."""
     return ", ".join(f"{one:.4g}" for one in place)
