@@ -27,10 +27,10 @@ _NAMES = {  # public names by the module that holds them
     "power proportional_to steps where window",
     "biases._learned": "LearnedCheck",
     "errors": "ContradictedKnownWarning ConvergenceError DroppedSamplesWarning EmptySampleError EngineError "
-    "ExpressionError ImpossibleRowError InvalidBiasError InvalidCountsError InvalidKnownError KnownOfAllWarning "
-    "MismatchError MissingValuesError NeedsRowsError NotIdentifiableError OutputError SharedUnitsWarning StudyError "
-    "TooLargeError UnidentifiedParametersError VardiError VardiWarning WeakOverlapWarning WeakParametersWarning "
-    "WeightBlindError WeightBlindWarning",
+    "ExpressionError FewUnitsError ImpossibleRowError InvalidBiasError InvalidCountsError InvalidKnownError "
+    "KnownOfAllWarning MismatchError MissingValuesError NeedsRowsError NotIdentifiableError OutputError "
+    "SharedUnitsWarning StudyError TooLargeError UnidentifiedParametersError VardiError VardiWarning "
+    "WeakOverlapWarning WeakParametersWarning WeightBlindError WeightBlindWarning",
     "learn": "DebiasedEstimator DebiasedResampler GaussianMixture debiased_risk debiased_scorer",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}

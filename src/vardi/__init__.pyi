@@ -48,6 +48,7 @@ from vardi.errors import DroppedSamplesWarning as DroppedSamplesWarning
 from vardi.errors import EmptySampleError as EmptySampleError
 from vardi.errors import EngineError as EngineError
 from vardi.errors import ExpressionError as ExpressionError
+from vardi.errors import FewUnitsError as FewUnitsError
 from vardi.errors import ImpossibleRowError as ImpossibleRowError
 from vardi.errors import InvalidBiasError as InvalidBiasError
 from vardi.errors import InvalidCountsError as InvalidCountsError

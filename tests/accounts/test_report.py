@@ -219,14 +219,14 @@ def test_a_sound_fit_is_called_sound(strata):
 
 
 def test_a_row_that_carries_an_error_is_warned_of(houses):
-    report = compute(houses)
+    report = compute(houses, variables=["CRIM"])
     assert report.headline.level == "doubt"
     assert report.headline.points[0].text.startswith("A few rows dominate the mean of 'CRIM'")
     assert report.headline.text == "The debiased sample can be used with care: read the warnings first."
 
 
 def test_withheld_errors_are_said_and_not_shown(weak):
-    report = compute(weak)
+    report = compute(weak, variables=["x"])
     assert report.headline.level == "bad"
     assert report.headline.text.startswith("Some estimates rest on too few rows for standard errors, and are rough.")
     assert np.isnan([(row.stderr, row.low) for row in report.variables]).all()
@@ -239,11 +239,29 @@ def test_withheld_errors_are_said_and_not_shown(weak):
 
 def test_a_contradicted_bias_is_the_first_news():
     design = vardi.datasets.length_bias(seed=1)
-    report = compute(vardi.debias(design.samples, {**design.biases, "square": "x"}))
+    report = compute(vardi.debias(design.samples, {**design.biases, "square": 1}))
     assert report.headline.level == report.check.level == "bad"
-    assert report.headline.text.startswith("The samples contradict their declared biases.")
-    assert "p = 0.00032" in report.headline.points[0].text
+    assert report.headline.text.startswith("The samples contradict their declared biases. Do not use the weights")
+    assert "p below 0.0001" in report.headline.points[0].text
     assert report.check.rows[0].pvalue == min(row.pvalue for row in report.check.rows)
+
+
+def test_a_small_p_value_is_a_reason_to_look():
+    design = vardi.datasets.length_bias(seed=1)
+    report = compute(vardi.debias(design.samples, {**design.biases, "square": "x"}))
+    assert report.headline.level == report.check.level == "doubt"
+    assert report.headline.text == (
+        "Look at the test of the declared biases: p = 0.00032, and 1 in 3,100 right fits has one as small."
+    )
+    assert "Look at how the rows of 'square' were drawn" in report.headline.points[0].text
+
+
+def test_the_verdict_rests_on_what_was_asked_for(houses):
+    asked = compute(houses, variables=["CRIM"])
+    assert compute(houses).headline.level == "good"
+    assert compute(houses).trust.messages == ()
+    assert asked.rough == ""
+    assert compute(houses).rough.startswith("Errors that rest on few rows: CRIM (tail index ")
 
 
 def test_what_cannot_be_told_is_told(houses):
@@ -333,7 +351,7 @@ def test_green_only_where_the_biases_were_tested(strata):
 
 
 def test_a_weak_link_is_weak_in_text_graph_and_advice(weak, strata):
-    bad, sound = compute(weak), compute(strata)
+    bad, sound = compute(weak, variables=["x"]), compute(strata)
     assert bad.overlap.weak
     assert any("weakest cut" in one.text for one in bad.advice)
     assert "That link is weak" in to_html(bad)

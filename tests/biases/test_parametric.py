@@ -661,11 +661,11 @@ def test_summary_shows_the_parameters(samples):
     fit = fit_of(samples, FAMILIES["logistic"])
     text = str(fit)
     assert "logistic(x, w)" in text
-    assert f"panel: intercept {fit.parameters['panel']['intercept']}" in " ".join(text.split())
+    assert f"panel intercept {fit.parameters['panel']['intercept']}" in " ".join(text.split())
     assert f"the equations hold to {fit.solution.residual:.0e}" in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 80
     html = fit._repr_html_()
-    assert ">panel: x</th>" in html
+    assert ">panel</th>" in html
 
 
 def test_what_is_not_established_is_said(samples, tmp_path):

@@ -79,7 +79,10 @@ def test_fit_names_columns_that_are_left_out(small):
 
 
 def test_check_fit_summary_and_report_give_one_verdict(tmp_path, monkeypatch):
-    """One row carries the error of a mean, and a sample contradicts its bias: all four say the same of either."""
+    """One row carries the error of a mean, and a sample contradicts its bias: all four say the same of either.
+
+    The summary of a fit, of which no column was asked, names the mean below its table instead.
+    """
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     x, y = np.append(rng.uniform(1, 2, 79), 3.0), np.append(rng.normal(size=79), 60.0)
@@ -87,18 +90,21 @@ def test_check_fit_summary_and_report_give_one_verdict(tmp_path, monkeypatch):
     for name, rows in samples.items():
         rows.write_csv(f"{name}.csv")
     sources = "".join(f'[sources.{name}]\ndata = "{name}.csv"\nbias = "x"\n' for name in samples)
-    Path("study.toml").write_text(f'title = "Both"\n{sources}', encoding="utf-8")
+    Path("study.toml").write_text(f'title = "Both"\nvariables = ["x", "y"]\n{sources}', encoding="utf-8")
     fit = vardi.debias(samples, dict.fromkeys(samples, "x"))
-    found = vardi.report.compute(fit)
+    found = vardi.report.compute(fit, variables=["x", "y"])
     assert found.headline.text == "Some estimates rest on too few rows for standard errors, and are rough."
-    doubt = fit.trust.messages[0]
+    doubt = found.trust.messages[0]
     assert doubt.startswith("No standard error is given for the mean of 'y'")
     check = "are contradicted (p below 0.0001)"
     checked, fitted = run("check", "study.toml"), run("fit", "study.toml")
     html = fit._repr_html_()
-    for said in (checked.stdout, fitted.stdout, str(fit), html.replace("&#x27;", "'")):
+    for said in (checked.stdout, fitted.stdout):
         assert found.headline.text in " ".join(said.split())
         assert doubt in " ".join(said.split())
+    for said in (str(fit), html):
+        assert "Do not use the weights until that is explained." in " ".join(said.split())
+        assert "Errors that rest on few rows: y (none given, 2.5 degrees of freedom)." in " ".join(said.split())
     for said in (fitted.stdout, str(fit), html):
         assert check in " ".join(said.split())
     assert any(doubt in point.text for point in found.headline.points)
@@ -109,7 +115,7 @@ def test_check_fit_summary_and_report_give_one_verdict(tmp_path, monkeypatch):
         json.loads(run("fit", "study.toml", "--json").stdout),
     )
     assert asked[0]["conclusion"] == asked[1]["conclusion"] == {"level": "bad", "text": found.headline.text}
-    assert asked[0]["doubts"] == asked[1]["doubts"] == list(fit.trust.messages)
+    assert asked[0]["doubts"] == asked[1]["doubts"] == list(found.trust.messages)
 
 
 def test_fit_shows_known_shares_and_parameters(folder):

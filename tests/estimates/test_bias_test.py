@@ -363,7 +363,11 @@ def test_words_follow_the_p_value():
     found = check(vardi.debias_matrix(omega, source), columns)
     worst = type(found.worst)("price", "price between 12.1 and 18.3", "agency", 83.0, 61.25, 3.44)
     assert str(worst) == "price between 12.1 and 18.3, 83 rows of 'agency' where 61.25 are expected (z = +3.4)"
-    for p, word in ((0.2, "are not contradicted"), (0.03, "are doubtful"), (0.001, "are contradicted")):
+    for p, word in (
+        (0.02, "are not contradicted"),
+        (0.0026, "Look at it: 1 in 380 right fits has one as small."),
+        (5e-5, "are contradicted"),
+    ):
         found = vardi.BiasCheck(p, 9.0, 2, "score", ("price",), {"agency": p}, worst, {"agency": 0.4})
         assert word in " ".join(found.summary().split())
         assert "40%" in found.summary()

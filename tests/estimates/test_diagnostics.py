@@ -187,7 +187,7 @@ def test_a_row_that_stands_for_many_is_not_one_row(count):
     said = "tandard error of the mean of 'y' rests on few rows"
     assert any(said in str(one.message) for one in caught) == single
     assert any(said in text for text in found.warnings) == single
-    assert (said in " ".join(str(fit).split())) == single
+    assert ("Errors that rest on few rows: y" in " ".join(str(fit).split())) == single
     assert any(said in point.text for point in reported.headline.points) == single
 
 

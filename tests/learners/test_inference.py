@@ -379,3 +379,27 @@ def test_lazy_frames_are_refused():
     lazy = vardi.debias(pl.from_pandas(frame.assign(source=source)).lazy(), biases, source="source")
     with pytest.raises(vardi.errors.NeedsRowsError, match="A regression needs rows in memory"):
         inference(lazy, LinearRegression(), ["x"], "number")
+
+
+@pytest.mark.filterwarnings("ignore::vardi.VardiWarning")
+def test_residuals_of_clusters_are_those_before_they_were_fitted_to():
+    """CR2 (Bell and McCaffrey 2002), written out: (I - H)^(-1/2) of each cluster by an eigendecomposition."""
+    rng = np.random.default_rng(0)
+    g = np.repeat(np.arange(12), 7)
+    x = rng.normal(size=12)[g] + rng.normal(size=84)
+    y = 1 + 2 * x + rng.normal(size=12)[g] + rng.normal(size=84)
+    weights = np.exp(-x / 3) / np.exp(-x / 3).mean()
+    fit = vardi.debias({"a": pd.DataFrame({"x": x, "y": y, "g": g})}, {"a": "exp(x / 3)"}, clusters="g")
+    found = inference(fit, LinearRegression(), ["x"], "y")
+    X, root = np.column_stack([np.ones(84), x]), np.sqrt(weights)
+    bread = np.linalg.inv((X * weights[:, None]).T @ X)
+    residual, psi = y - X @ bread @ (X.T @ (weights * y)), np.empty((84, 2))
+    for cluster in range(12):
+        rows = g == cluster
+        scaled = X[rows] * root[rows, None]
+        values, vectors = np.linalg.eigh(np.eye(7) - scaled @ bread @ scaled.T)
+        before = (vectors / np.sqrt(values)) @ vectors.T @ (root[rows] * residual[rows])
+        psi[rows] = X[rows] * (before / root[rows])[:, None]
+    moved = (psi - weights @ psi / 84) * weights[:, None] @ bread
+    deviations = moved.reshape(12, 7, 2).sum(axis=1)  # by cluster
+    np.testing.assert_allclose(found.covariance, 12 / 11 * deviations.T @ deviations, rtol=1e-9)

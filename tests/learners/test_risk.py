@@ -23,6 +23,7 @@ from sklearn.neighbors import KernelDensity, KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeRegressor
 
 import vardi
 from vardi.learn.estimator import DebiasedEstimator
@@ -513,3 +514,17 @@ def test_a_classifier_without_probabilities():
     assert 0 < debiased_risk(LinearSVC(), X, labels, **options).value < 0.5
     with pytest.raises(vardi.MismatchError, match="needs predict_proba, which LinearSVC does not have"):
         debiased_risk(LinearSVC(), X, labels, scoring="brier", **options)
+
+
+@pytest.mark.filterwarnings("ignore::vardi.WeakOverlapWarning")
+def test_learners_by_heart_are_warned_of():
+    """Each of two neighbours predicts the other, so their held-out losses are one number."""
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.normal(0.0, 1.0, 60), rng.normal(0.5, 1.0, 60)])
+    y, source = np.sin(2 * x) + 0.5 * rng.normal(size=120), np.repeat(["a", "b"], 60)
+    options = {"source": source, "biases": {"a": "1", "b": "exp(x0 / 2)"}}
+    with pytest.warns(
+        vardi.VardiWarning, match=r"DecisionTreeRegressor learns its rows by heart \(mean loss .* on them, 0.63 on held"
+    ):
+        debiased_risk(DecisionTreeRegressor(random_state=0), x[:, None], y, **options)
+    debiased_risk(DecisionTreeRegressor(min_samples_leaf=10, random_state=0), x[:, None], y, **options)  # does not

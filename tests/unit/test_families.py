@@ -15,7 +15,7 @@ from vardi._estimate.likelihood_ratio import _maximum
 from vardi._fit.rows_in_memory import RowsInMemory
 from vardi._inputs.pool import as_pool
 from vardi._rows.families import as_model
-from vardi._solve.joint import At, stationary
+from vardi._solve.saddle import Iterate, stationary
 
 ROWS, SHIFT = 60, 500.0
 
@@ -151,7 +151,7 @@ def test_influence_is_the_infinitesimal_jackknife(name):
 def test_a_solution_is_a_minimum_in_u_and_theta_and_a_maximum_in_mu(name):
     fit = FITS[name]()
     joint, at = fit.solved.joint, fit.solved.joint.coordinates
-    here = At(joint, fit.solved.point)
+    here = Iterate(joint, fit.solved.point)
     samples = int((joint.sizes > 0).sum())
     assert here.jacobian.inertia == (samples - 1 + at.parameters + at.uncertain, at.known)
     assert here.holds
@@ -167,7 +167,7 @@ def test_a_point_without_gradient_that_is_no_minimum_is_no_solution():
     joint = joint_of(samples, {"reference": 1, "panel": vardi.logistic("x")}, None)
     intercept = 2.0
     v = np.array([0.0, -np.log(expit(intercept)), intercept, 0.0])
-    here = At(joint, v, objective=True)
+    here = Iterate(joint, v, objective=True)
     np.testing.assert_allclose(here.gradient, 0.0, atol=1e-12)
     assert here.jacobian.inertia[1] > 0
     assert not here.holds
@@ -202,7 +202,7 @@ def test_gradient_and_hessian_are_those_of_differences(samples, name):
     point = rng.normal(0, 0.5, d)
 
     def at(x):
-        return At(joint, x, objective=True)
+        return Iterate(joint, x, objective=True)
 
     steps = 1e-5 * np.eye(d)
     differences = [(at(point + h).objective - at(point - h).objective) / 2e-5 for h in steps]
@@ -258,5 +258,5 @@ def test_a_likelihood_of_known_biases_is_the_dual(samples):
     model = joint.families[1]
     theta = np.array([1.0, -0.5]) * model.deviation
     u = core.solution.u + np.array([0.0, model.offset(theta)])
-    found = At(joint, np.concatenate([u, theta]), objective=True)
+    found = Iterate(joint, np.concatenate([u, theta]), objective=True)
     assert found.objective / 750 == pytest.approx(expected, rel=1e-12)

@@ -77,8 +77,8 @@ def test_sums_over_few_samples_are_those_over_all(variant, monkeypatch):
     assert_allclose([difference.value, difference.stderr], [other.value, other.stderr], rtol=1e-7)
     band = again.cdf(x).band()
     assert_array_equal(found["band"].x, band.x)
-    assert_allclose(found["band"].low, band.low, rtol=1e-7)
-    assert_allclose(found["band"].high, band.high, rtol=1e-7)
+    assert_allclose(found["band"].low, band.low, rtol=1e-7, atol=1e-8)  # a width of about 0.1 is taken off, up to 0
+    assert_allclose(found["band"].high, band.high, rtol=1e-7, atol=1e-8)
     assert found["bridge"].cut == again.bridge.cut
     assert_allclose(found["bridge"].rows, again.bridge.rows, rtol=1e-9)
 

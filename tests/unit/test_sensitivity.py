@@ -15,8 +15,8 @@ import vardi
 from vardi._estimate.sensitivity import question
 from vardi._estimate.sensitivity.question import End, Errors, Mean, Search
 from vardi._rows.dense import Dense
-from vardi._rows.joint import Joint
-from vardi._solve.joint import stationary
+from vardi._rows.likelihood import Joint
+from vardi._solve.saddle import stationary
 
 mpl.use("Agg")
 

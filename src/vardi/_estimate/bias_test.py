@@ -90,9 +90,11 @@ def check_biases(
     >>> x = np.concatenate(list(design.samples.values()))
     >>> wrong = vardi.debias(design.samples, design.biases | {"square": "x"})
     >>> print(check_biases(wrong.solved.tangent, wrong.names, {"x": x}))
-    p = 0.00032: the declared biases are contradicted (score test of x; chi2 =
-    20.95, df = 4). Largest discrepancy: x between 6.821 and 18.37, 28 rows of 'square' where
-    18.79 are expected (z = +2.8). ...
+    p = 0.00032: the declared biases are doubtful (score test of x; chi2 = 20.95, df
+    = 4). Look at it: 1 in 3,100 right fits has one as small. Largest discrepancy: x
+    between 6.821 and 18.37, 28 rows of 'square' where 18.79 are expected (z =
+    +2.8).
+    ...
     """
     labels = Labels(tangent)
     sampled = [names[k] for k in labels.sampled.tolist()]

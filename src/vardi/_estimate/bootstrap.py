@@ -17,13 +17,13 @@ numbers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 import numpy as np
 
 from vardi._estimate.estimates import Estimate, cells_of, headings, judged
-from vardi._estimate.intervals import NORMAL, Kind, Law, quantile_of_student
+from vardi._estimate.intervals import Kind, Law, Student, quantile_of_student, warn_of_doubt
 from vardi._estimate.refits import (
     DrawKind,
     Drawn,
@@ -44,7 +44,7 @@ from vardi._rows.contract import Kept
 from vardi._solve.identify import Name
 from vardi._solve.refit import Refit
 from vardi._tables import Table, fragment
-from vardi._types import Floats
+from vardi._types import Floats, Integers
 from vardi.errors import (
     MismatchError,
     NotIdentifiableError,
@@ -102,19 +102,22 @@ class Bootstrap:
     def stderr(self) -> float | Floats:
         """Standard deviation over the draws that have a fit, in the shape of ``value``.
 
-        For a share that no row has, or all have, draws show no spread: it is half the width of its one-deviation
-        interval.
+        NaN where fewer than 3 degrees of freedom are behind it: draws of one or two clusters show no spread, or hardly
+        any. For a share that no row has, or all have, it is half the width of its one-deviation interval.
         """
         return self._shaped(np.array([estimate.stderr for estimate in self._estimates]))
 
     @property
     def laws(self) -> tuple[Law, ...]:
-        """The law of each interval: shares have their own, everything else is normal."""
+        """The law of each interval: Student's t with the degrees of freedom of the analytic error, or that of a share.
+
+        Where a statistic is no mean, or groups were given, they are one less than the units that are drawn.
+        """
         return tuple(estimate.law for estimate in self._estimates)
 
     @property
     def interval(self) -> tuple[float, float] | Floats:
-        """Value plus or minus z standard errors; for shares, theirs: (low, high), or an array of shape (..., 2)."""
+        """Value plus or minus t standard errors; for shares, theirs: (low, high), or an array of shape (..., 2)."""
         low, high = np.array([estimate.interval for estimate in self._estimates]).T
         return self._ends(low, high)
 
@@ -127,6 +130,8 @@ class Bootstrap:
         level = self.level if level is None else level
         quantile_of_student(level)  # refuses an invalid level
         low, high = np.quantile(self._fitted, [0.5 - level / 2, 0.5 + level / 2], axis=0)
+        withheld = np.isnan([estimate.stderr for estimate in self._estimates])
+        low, high = np.where(withheld, np.nan, low), np.where(withheld, np.nan, high)
         return self._ends(low, high)
 
     def __len__(self) -> int:
@@ -226,7 +231,7 @@ def bootstrap(
     >>> print(bootstrap(fit.solved, ["MEDV", "MEDV > 30"], n=200))
     Bayesian bootstrap: 200 refits, none failed
     MEDV       23.2 ± 1.0 (95%: 21.2 to 25.2)
-    MEDV > 30  0.190 ± 0.041 (95%: 0.119 to 0.280)
+    MEDV > 30  0.190 ± 0.041 (95%: 0.119 to 0.281)
     """
     _check(n, kind, level, jobs)
     entropy = entropy_of(seed)
@@ -236,15 +241,16 @@ def bootstrap(
         plan = make_plan(solved, codes, of_rows=statistic is not None, functions=_judged_by(solved, statistics))
         if not plan.whole and (solved.tangent.measure.rows.dependence.independent or codes is not None):
             _warn_of_few_units(plan, solved.names, grouped=codes is not None)
+        runs = None if codes is None else plan.units.runs
         if jobs is None:
             jobs = 1 if callable(statistic) else cores()
         draws = in_threads(Refits(solved, plan, statistics, kind, entropy, jobs), n, progress)
     else:
         first = int(np.random.SeedSequence(entropy).generate_state(1)[0])
         sums = solved.engine.in_groups(solved, statistic, groups, first, identity)
-        statistics = _statistics(solved, statistic)
+        statistics, runs = _statistics(solved, statistic), None
         draws = in_turn(GroupRefits(solved, sums, kind), entropy, n, progress)
-    return _gathered(draws, solved, statistics, n, level, kind)
+    return _gathered(draws, solved, statistics, n, level, kind, runs)
 
 
 def _judged_by(solved: Solved, statistics: Statistics, most: int = 10) -> Kept | None:
@@ -257,9 +263,15 @@ def _judged_by(solved: Solved, statistics: Statistics, most: int = 10) -> Kept |
 
 
 def _gathered(
-    draws: Iterable[Drawn], solved: Solved, statistics: Statistics, n: int, level: float, kind: DrawKind
+    draws: Iterable[Drawn],
+    solved: Solved,
+    statistics: Statistics,
+    n: int,
+    level: float,
+    kind: DrawKind,
+    runs: Integers | None,
 ) -> Bootstrap:
-    """Return the draws, or report how many have no fit."""
+    """Return the draws, or report how many have no fit; ``runs`` are the numbers of groups that were drawn."""
     names, value, functions = statistics.names, statistics.value, statistics.functions
     values, log_omegas = np.full((n, len(names)), np.nan), np.full((n, len(solved.names)), np.nan)
     failures = []
@@ -270,20 +282,33 @@ def _gathered(
             values[i], log_omegas[i] = refit
     _report_failures(failures, n, kind, solved)
     errors, flat = values[np.isfinite(log_omegas).any(axis=1)].std(axis=0, ddof=1), np.ravel(value)
-    laws, stderr = judged(flat, errors, [NORMAL] * len(flat), _kinds(solved, functions))
+    students, kinds = _students_and_kinds(solved, functions, len(flat))
+    if runs is not None:
+        students = [_of_groups(student, runs) for student in students]
+    laws, stderr = judged(flat, errors, students, kinds)
+    warn_of_doubt(solved.names, names, laws)
     numbers = zip(flat.tolist(), stderr.tolist(), laws, strict=True)
     estimates = tuple(Estimate(one, error, level, law=law) for one, error, law in numbers)
     shown, is_approximate = value if np.ndim(value) else float(value), solved.tangent.approximate
     return Bootstrap(values, shown, log_omegas, len(failures), names, level, kind, estimates, is_approximate)
 
 
-def _kinds(solved: Solved, functions: Kept | None) -> list[Kind]:
-    """Return what kind of number each statistic is, if they are means."""
-    if functions is None:
-        return []
+def _students_and_kinds(solved: Solved, functions: Kept | None, m: int) -> tuple[list[Student], list[Kind]]:
+    """Return what the error of each statistic rests on, and what kind of number it is: of units, if it is no mean."""
     tangent = solved.tangent
+    if functions is None:
+        return [tangent.of_units] * m, []
     means = tangent.measure.means(functions)
-    return tangent.kinds(functions, means, tangent.influence_on(functions, means.mean).spread())
+    influence = tangent.influence_on(functions, means.mean)
+    spread = influence.spread()
+    return influence.laws(spread, tails=False), tangent.kinds(functions, means, spread)
+
+
+def _of_groups(student: Student, runs: Integers) -> Student:
+    """Return Student's t with no more degrees of freedom than groups of each sample leave; none if one has only one."""
+    df = 0.0 if (runs == 1).any() else float((runs[runs > 0] - 1).sum())
+    most = int(np.flatnonzero(runs == 1)[0]) if not df else student.most
+    return replace(student, df=min(student.df, df), of_counts=min(student.of_counts, df), most=most, unit="groups")
 
 
 def _statistics(solved: Solved, statistic: Statistic | None) -> Statistics:
@@ -346,21 +371,18 @@ def _check(n: int, kind: DrawKind, level: float, jobs: int | None) -> None:
 
 
 def _warn_of_few_units(plan: DrawPlan, names: Sequence[Name], *, grouped: bool, enough: int = 30) -> None:
-    """Warn of samples with a single row or group, and of those with too few groups to know their spread."""
+    """Warn of samples with a single row, and of those with too few groups to know their spread."""
     units, sizes = plan.units.runs, plan.rows.sizes
-    alone = units == 1
-    if not grouped:
-        alone &= sizes <= 1  # by their counts
-    if alone.any():
+    alone = (units == 1) & (sizes <= 1)  # by their counts
+    if not grouped and alone.any():
         which = show(name for name, single in zip(names, alone, strict=True) if single)
-        unit = "group" if grouped else "row"
-        fact = f"There is only one {unit} in {which}, so resampling shows none of its spread"
+        fact = f"There is only one row in {which}, so resampling shows none of its spread"
         warn(VardiWarning(f"{fact}: standard errors are too small."))
     few = (units > 1) & (units < enough) & (units < sizes)
     if grouped and few.any():
         which = show(name for name, short in zip(names, few, strict=True) if short)
         fact = f"There are fewer than {enough} groups in {which}, so the spread between them is poorly known"
-        effect = "standard errors may be far off, and intervals cover less than their level"
+        effect = "standard errors may be far off, and intervals are wide"
         remedy = "Use more groups, or smaller ones if rows of different groups are then still independent."
         warn(VardiWarning(f"{fact}: {effect}. {remedy}"))
 

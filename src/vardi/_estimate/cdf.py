@@ -12,15 +12,17 @@ numbers nor m x m products for each row.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from vardi._estimate.estimates import Estimate
-from vardi._estimate.intervals import Law, Student, quantile_of_student
+from vardi._estimate.estimates import Estimate, Estimates
+from vardi._estimate.intervals import REFUSED, Law, Student, quantile_of_student, warn_of_doubt
 from vardi._estimate.tangent import Tangent
+from vardi._inputs.pool import Name
 from vardi._machine import require_memory
 from vardi._rows.contract import Block
 from vardi._rows.measure import Functions, Measure, as_functions
@@ -152,13 +154,20 @@ class Woodruff(Law):
         return self.share.law.student
 
     @property
+    def exact(self) -> str:
+        first, last = self.steps.shares.ends
+        return super().exact if first == last else "both ends of its interval, since many rows have this value"
+
+    @property
     def approximate(self) -> bool:
         """Whether that error ignores that of a learned bias."""
         return self.share.is_approximate
 
     def ends(self, value: float, stderr: float, level: float) -> tuple[float, float]:
-        """Return the ends; infinite where F -+ its margin is beyond 0 or 1."""
+        """Return the ends; infinite where F -+ its margin is beyond 0 or 1, NaN where F has no error."""
         margin = quantile_of_student(level, self.df) * self.share.stderr
+        if math.isnan(margin):
+            return math.nan, math.nan
         low = self.steps.inverse(self.q - margin) if self.q > margin else -math.inf
         high = self.steps.inverse(self.q + margin) if self.q + margin < 1.0 else math.inf
         return low, high
@@ -178,8 +187,9 @@ class DebiasedCdf:
     2.72 ± 0.11 (95%: 2.58 to 3.00)
     """
 
-    def __init__(self, tangent: Tangent, steps: Steps) -> None:
+    def __init__(self, tangent: Tangent, steps: Steps, names: Sequence[Name] = (), what: str = "") -> None:
         self._tangent, self._steps = tangent, steps
+        self._names, self._what = names, what  # of the samples, and of the column, for warnings; none without names
 
     @property
     def x(self) -> Floats:
@@ -200,17 +210,28 @@ class DebiasedCdf:
 
     def __call__(self, t: Any, level: float = 0.95) -> Any:
         """Return F(t): an Estimate for a number, Estimates for several."""
-        functions = self._steps.below(_points(t))
-        of = self._tangent.estimates if self._steps.inside is None else self._tangent.ratios
-        estimates = of(functions, level)
+        points = _points(t)
+        estimates = self._at(points, level)
+        self._warn([f"the share of {self._what} up to {one:g}" for one in points], estimates.laws)
         return estimates[0] if np.ndim(t) == 0 else estimates
+
+    def _at(self, points: Floats, level: float) -> Estimates:
+        """Return F at some points, without warnings."""
+        of = self._tangent.estimates if self._steps.inside is None else self._tangent.ratios
+        return of(self._steps.below(points), level)
+
+    def _warn(self, what: Sequence[str], laws: Sequence[Law]) -> None:
+        """Warn if errors rest on few rows, where the samples have names."""
+        if self._names:
+            warn_of_doubt(self._names, what, laws)
 
     def quantile(self, q: float, level: float = 0.95) -> Estimate:
         """Return the smallest x with F(x) >= q.
 
-        Its interval is Woodruff's: the quantiles at q -+ z times the error of F there, which needs no density. The
-        standard error is the half width of the interval at ``level`` over z. Where q -+ that margin lies beyond 0 or 1,
-        the rows set no bound: that end is infinite, and there is no standard error.
+        Its interval is Woodruff's: the quantiles at q -+ t times the error of F there, which needs no density, with t
+        of Student's t with the degrees of freedom of that error. The standard error is the half width of the interval
+        at ``level`` over t. Where q -+ that margin lies beyond 0 or 1, the rows set no bound: that end is infinite, and
+        there is no standard error. Where many rows have equal values, the interval may be a point, with error 0.
         """
         if np.ndim(q):
             raise MismatchError(f"quantile takes one probability, but {np.size(q)} were given. Ask for each in turn.")
@@ -219,7 +240,8 @@ class DebiasedCdf:
                 f"The quantile {q} is not between 0 and 1. Give a probability, such as 0.5 for the median."
             )
         value = self._steps.inverse(q)
-        law = Woodruff(self._steps, q, self(self._steps.before_last(value), level))
+        law = Woodruff(self._steps, q, self._at(np.array([self._steps.before_last(value)]), level)[0])
+        self._warn([f"the quantile {q:g} of {self._what}"], [law])
         low, high = law.ends(value, math.nan, level)
         stderr = (high - low) / (2.0 * quantile_of_student(level, law.df)) if math.isfinite(high - low) else math.nan
         return Estimate(value, stderr, level, law=law, among=self._tangent.measure.recorded_by)
@@ -227,10 +249,11 @@ class DebiasedCdf:
     def band(self, level: float = 0.95, *, draws: int = 1000, seed: int = 0) -> Band:
         r"""Return a band that covers the whole function at once.
 
-        With c the quantile of :math:`\sup_t |Z(t)| / \mathrm{se}(t)` over draws of the Gaussian process Z with the
-        covariance of the estimated function, its ends are c standard errors away on the scale of
-        :math:`\arcsin\sqrt F`, on which the error of a share depends least on the share. It is given where F is from
-        0.02 to 0.98, and from there follows for all t.
+        Its width is the same everywhere: :math:`F(t) \pm c`, with c the quantile of :math:`\sup_t |Z(t)|` over draws
+        of the Gaussian process Z with the covariance of the estimated function, times the quantile of Student's t over
+        that of the normal distribution, for the degrees of freedom of F at the median. (A width in standard errors
+        would rest on those of the tails, to which few rows or clusters contribute.) It is given where F is from 0.02 to
+        0.98, and from there follows for all t. Where F at the median has no standard error, the ends are NaN.
 
         Parameters
         ----------
@@ -243,15 +266,17 @@ class DebiasedCdf:
         """
         quantile_of_student(level)  # refuses an invalid level
         grid, value = self._grid()
+        law = self._at(grid[[np.searchsorted(value, 0.5 - 1e-9)]] if value[-1] >= 0.5 else grid[[-1]], level)[0].law
+        self._warn([f"the band of {self._what}"], [law])
+        if law.df < REFUSED:
+            return Band(grid, value, np.full(len(grid), np.nan), np.full(len(grid), np.nan), level)
         covariance = self._covariance(grid, value)
-        stderr = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-        free = stderr > 1e-7  # where F is 1, or known, its error is rounding
-        critical = _critical(covariance[np.ix_(free, free)], level, draws, seed)
-        angle = np.arcsin(np.sqrt(value))
-        margin = np.divide(critical * stderr, np.sin(2.0 * angle), out=np.zeros(len(grid)), where=free)
-        low, high = np.sin(np.maximum(angle - margin, 0.0)) ** 2, np.sin(np.minimum(angle + margin, np.pi / 2)) ** 2
-        low = np.maximum.accumulate(np.minimum(low, value))  # a lower bound of F at a point holds beyond it
-        high = np.minimum.accumulate(np.maximum(high, value)[::-1])[::-1]
+        free = np.diag(covariance) > 1e-14  # where F is 1, or known, its error is rounding
+        wider = quantile_of_student(level, law.df) / quantile_of_student(level)
+        margin = free * wider * _critical(covariance[np.ix_(free, free)], level, draws, seed)
+        low, high = np.maximum(value - margin, 0.0), np.minimum(value + margin, 1.0)
+        low = np.maximum.accumulate(low)  # a lower bound of F at a point holds beyond it
+        high = np.minimum.accumulate(high[::-1])[::-1]
         return Band(grid, value, low, high, level)
 
     def _grid(self, most: int = 200, tail: float = 0.02) -> tuple[Floats, Floats]:
@@ -325,11 +350,11 @@ def _points(t: Any) -> Floats:
 
 
 def _critical(covariance: Floats, level: float, draws: int, seed: int) -> float:
-    """Return the quantile of the largest absolute normal deviate, in units of standard errors."""
+    """Return the quantile of the largest absolute normal deviate."""
     if not len(covariance):
         return 0.0
-    stderr = np.sqrt(np.diag(covariance))
-    values, vectors = np.linalg.eigh(covariance / np.outer(stderr, stderr))
-    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T  # does not depend on the signs of eigenvectors
-    Z = np.random.default_rng(seed).standard_normal((draws, len(stderr))) @ root
+    values, vectors = np.linalg.eigh(covariance)
+    values = np.where(values > 1e-12 * values[-1], values, 0.0)  # the root of rounding would not be negligible
+    root = (vectors * np.sqrt(values)) @ vectors.T  # does not depend on the signs of eigenvectors
+    Z = np.random.default_rng(seed).standard_normal((draws, len(values))) @ root
     return float(np.quantile(np.abs(Z).max(axis=1), level))

@@ -13,9 +13,14 @@ from vardi._estimate.estimates import with_digits_of
 from vardi._inputs.pool import Name
 from vardi._tables import Shown, Table
 from vardi.errors import MismatchError, suggest
-from vardi.errors._texts import Outcome, outcome, show
+from vardi.errors._texts import Outcome, one_in, outcome, show
 
 BIAS_HEADING = ("sample", "p-value", "rows that no other could draw")
+AGREEMENT: dict[Outcome, str] = {
+    "contradicted": "contradict",
+    "doubtful": "hardly agree with",
+    "not contradicted": "do not contradict",
+}
 KNOWN_HEADING = ("mean of", "known", "by the samples", "z")
 QUASI_INDEPENDENCE = "quasi-independence"  # the method of a check of truncated rows
 MOST_PAIRED = 20_000  # of these, up to which all pairs are compared; beyond, those of a random part
@@ -110,9 +115,9 @@ class BiasCheck(Shown):
             return f"The declared biases cannot be tested: {self.reason}"
         scale = f"chi2 = {self.statistic:.4g}, df = {self.df}"
         said = f"p = {self.pvalue:.2g}: the declared biases are {self.outcome} ({self.method} test of "
-        return f"{said}{', '.join(self.columns)}; {scale})." + (
-            f" Largest discrepancy: {self.worst}." if self.worst else ""
-        )
+        chance = f" Look at it: {one_in(self.pvalue)}." if self.outcome == "doubtful" else ""
+        worst = f" Largest discrepancy: {self.worst}." if self.worst else ""
+        return f"{said}{', '.join(self.columns)}; {scale}).{chance}{worst}"
 
 
 def untested(reason: str) -> BiasCheck:
@@ -181,23 +186,30 @@ class KnownCheck(Shown):
     samples: tuple[str, ...]
 
     @property
+    def outcome(self) -> Outcome:
+        """What the p-value says about what is known: contradicted, doubtful or not contradicted."""
+        return outcome(self.pvalue)
+
+    @property
     def contradicted(self) -> bool:
-        """Whether the samples contradict what is known, at one per cent."""
-        return outcome(self.pvalue) == "contradicted"
+        """Whether the samples contradict what is known: the p-value is below 0.0001."""
+        return self.outcome == "contradicted"
 
     @property
     def verdict(self) -> str:
         """The outcome in a sentence; if the samples contradict what is known, with what may be wrong."""
         if math.isnan(self.pvalue):
             return "The samples on their own say nothing about what is known, so it cannot be tested."
-        said = "contradict" if self.contradicted else "do not contradict"
+        said = AGREEMENT[self.outcome]
         worst = max(self.lines, key=lambda line: abs(line.z) if line.stderr > 0 else -1.0)
-        outcome = (
+        found = (
             f"The samples {said} what is known (chi2 = {self.statistic:.4g}, df = {self.df}, p = {self.pvalue:.2g}); "
             f"the largest discrepancy is in {worst.label!r}: {worst.estimated:.3g} ± {worst.stderr:.2g} by the "
             f"samples, {worst.known:.3g} as known."
         )
-        return f"{outcome} {self._remedy(worst)}" if self.contradicted else outcome
+        if self.outcome == "doubtful":
+            return f"{found} Look at it: {one_in(self.pvalue)}."
+        return f"{found} {self._remedy(worst)}" if self.contradicted else found
 
     def _parts(self) -> tuple[str, Table]:
         return self.verdict, Table(KNOWN_HEADING, self.lines, _known_cells, "known values")

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from vardi._estimate.estimates import MUCH, Estimate, Estimates, as_shown, cells_of, headings, judged, with_digits_of
-from vardi._estimate.intervals import Affine, Kind, Law, ShareOf, Student, Transformed, any_number, constant, known
+from vardi._estimate.intervals import REFUSED, Kind, Law, ShareOf, any_number, constant, known, times
 from vardi._estimate.tangent import Influence, Tangent
 from vardi._inputs.domains import By
 from vardi._rows.contract import Spread
@@ -196,13 +196,16 @@ def estimates_in_domains(
     factor : float or Estimate, optional
         The size of the population, or what a total is relative to; an Estimate is from the same rows or independent.
     """
+    if not isinstance(factor, Estimate) and domains.factor != 1.0:  # a number times a condition is a share times it
+        factor = domains.factor * (1.0 if factor is None else factor)
+        domains = domains.over(domains.factor)
     sums = domains.sums
-    times = 1.0 if factor is None else float(factor)
+    scale = 1.0 if factor is None else float(factor)
 
     def influence(places: Integers) -> Influence:
         b = tangent.jacobian.solve(domains.against(places))
         of_means = tangent.moved_by(domains.functions(places), np.zeros(len(places)), b)
-        of_means = of_means if factor is None else of_means @ (times * np.eye(len(places)))
+        of_means = of_means if factor is None else of_means @ (scale * np.eye(len(places)))
         if not isinstance(factor, Estimate):
             return of_means
         assert factor.influence is not None
@@ -211,11 +214,12 @@ def estimates_in_domains(
     def kinds(places: Integers, spread: Spread) -> Sequence[Kind]:
         if isinstance(factor, Estimate):
             return ()
-        fixed = tangent.are_fixed(spread, lambda: domains.naive(places) * times**2)
+        fixed = tangent.are_fixed(spread, lambda: domains.naive(places) * scale**2)
         pairs = zip(places.tolist(), fixed.tolist(), strict=True)
-        return [_kind(domains, j, factor, is_fixed=is_fixed) for j, is_fixed in pairs]
+        is_few = tangent.of_units.df < REFUSED
+        return [_kind(domains, j, factor, is_fixed=is_fixed, is_few=is_few) for j, is_fixed in pairs]
 
-    values = sums.mean * times
+    values = sums.mean * scale
     laws, stderr = _judged(values, influence, kinds)
     among = tangent.measure.recorded_by
     return DomainEstimates(values, stderr, laws, level, influence, among, approximate=tangent.approximate)
@@ -265,25 +269,15 @@ def _judged(
     return tuple(laws), stderr
 
 
-def _kind(domains: RowsByDomain, j: int, factor: float | None, *, is_fixed: bool) -> Kind:
+def _kind(domains: RowsByDomain, j: int, factor: float | None, *, is_fixed: bool, is_few: bool) -> Kind:
     """Return what kind of number that of a domain is, as for a ratio of two expectations."""
     sums = domains.sums
     if sums.strays[j] and sums.is_constant(j):
-        return constant(math.inf if sums.rows[j] > 1 else 0.0)  # one row shows no spread
+        return constant(0.0 if is_few or sums.rows[j] <= 1 else math.inf)  # one row shows no spread
     if is_fixed:
         return known
     if sums.strays[j]:
         return any_number
     evenness, of_events = partial(domains.evenness, j), partial(domains.evenness_of_events, j)
     share = ShareOf(float(sums.events[j]), sums.others(j), evenness, of_events)
-    return share if factor is None else _times(share, factor)
-
-
-def _times(share: ShareOf, factor: float) -> Kind:
-    """Return the kind of a share times a positive number."""
-
-    def kind(value: float, stderr: float, student: Student) -> tuple[Law, float]:
-        law, error = share(value / factor, stderr / factor, student)
-        return Transformed(Estimate(value / factor, error, law=law), Affine(factor, 0.0)), error * factor
-
-    return kind
+    return share if factor is None else times(share, factor)

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from vardi._estimate.intervals import (
+    NEAR_ZERO,
     NORMAL,
     REFUSED,
     Affine,
+    Fieller,
     FixedValue,
     Kind,
     Law,
@@ -132,8 +134,15 @@ class Estimate:
         return self._join(other, lambda a, b: (a * b, b, a))
 
     def __truediv__(self, other: Estimate | float) -> Estimate:
-        ratio = self._join(other, lambda a, b: (a / b, 1.0 / b, -a / b / b))
-        return ratio._share_among(self.law, other.law) if isinstance(other, Estimate) else ratio
+        ratio = self.over_positive(other)
+        if ratio is NotImplemented or not isinstance(other, Estimate):
+            return ratio
+        is_near = abs(other.value) < NEAR_ZERO * other.stderr and not isinstance(other.law, Share)  # which is above 0
+        if ratio.stderr > 0 and is_near:
+            together = (self * (1.0 / self.stderr) + other * (1.0 / other.stderr)).stderr if self.stderr else 1.0
+            covariance = (together**2 / 2.0 - 1.0) * self.stderr * other.stderr
+            return ratio._over(self.value, other.value, (self.stderr**2, covariance, other.stderr**2))
+        return ratio._share_among(self.law, other.law)
 
     __radd__, __rmul__ = __add__, __mul__
 
@@ -141,7 +150,9 @@ class Estimate:
         return self * -1.0 + other
 
     def __rtruediv__(self, other: float) -> Estimate:
-        return self._map(other / self.value, -other / self.value**2)
+        found = self._map(other / self.value, -other / self.value**2)
+        is_near = abs(self.value) < NEAR_ZERO * self.stderr and not isinstance(self.law, Share)
+        return found._over(other, self.value, (0.0, 0.0, self.stderr**2)) if is_near else found
 
     def __neg__(self) -> Estimate:
         return self * -1.0
@@ -152,11 +163,12 @@ class Estimate:
     def __str__(self) -> str:
         if math.isnan(self.stderr):
             few = ": it rests on too few rows" if self.df < REFUSED else ""
+            few = ": its denominator may be 0" if isinstance(self.law, Fieller) else few
             return f"{self.value:.4g} ({self._without_error() or f'no error can be given{few}'}{self._made_from()})"
         if isinstance(self.law, FixedValue):
             return f"{self.value:.6g} (known, up to rounding)"
         if not self.stderr:
-            return f"{self.value:.6g} (the same on all rows{self._made_from()})"
+            return f"{self.value:.6g} ({self.law.exact}{self._made_from()})"
         value, stderr, low, high = with_digits_of(self.stderr, self.value, self.stderr, *self.interval)
         law = self.law if isinstance(self.law, Share) else ""
         return f"{value} ± {stderr} ({100 * self.level:g}%: {low} to {high}{law}{self._made_from()})"
@@ -217,6 +229,16 @@ class Estimate:
         if joined.stderr <= ROUNDING * (abs(slope) * self.stderr + abs(slope_of_other) * other.stderr):
             return Estimate(value, 0.0, self.level, influence=influence)  # they cancel on every row
         return joined
+
+    def over_positive(self, other: Estimate | float) -> Estimate:
+        """Return the ratio to a number that is above zero, such as the mean of a positive column."""
+        return self._join(other, lambda a, b: (a / b, 1.0 / b, -a / b / b))
+
+    def _over(self, a: float, b: float, variances: tuple[float, float, float]) -> Estimate:
+        """Return the ratio a / b with Fieller's interval, without an error where that is unbounded."""
+        law = Fieller(a, b, variances, self.law.student or NORMAL)
+        bounded = math.isfinite(law.ends(self.value, self.stderr, self.level)[0])
+        return replace(self, law=law, stderr=self.stderr if bounded else math.nan, interval=(math.nan, math.nan))
 
     def _share_among(self, holds: Law, base: Law) -> Estimate:
         """Return the ratio, as a share if it is one: that of the base's rows on which the numerator holds."""

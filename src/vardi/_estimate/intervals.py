@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 REFUSED = 3.0  # degrees of freedom below which no standard error is given
 DOUBTED = 10.0  # degrees of freedom below which it comes with a warning
 HEAVY = 0.4  # tail index from which the variance may be infinite (Hill's estimate is biased low)
+NEAR_ZERO = 4.0  # errors from zero below which a denominator may be 2 errors from it, and have been drawn far off
 RARE = 5.0  # rows with (or without) an event below which they are counted out; bridging rows that chi-square needs
+FEW = 20.0  # rows with (or without) an event below which a share has the interval of a count
 
 
 def quantile_of_student(level: float, df: float = math.inf) -> float:
@@ -54,6 +56,11 @@ class Law(ABC):
         """Degrees of freedom of the standard error."""
         return math.inf if self.student is None else self.student.df
 
+    @property
+    def exact(self) -> str:
+        """What it means that the error is zero."""
+        return "the same on all rows"
+
     @abstractmethod
     def ends(self, value: float, stderr: float, level: float) -> tuple[float, float]:
         """Return the lower and the upper end."""
@@ -74,12 +81,18 @@ class Student(Law):
         The sample whose rows carry most of the variance; -1 if unknown.
     effective : tuple of float
         For time series, how many independent rows each sample is worth.
+    of_counts : float
+        Degrees of freedom of a count with this error: how few rows have large influence is left to the law of counts.
+    unit : str
+        What varies independently: "rows", or "clusters" or "groups" of them.
     """
 
     df: float = math.inf
     tail: float = math.nan
     most: int = -1
     effective: tuple[float, ...] = ()
+    of_counts: float = math.inf
+    unit: str = "rows"
 
     @property
     def student(self) -> Student:
@@ -111,7 +124,8 @@ class Share(Law):
 
     If few do, it is that of a count of mp among m (Korn and Graubard 1998). Each end lies between the two that Clopper
     and Pearson give with and without the count itself, as in the mid-P interval: their mean in log p for the lower end,
-    and in log (1 - p) for the upper one.
+    and in log (1 - p) for the upper one. In both m is multiplied by :math:`(z / t)^2`, with t the quantile of Student's
+    t with the degrees of freedom of the share's error.
 
     Attributes
     ----------
@@ -121,16 +135,22 @@ class Share(Law):
         How many rows, counted, have the property and lack it.
     holds : Functions or None
         Which rows have it, in the language of the rows; None for a share of a part of the rows.
+    student : Student
+        Student's t with the degrees of freedom of its error.
     """
 
     rows: float
     events: float
     others: float
     holds: Functions | None = field(default=None, repr=False)
+    student: Student = NORMAL
 
     def ends(self, value: float, stderr: float, level: float) -> tuple[float, float]:
-        p, m = min(max(value, 0.0), 1.0), self.rows
-        is_few = 0.0 < min(self.events, self.others) < 20.0 and math.isfinite(m)  # then it is that of a count
+        if self.df < REFUSED:
+            return math.nan, math.nan
+        z, t = (quantile_of_student(level, df) for df in (math.inf, self.df))
+        p, m = min(max(value, 0.0), 1.0), self.rows * (z / t) ** 2
+        is_few = 0.0 < min(self.events, self.others) < FEW and math.isfinite(m)
         low, high = (_ends_of_count if is_few else _ends_of_share)(p, m, level)
         return (low if self.events else 0.0), (high if self.others else 1.0)
 
@@ -163,6 +183,17 @@ def constant(df: float) -> Kind:
     return lambda value, stderr, student: any_number(value, 0.0, Student(df))
 
 
+def times(share: ShareOf, factor: float) -> Kind:
+    """Return the kind of a share times a number."""
+    from vardi._estimate.estimates import Estimate
+
+    def kind(value: float, stderr: float, student: Student) -> tuple[Law, float]:
+        law, error = share(value / factor, stderr / abs(factor), student)
+        return Transformed(Estimate(value / factor, error, law=law), Affine(factor, 0.0)), error * abs(factor)
+
+    return kind
+
+
 @dataclass(frozen=True, eq=False)
 class ShareOf:
     """The kind of a share of rows; their weights are looked at only if few rows have the property, or few lack it.
@@ -188,6 +219,10 @@ class ShareOf:
 
     def __call__(self, value: float, stderr: float, student: Student, few_rows: float = 10.0) -> tuple[Share, float]:
         rows, fewest = value * (1.0 - value) / stderr**2 if stderr > 0 else math.inf, min(self.events, self.others)
+        # rows that have it may all be the largest, which is not a tail
+        student = replace(student, df=student.of_counts if fewest < FEW else student.df, tail=math.nan)
+        if student.df < REFUSED:
+            return Share(rows, self.events, self.others, self.holds, student), math.nan
         if fewest < few_rows:  # else its own error gives the rows it is worth
             weights = self.base()
             if not fewest:
@@ -196,7 +231,8 @@ class ShareOf:
                 few = self.having() if self.events <= self.others else weights.without(self.having())
                 rows = _rows_of_few(rows, weights, self.events + self.others, few, fewest)
         # half the width of the interval of one deviation, if all rows have it or none
-        return Share(rows, self.events, self.others, self.holds), stderr if fewest else 0.5 / (rows + 1.0)
+        law = Share(rows, self.events, self.others, self.holds, student)
+        return law, stderr if fewest else 0.5 / (rows + 1.0)
 
 
 def _rows_of_few(rows: float, everywhere: Evenness, n: float, few: Evenness, k: float) -> float:
@@ -253,10 +289,46 @@ class Transformed(Law):
     def student(self) -> Student | None:
         return self.of.law.student
 
+    @property
+    def exact(self) -> str:
+        return self.of.law.exact
+
     def ends(self, value: float, stderr: float, level: float) -> tuple[float, float]:
         with np.errstate(over="ignore"):  # beyond e^709 only the log is finite
             first, second = (float(self.by(end)) for end in self.of.at(level).interval)
         return (second, first) if second < first else (first, second)
+
+
+@dataclass(frozen=True)
+class Fieller(Law):
+    r"""The interval of a ratio a / b whose denominator is not far from zero: all :math:`\theta` within its errors.
+
+    .. math:: (a - \theta b)^2 \le t^2 (V_{aa} - 2 \theta V_{ab} + \theta^2 V_{bb}).
+
+    If b is within t errors of zero, it is unbounded, and both ends are infinite (Fieller 1954).
+
+    Attributes
+    ----------
+    a, b : float
+        Numerator and denominator.
+    variances : tuple of float
+        :math:`V_{aa}, V_{ab}, V_{bb}`.
+    student : Student
+        Student's t with the degrees of freedom of the ratio's error.
+    """
+
+    a: float
+    b: float
+    variances: tuple[float, float, float]
+    student: Student = NORMAL
+
+    def ends(self, value: float, stderr: float, level: float) -> tuple[float, float]:
+        of_a, of_both, of_b = (quantile_of_student(level, self.df) ** 2 * one for one in self.variances)
+        square, product = self.b**2 - of_b, self.a * self.b - of_both
+        if square <= 0:
+            return -math.inf, math.inf
+        root = math.sqrt(max(product**2 - square * (self.a**2 - of_a), 0.0))
+        return (product - root) / square, (product + root) / square
 
 
 @dataclass(frozen=True)
@@ -290,12 +362,7 @@ def doubts(
     messages = []
     few, student = min(students, key=lambda pair: float(f"{pair[1].df:.6g}"), default=("", NORMAL))  # up to rounding
     if student.df < DOUBTED:
-        df, remedy = f"{student.df:.1f} degrees of freedom", _remedy(student, names)
-        messages.append(
-            f"No standard error is given for {few}: it rests on too few rows ({df}). {remedy}"
-            if student.df < REFUSED
-            else f"The standard error of {few} rests on few rows ({df}), so it is rough. {remedy}"
-        )
+        messages.append(_few(few, student, names))
     in_time = ((worth, name, k) for name, student in students for k, worth in enumerate(student.effective) if worth)
     worth, brief, k = min(in_time, key=lambda series: series[0], default=(math.inf, "", 0))
     if worth < few_in_time:
@@ -320,6 +387,24 @@ def warn_of_doubt(names: Sequence[Name], what: Sequence[str], laws: Sequence[Law
         warn(WeakOverlapWarning(message))
 
 
+def _few(what: str, law: Student, names: Sequence[Name]) -> str:
+    """Return the warning about an estimate that rests on few rows."""
+    if not law.df and law.most >= 0 and law.unit != "rows":
+        return f"No standard error is given for {what}: {one_unit(names[law.most], law.unit)}"
+    df, remedy = f"{law.df:.1f} degrees of freedom", _remedy(law, names)
+    if law.df < REFUSED:
+        return f"No standard error is given for {what}: it rests on too few {law.unit} ({df}). {remedy}"
+    return f"The standard error of {what} rests on few {law.unit} ({df}), so it is rough. {remedy}"
+
+
+def one_unit(name: Name, unit: str = "clusters") -> str:
+    """Return why nothing has an error if all rows of a sample are in one cluster, and what would help."""
+    return (
+        f"all rows of {show([name])} are in one {unit.removesuffix('s')}, which does not show how much {unit} vary. "
+        f"Add {unit} to it, or fit the other samples without it."
+    )
+
+
 def _remedy(law: Student, names: Sequence[Name]) -> str:
     of = f" of {show([names[law.most]])}" if law.most >= 0 else ""
-    return f"Add rows like those{of} that carry it, or a sample that draws such rows more often."
+    return f"Add {law.unit} like those{of} that carry it, or a sample that draws such rows more often."

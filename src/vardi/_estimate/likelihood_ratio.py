@@ -9,9 +9,9 @@ import numpy as np
 import scipy
 
 from vardi._rows.families import Function
-from vardi._rows.joint import JointRows
-from vardi._solve.joint import At, descend
+from vardi._rows.likelihood import JointRows
 from vardi._solve.parameters import first_point
+from vardi._solve.saddle import Iterate, descend
 from vardi._types import Floats
 from vardi.errors import MismatchError, UnidentifiedParametersError, suggest
 
@@ -52,7 +52,7 @@ def no_bias(joint: JointRows, v: Floats, k: int, sample: str) -> LikelihoodRatio
             f"The bias of {sample!r} is an arbitrary function, so it is unknown for which parameters it is constant. "
             "Give these to test_parameters."
         )
-    best = At(joint, v, objective=True)
+    best = Iterate(joint, v, objective=True)
     if model.tilt is not model:
         first = [np.zeros(len(model.tilt.names)) if j == k else theta[joint.places[j]] for j in joint.families]
         joint, theta = joint.with_tilts([k]), np.concatenate(first)
@@ -84,7 +84,7 @@ def declared(joint: JointRows, v: Floats, k: int, values: Mapping[str, float], s
     basis[others, np.arange(len(others))] = 1.0
     basis[place, len(others) :] = inside
     theta[place] += np.linalg.pinv(constraint) @ (numbers - constraint @ theta[place])
-    return _ratio(At(joint, v, objective=True), theta, basis, sample, len(fixed))
+    return _ratio(Iterate(joint, v, objective=True), theta, basis, sample, len(fixed))
 
 
 def _require_names(values: Mapping[str, float], names: tuple[str, ...], sample: str) -> None:
@@ -99,7 +99,7 @@ def _require_names(values: Mapping[str, float], names: tuple[str, ...], sample: 
         raise MismatchError(f"The declared values {dict(values)} are not all finite. Give numbers.")
 
 
-def _maximum(joint: JointRows, v: Floats, basis: Floats, sample: str) -> At:
+def _maximum(joint: JointRows, v: Floats, basis: Floats, sample: str) -> Iterate:
     few = joint.few
     inner = descend(few, v, basis=np.empty((joint.coordinates.parameters, 0)), tol=0.1, settled=0.1)
     walk = descend(few, inner.v, basis=basis)
@@ -114,7 +114,7 @@ def _maximum(joint: JointRows, v: Floats, basis: Floats, sample: str) -> At:
     return walk.at
 
 
-def _ratio(best: At, theta: Floats, basis: Floats, sample: str, dof: int) -> LikelihoodRatio:
+def _ratio(best: Iterate, theta: Floats, basis: Floats, sample: str, dof: int) -> LikelihoodRatio:
     """Return the test of parameters that are restricted to others, moved along a basis only."""
     v = best.v.copy()
     v[best.rows.coordinates.theta] = theta

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -30,7 +30,7 @@ from vardi._rows.contract import JointSums, Kept, Result
 from vardi._rows.grouping import is_sorted, sums_by_code
 from vardi._rows.multipliers import SMALL
 from vardi._rows.stored import Blocks
-from vardi._rows.units import batch_length, in_series
+from vardi._rows.units import batch_length, in_series, variance_shown
 from vardi._solve.refit import Refit, refit_draws
 from vardi._types import Floats, Integers
 from vardi.biases._values import as_array, coded, once
@@ -58,7 +58,8 @@ class DrawnUnits:
 
     A mean over g units of a sample has (g - 1) / g of its variance if they are drawn with replacement, and
     (g - 1) / (g + 1) of it with exponential multiplicities. So where units are few, g - 1 of them are drawn, or
-    multiplicities have a gamma law of shape (g - 2) / g.
+    multiplicities have a gamma law of shape (g - 2) / g; for a variance v these are (g - 1) / v and
+    ((g - 1) / v - 1) / g.
 
     Attributes
     ----------
@@ -66,10 +67,13 @@ class DrawnUnits:
         How many units each one stands for.
     runs : ndarray of int
         How many of them are drawn together, and so on: one run for each sample, or for each of its parts.
+    variances : ndarray, optional
+        The variance of a multiplicity in each run, where it is more than 1: batches of a series do not show all of it.
     """
 
     counts: Floats
     runs: Integers
+    variances: Floats | None = None
 
     def draw(self, rng: np.random.Generator, kind: DrawKind, out: Floats) -> Floats:
         """Write how often each unit is drawn, by its count."""
@@ -89,21 +93,25 @@ class DrawnUnits:
         sizes = before[ends] - before[ends - self.runs]
         few = (sizes > 1) & (sizes <= SMALL)
         # below a shape of 0.1 a draw may lose all units but one
-        shape = np.where(few, np.maximum((sizes - 2.0) / np.maximum(sizes, 1.0), 0.1), 1.0)
+        variances = np.ones(len(ends)) if self.variances is None else self.variances
+        exact = np.maximum(((sizes - 1.0) / variances - 1.0) / np.maximum(sizes, 1.0), 0.1)
+        shape = np.where(few | (variances > 1.0), exact, 1.0)
         shapes: Floats = np.repeat(shape, self.runs) * self.counts
         return None if (shapes == 1.0).all() else shapes
 
     def _multinomial(self, rng: np.random.Generator, out: Floats) -> None:
         ends = np.cumsum(self.runs)
-        for low, high in zip(ends - self.runs, ends, strict=True):
+        variances = np.ones(len(ends)) if self.variances is None else self.variances
+        for low, high, variance in zip(ends - self.runs, ends, variances.tolist(), strict=True):
             if low == high:  # a state that was not sampled
                 continue
             c = self.counts[low:high]
-            if (c == 1.0).all():
+            if (c == 1.0).all() and variance == 1.0:
                 _drawn_with_replacement(rng, out[low:high])
             else:
                 n = max(round(c.sum()), 1)
-                out[low:high] = rng.multinomial(n - (1 < n <= SMALL), c / c.sum())
+                times = max(round((n - (1 < n <= SMALL)) / variance), 1)
+                out[low:high] = rng.multinomial(times, c / c.sum()) * (n / times if variance > 1.0 else 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,6 +176,8 @@ class DrawPlan:
         Sizes of the runs of groups that are drawn separately; by default one run for each sample.
     strata : Strata, optional
         The strata of the rows, if samples are not enough.
+    variances : ndarray, optional
+        The variance of a multiplicity in each run of groups, if it is not 1.
 
     Attributes
     ----------
@@ -184,6 +194,7 @@ class DrawPlan:
         groups: Integers | None,
         parts: Integers | None = None,
         strata: Strata | None = None,
+        variances: Floats | None = None,
     ) -> None:
         self.rows, self.inverse = rows, inverse
         self.order = np.argsort(source, kind="stable") if inverse is None else np.lexsort((inverse, source))
@@ -198,7 +209,7 @@ class DrawPlan:
         self._counts = counts[self.order]
         self._strata = None if self.whole or strata is None else strata.of(self.order)
         runs = np.array([parts.sum()]) if self.whole else parts
-        self.units = DrawnUnits(self._counts if groups is None else once(int(parts.sum())), runs)
+        self.units = DrawnUnits(self._counts if groups is None else once(int(parts.sum())), runs, variances)
         lengths = np.bincount(source, minlength=len(rows.sizes))
         sampled = lengths > 0
         self._lengths = np.array([len(source)]) if self.whole else lengths[sampled]
@@ -240,7 +251,7 @@ def _drawn_with_replacement(rng: np.random.Generator, out: Floats, block: int = 
 
 def make_plan(solved: Solved, groups: Integers | None, *, of_rows: bool, functions: Kept | None = None) -> DrawPlan:
     """Return the plan of a bootstrap: draws of distinct rows' counts where these are enough, of rows otherwise."""
-    rows, measure, parts, strata = solved.rows_in_memory, solved.tangent.measure, None, None
+    rows, measure, parts, strata, variances = solved.rows_in_memory, solved.tangent.measure, None, None, None
     dependence = measure.rows.dependence
     if not of_rows and groups is None and not dependence.in_units:  # counts of distinct rows are drawn
         source, counts, inverse = rows.source, rows.counts, None
@@ -254,27 +265,39 @@ def make_plan(solved: Solved, groups: Integers | None, *, of_rows: bool, functio
             rank[np.argsort(units.part, kind="stable")] = np.arange(len(rank))
             groups, parts = rank[units.unit[entry]], np.bincount(units.part)
         else:
-            groups = in_series(source, order, batch_lengths(solved, functions))
+            lengths, variances = batches(solved, functions)
+            groups = in_series(source, order, lengths)
             parts = np.bincount(source[_firsts(groups)], minlength=len(measure.sizes))
     if dependence.strata is not None or (dependence.remaining < 1.0).any():
         units_of_rows = counts if groups is None else (1.0 / np.bincount(groups))[groups]
         codes = None if dependence.strata is None else measure.arrays.dependence.strata
         strata = Strata(source if codes is None else codes, units_of_rows, np.sqrt(dependence.remaining)[source])
-    return DrawPlan(rows, source, counts, inverse, groups, parts, strata)
+    return DrawPlan(rows, source, counts, inverse, groups, parts, strata, variances)
 
 
-def batch_lengths(solved: Solved, functions: Kept | None = None, rounding: float = 1e-9) -> list[int]:
-    """Return the length of a batch for each series, as long as its effective size requires.
+class Batches(NamedTuple):
+    """Successive rows of each series that are drawn together: how many, and the variance of their multiplicities."""
 
-    That is how many independent rows it is worth: the minimum over log normalisers and functions' means.
+    lengths: list[int]
+    variances: Floats
+
+
+def batches(solved: Solved, functions: Kept | None = None, rounding: float = 1e-9) -> Batches:
+    """Return the batches of each series, as long as its effective size requires.
+
+    That is how many independent rows it is worth: the minimum over log normalisers and functions' means. Multiplicities
+    vary by as much more as sums over batches vary too little.
     """
     measure = solved.tangent.measure
     of_functions = [] if functions is None else [solved.tangent.influence(functions)[1]]
     spreads = [measure.spread(influence.values) for influence in (solved.bias_influence(), *of_functions)]
     vary = [(one.effective, one.stderr / one.stderr.max()) for one in spreads if one.stderr.max() > rounding]
     effective = [rows[:, share > rounding] for rows, share in vary] or [measure.sizes[:, None]]
-    pairs = zip(measure.sizes.tolist(), np.hstack(effective).min(axis=1).tolist(), strict=True)
-    return [batch_length(int(n), n / max(few, 1.0)) if n else 1 for n, few in pairs]
+    worth = np.maximum(np.hstack(effective).min(axis=1), 1.0)
+    g = np.where(measure.sizes > 0, measure.sizes / worth, 1.0).tolist()
+    lengths = [batch_length(int(n), one) if n else 1 for n, one in zip(measure.sizes.tolist(), g, strict=True)]
+    shown = [variance_shown(length, one) for length, one in zip(lengths, g, strict=True)]
+    return Batches(lengths, 1.0 / np.array(shown))
 
 
 def group_codes(solved: Solved, groups: Labels) -> Integers:
@@ -440,7 +463,7 @@ class GroupRefits:
         units, runs = int(unit.max()) + 1, np.bincount(source, minlength=len(self.sizes))
         if units < len(unit):  # some span samples, so all are drawn together
             runs = np.array([units])
-        times = DrawnUnits(once(units), runs).draw(rng, self.kind, np.empty(units))[unit]
+        times = DrawnUnits(once(units), runs, self.sums.variances).draw(rng, self.kind, np.empty(units))[unit]
         rows = np.bincount(source, times * counts, minlength=len(self.sizes))
         times *= (self.sizes / np.where(rows > 0, rows, 1.0))[source]
         spread = np.sqrt(self.measure.rows.dependence.remaining)[source]

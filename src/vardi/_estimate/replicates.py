@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any, get_args
 import narwhals as nw
 import numpy as np
 
-from vardi._estimate.refits import LONG, Progress, Strata, batch_lengths, entropy_of, one_step
+from vardi._estimate.intervals import REFUSED, one_unit
+from vardi._estimate.refits import LONG, Progress, Strata, batches, entropy_of, one_step
 from vardi._inputs.engines import Aggregate, LazyFrame, answering
 from vardi._inputs.frames import Frame
 from vardi._inputs.lazy_part import Part, expression, sums_by_sample
@@ -40,7 +41,7 @@ from vardi._rows.queries import Queries
 from vardi._rows.units import in_series
 from vardi._types import Floats, Integers
 from vardi.biases._values import are_once
-from vardi.errors import MismatchError, WeakOverlapWarning
+from vardi.errors import FewUnitsError, MismatchError, WeakOverlapWarning
 from vardi.errors._refusals import needs_rows, no_identity
 from vardi.errors._warn import warn
 
@@ -72,6 +73,7 @@ def replicate_weights(
         As in that method.
     """
     _check(n, kind)
+    _require_freedom(solved)
     holder = ReplicatesInMemory if solved.data.in_memory else ReplicatesInEngine
     rows = holder(solved, kind, n, entropy_of(seed), identity)
     _require_units(rows.law)
@@ -113,6 +115,18 @@ def _check(n: int, kind: ReplicateKind) -> None:
             f"kind is {kind!r}. Give 'bayesian' (every row stays, with a random weight), 'rows' (rows are drawn with "
             "replacement) or 'jackknife' (rows are left out, a group at a time)."
         )
+
+
+def _require_freedom(solved: Solved) -> None:
+    """Refuse replicates whose spread would be no error: of a sample in one cluster, or of hardly any units at all."""
+    student = solved.tangent.of_units
+    if student.df >= REFUSED:
+        return
+    units, remedy = student.df + 1.0, "Add some, or smaller ones, if rows of different ones are then independent."
+    reason = f"there are only {units:.0f} {student.unit}, whose spread says hardly anything about errors. {remedy}"
+    if not student.df and student.most >= 0:
+        reason = one_unit(solved.names[student.most])
+    raise FewUnitsError(f"No replicate weights are given: {reason}", df=student.df)
 
 
 def _require_units(law: Multipliers) -> None:
@@ -159,13 +173,15 @@ class ReplicatesInMemory:
             f"{n} replicate weights of {len(solved):,} rows",
             "Take fewer, or give lazy frames, whose replicates are columns that their engine computes.",
         )
-        self.solved, measure, clusters = solved, solved.tangent.measure, _clusters(solved)
+        self.solved, measure = solved, solved.tangent.measure
+        clusters, variances = _clusters(solved)
         self.rows, self.point, self.counts = measure.arrays, measure.whole_point, measure.counts
         self.strata = _strata(measure, clusters)
         self.is_counted = clusters is None and not are_once(self.counts)  # a row has a multiplier for each count
         halves = _halves(solved, seed, identity) if clusters is None else hashed_numbers(clusters, seed, 0)
         self.left, self.right = (half.astype(np.float64)[:, None] for half in halves)
-        self.law = Multipliers(kind, n, seed, self.strata.sizes if clusters is None else self._units(clusters))
+        units = self.strata.sizes if clusters is None else self._units(clusters)
+        self.law = Multipliers(kind, n, seed, units, variances)
         powers = self.law.powers
         self.power = 1.0 if (powers == 1.0).all() else powers[self.strata.codes][:, None]
         self.weights = np.zeros((len(solved), n), order="F")
@@ -235,9 +251,9 @@ class ReplicatesInEngine:
         dependence, parts = rows.dependence, rows.parts
         if dependence.strata or (dependence.remaining < 1.0).any():
             raise needs_rows("Making replicate weights within strata, or of finite populations,")
-        clusters = dependence.clusters
+        clusters, variances = dependence.clusters, None
         if dependence.order:
-            lengths = batch_lengths(solved)
+            lengths, variances = batches(solved)
             clusters, parts = UNIT, tuple(_in_batches(dependence, part, lengths) for part in parts)
         elif clusters is None and any(part.counted for part in parts):
             raise needs_rows(f"{WHAT}, where rows have counts,")
@@ -246,7 +262,8 @@ class ReplicatesInEngine:
         parts = tuple(_with_hash(part, place, seed, identity, clusters) for place, part in enumerate(parts))
         self.rows = Queries(parts, rows.sizes, dependence)
         self.point = solved.tangent.measure.whole_point
-        self.law = Multipliers(kind, n, seed, self.rows.sizes if clusters is None else self._units(clusters))
+        units = self.rows.sizes if clusters is None else self._units(clusters)
+        self.law = Multipliers(kind, n, seed, units, variances)
         self._kept: list[tuple[Question[Floats], Floats, Floats]] = []
 
     def at_once(self, numbers: int = 125 * 10**6, most: int = 25) -> int:
@@ -309,16 +326,16 @@ class ReplicatesInEngine:
         return sums_by_sample(self.rows.parts, len(self.rows.sizes), lambda part: units)["units"]
 
 
-def _clusters(solved: Solved) -> Integers | None:
-    """Return the number of the unit that each row is drawn with: its cluster, or its batch of a series."""
+def _clusters(solved: Solved) -> tuple[Integers | None, Floats | None]:
+    """Return the number of the unit that each row is drawn with, its cluster or batch, and how much batches vary."""
     measure = solved.tangent.measure
     dependence, source, sizes = measure.arrays.dependence, measure.source, measure.sizes
     if dependence.order is None:
-        return dependence.clusters
-    lengths = batch_lengths(solved)
-    batches = np.ceil(sizes / lengths).astype(np.int64)
-    first = np.arange(len(sizes)) * SERIES_APART - (np.cumsum(batches) - batches)  # as in engines
-    return in_series(source, dependence.order, lengths) + first[source]
+        return dependence.clusters, None
+    lengths, variances = batches(solved)
+    counts = np.ceil(sizes / lengths).astype(np.int64)
+    first = np.arange(len(sizes)) * SERIES_APART - (np.cumsum(counts) - counts)  # as in engines
+    return in_series(source, dependence.order, lengths) + first[source], variances
 
 
 def _strata(measure: Measure, clusters: Integers | None) -> Strata:

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._estimate.estimates import ROUNDING, Estimate, Estimates, estimates_of
-from vardi._estimate.intervals import Kind, ShareOf, Student, any_number, constant, known
+from vardi._estimate.intervals import Kind, ShareOf, Student, any_number, constant, known, times
 from vardi._rows.contract import Evenness, Kept, Means, Spread, Sums
 from vardi._rows.gram import Gram, Laplacian
 from vardi._rows.measure import Functions, Measure, Values, added, as_functions, nothing
@@ -160,13 +160,24 @@ class Influence:
         No tail is heavy if the kurtosis of influence values is light, nor if degrees of freedom are many: these are
         rarely reached if the variance is infinite, since the kurtosis then grows like n.
         """
-        df = spread.df
+        df, dependence = (
+            np.round(spread.df, 9),
+            self.measure.rows.dependence,
+        )  # four rows leave three, not a little less
+        are_apart = not dependence.in_units or float(spread.effective.sum(axis=0).max()) == self.measure.n
+        of_counts = spread.df_of_units if are_apart else df  # few clusters may have many of the events
+        unmoved = spread.stderr <= ROUNDING  # of a share that no row has, or all have
+        of_counts = np.where(unmoved, 0.0 if spread.alone else spread.effective.sum(axis=0) - 1.0, of_counts)
+        unit = "rows" if dependence.clusters is None else "clusters"
         suspect = (spread.kurtosis > light) & (df < settled) & tails
         most = spread.most if len(spread.carried) == len(self.measure.sizes) else -np.ones(len(df))
         places = np.flatnonzero(suspect).tolist()
         heavy = dict(zip(places, spread.tails(places) if places else (), strict=True))
         effective = spread.effective_in_time
-        return [Student(float(one), heavy.get(j, math.nan), int(most[j]), effective[j]) for j, one in enumerate(df)]
+        return [
+            Student(float(one), heavy.get(j, math.nan), int(most[j]), effective[j], float(of_counts[j]), unit)
+            for j, one in enumerate(df)
+        ]
 
 
 class Tangent:
@@ -248,14 +259,31 @@ class Tangent:
         def kind(j: int) -> Kind:
             if (len(declared) and declared[j]) or (fixed[j] and not is_single(j)):
                 return known
-            if not means.strays[j]:
-                return self._share(functions, means, j)
+            share = self._share_times(functions, means, j)
+            if share is not None:
+                return share
             exact = spread.stderr[j] <= ROUNDING * abs(means.mean[j])
-            return constant(means.rows - 1.0) if exact and is_single(j) else any_number
+            return constant(min(means.rows - 1.0, self.of_units.df)) if exact and is_single(j) else any_number
 
         return [kind(j) for j in range(len(means.mean))]
 
-    def _share(self, functions: Functions | Kept, means: Means, j: int, base: int | None = None) -> Kind:
+    def _share_times(self, functions: Functions | Kept, means: Means, j: int) -> Kind | None:
+        """Return the kind of a share, or of a number times one; None for other functions."""
+        if not means.strays[j]:
+            return self._share(functions, means, j)
+        f = as_functions(functions)
+        if means.events[j] == means.rows or f.weighed:  # nowhere 0
+            return None
+        low, high = self.measure.range(f, j)
+        factor = low or high
+        if low and high:  # neither is 0
+            return None
+        holds = Functions(f.values, 1, lambda block, at: f.of(block, at)[:, [j]] / factor)
+        if self.measure.means(holds).strays[0]:
+            return None
+        return times(self._share(holds, Means(means.mean[[j]], np.zeros(1), means.events[[j]], means.rows), 0), factor)
+
+    def _share(self, functions: Functions | Kept, means: Means, j: int, base: int | None = None) -> ShareOf:
         """Return the kind of a share of all rows, or of those on which the function at another place is 1."""
         measure, f = self.measure, as_functions(functions)
         holds = f.column(j)
@@ -274,6 +302,14 @@ class Tangent:
         with np.errstate(over="ignore"):
             error = np.sqrt(naive()) / self.n
         return np.asarray((error > 0) & np.isfinite(error) & (spread.stderr <= least * error))
+
+    @cached_property
+    def of_units(self) -> Student:
+        """Student's t with a degree of freedom less than there are units; none if a sample is a single one."""
+        if not self.measure.rows.dependence.in_units:
+            return Student(self.n - 1.0)
+        unmoved = self.moved_by(nothing(1), np.zeros(1), np.zeros((len(self.measure.coordinates), 1)))
+        return unmoved.laws(unmoved.spread(joint=False), tails=False)[0]
 
     def apart(self, name: Hashable, value: float, stderr: float, level: float) -> Estimate:
         """Return a number measured independently of the rows."""

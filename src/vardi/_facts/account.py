@@ -12,9 +12,11 @@ import numpy as np
 
 from vardi._estimate.check_results import KnownCheck
 from vardi._estimate.estimates import Estimate
+from vardi._estimate.intervals import DOUBTED, HEAVY, REFUSED, Law
 from vardi._estimate.reliability import Trust
 from vardi._facts.biases import UNASKED, Check, Remark, bias_notes, check_of
 from vardi._facts.columns import ColumnFacts, Variable
+from vardi._facts.numbers import pvalue
 from vardi._inputs.given import Function
 from vardi._inputs.pool import Name
 from vardi._rows.weights import WeightSums
@@ -22,7 +24,7 @@ from vardi._solve.identify import Verdict
 from vardi._solve.newton import Solution
 from vardi.biases import Bias, everywhere
 from vardi.errors import WeakOverlapWarning
-from vardi.errors._texts import listed, number_of_rows
+from vardi.errors._texts import listed, number_of_rows, one_in
 
 if TYPE_CHECKING:
     from vardi._fit.sample import DebiasedSample
@@ -138,7 +140,10 @@ class Account(Given):
     parameters : dict
         Parameters of biases, by sample.
     solution, verdict, trust : Solution, Verdict, Trust
-        How it was solved, which rows connect the samples, and what errors rest on.
+        How it was solved, which rows connect the samples, and what the errors of normalisers and of columns that were
+        asked for rest on.
+    rough : str
+        Which columns that nobody asked for have rough errors, or none; empty if there are no such.
     check : Check
         Whether the samples agree with their declared biases, if that takes little time.
     in_time : dict
@@ -160,6 +165,7 @@ class Account(Given):
     solution: Solution = field(compare=False)
     verdict: Verdict = field(compare=False)
     trust: Trust = field(compare=False)
+    rough: str
     check: Check
     in_time: Mapping[Name, float]
 
@@ -184,7 +190,13 @@ class Account(Given):
             return Remark("bad", f"The samples contradict their declared biases. {explain}")
         if self.known_check is not None and self.known_check.contradicted:
             return Remark("bad", f"The samples contradict what is known. {explain}")
-        if self.trust.messages or self.check.level == "doubt":
+        if self.check.level == "doubt" and self.check.found is not None:
+            p = self.check.found.pvalue
+            return Remark("doubt", f"Look at the test of the declared biases: p = {pvalue(p)}, and {one_in(p)}.")
+        if self.known_check is not None and self.known_check.outcome == "doubtful":
+            p = self.known_check.pvalue
+            return Remark("doubt", f"Look at the test of what is known: p = {pvalue(p)}, and {one_in(p)}.")
+        if self.trust.messages:
             return Remark("doubt", "The debiased sample can be used with care: read the warnings first.")
         if left_out:
             return Remark("doubt", f"{speaks} {'One was' if left_out == 1 else f'{left_out} were'} left out.")
@@ -263,7 +275,7 @@ class Account(Given):
         for reason in dict.fromkeys(self.uncovered.values()):
             named = listed((name for name, why in self.uncovered.items() if why == reason), 8)
             notes.append(f"Left out because only some samples record them: {named}. {reason}")
-        return tuple(filter(None, (*notes, self.note_on_some)))
+        return tuple(filter(None, (self.rough, *notes, self.note_on_some)))
 
     @property
     def note_on_some(self) -> str:
@@ -297,7 +309,7 @@ def account(
     note, more : str, int
         A note on columns that are not shown, and how many more there are.
     named : mapping, optional
-        The values asked for by name: biases that read no column are tested on these.
+        The values asked for by name: biases that read no column are tested on these, and the verdict rests on them.
     slopes : bool
         Whether to compute how far wrong biases move the means.
     """
@@ -315,7 +327,8 @@ def account(
             lambda: normalisers_of(fit, given),
         ]
         variables, check, (normalisers, samples_note, log_scale) = parts.each(lambda task: task(), tasks)
-        trust = trust_of(fit, normalisers, variables)
+        asked, others = (variables, ()) if named is not None else ((), variables)
+        in_time = trust_of(fit, normalisers, variables).in_time
         return Account(
             **vars(given),
             length=len(fit),
@@ -332,17 +345,35 @@ def account(
             parameters=fit.parameters,
             solution=fit.solution,
             verdict=verdict,
-            trust=trust,
+            trust=trust_of(fit, normalisers, asked),
+            rough=_rough(others),
             check=check,
-            in_time={name: worth for name, worth in zip(fit.names, trust.in_time, strict=False) if worth},
+            in_time={name: worth for name, worth in zip(fit.names, in_time, strict=False) if worth},
         )
 
 
 def trust_of(fit: DebiasedSample, normalisers: Mapping[Name, Estimate], variables: Sequence[ColumnFacts]) -> Trust:
     """Return what the errors of normalisers and means rest on."""
-    laws = {f"the normaliser of {str(name)!r}": estimate.law for name, estimate in normalisers.items()}
+    laws: dict[str, Law] = {"any estimate": fit.solved.tangent.of_units}
+    laws |= {f"the normaliser of {str(name)!r}": estimate.law for name, estimate in normalisers.items()}
     laws |= {f"the mean of {variable.name!r}": variable.law for variable in variables}
     return Trust.of(laws, fit.bridge, fit.names)
+
+
+def _rough(variables: Sequence[ColumnFacts]) -> str:
+    """Return which columns have errors that rest on few rows, or heavy tails, and why, in a sentence; may be empty."""
+    found = {}
+    for variable in variables:
+        if variable.df < REFUSED:
+            found[variable.name] = f"none given, {variable.df:.1f} degrees of freedom"
+        elif variable.df < DOUBTED:
+            found[variable.name] = f"{variable.df:.1f} degrees of freedom"
+        elif variable.tail_index > HEAVY:
+            found[variable.name] = f"tail index {variable.tail_index:.2f}"
+    if not found:
+        return ""
+    named = listed((f"{name} ({why})" for name, why in found.items()), 8)
+    return f"Errors that rest on few rows: {named}. fit.expectation({next(iter(found))!r}) says what would help."
 
 
 def samples_of(

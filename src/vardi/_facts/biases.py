@@ -31,7 +31,7 @@ from vardi.biases._nodes import (
     to_text,
 )
 from vardi.errors import NeedsRowsError, suggest
-from vardi.errors._texts import SHOWN, Outcome, listed, outcome
+from vardi.errors._texts import SHOWN, Outcome, listed, one_in, outcome
 
 if TYPE_CHECKING:
     from vardi._fit.sample import DebiasedSample
@@ -283,7 +283,10 @@ def check_of(fit: DebiasedSample, variables: Mapping[str, Function] | None) -> C
     detail += "" if check.worst is None else f" Largest discrepancy: {check.worst}."
     p = pvalue(check.pvalue)
     equals = "" if p.startswith("below") else "= "
-    text = f"{what} {check.outcome} (p {equals}{p}).{f' {check.note}' if check.note else ''}"
+    text = f"{what} {check.outcome} (p {equals}{p})."
+    if check.outcome == "doubtful":
+        text += f" Look at how the rows of {str(check.worst_first[0])!r} were drawn: {one_in(check.pvalue)}."
+    text += f" {check.note}" if check.note else ""
     return Check(LEVELS[check.outcome], text, detail, rows, check)
 
 

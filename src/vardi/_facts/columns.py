@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from vardi._estimate.intervals import FixedValue, Law, Share, Student
+from vardi._estimate.intervals import FixedValue, Law, Share
 from vardi._estimate.tangent import Influence, Tangent
 from vardi._inputs.given import Function
 from vardi._inputs.pool import Name
@@ -136,13 +136,13 @@ class ColumnFacts:
 
     @property
     def df(self) -> float:
-        """Degrees of freedom of the standard error; infinite for a share."""
+        """Degrees of freedom of the standard error."""
         return self.law.df
 
     @property
     def tail_index(self) -> float:
         """Tail index of the influence values; NaN if it was not needed."""
-        return self.law.tail if isinstance(self.law, Student) else math.nan
+        return math.nan if self.law.student is None else self.law.student.tail
 
     @property
     def difference(self) -> float:

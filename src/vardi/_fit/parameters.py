@@ -30,10 +30,10 @@ from vardi._rows.arrays import Arrays
 from vardi._rows.cells import with_levels
 from vardi._rows.contract import Block, Kept
 from vardi._rows.families import Function, as_model
-from vardi._rows.joint import Joint, JointRows
+from vardi._rows.likelihood import Joint, JointRows
 from vardi._rows.measure import Functions
 from vardi._rows.point import KnownMoments, RowsAt
-from vardi._solve.joint import At
+from vardi._solve.saddle import Iterate
 from vardi._types import Floats
 from vardi.biases import Bias, ParametricBias
 from vardi.errors import MismatchError, TooLargeError, VardiError, suggest
@@ -261,7 +261,7 @@ def _test_of_multipliers(solved: Solved) -> tuple[float, int]:
     v[at.mu] = v[at.epsilon] = 0.0
     tangent = solved.tangent_of(solved.joint, v, quick=True)
     influence = tangent.of_coordinates(np.eye(len(at))[:, at.mu])
-    scale = At(solved.joint, v).scale[at.mu]
+    scale = Iterate(solved.joint, v).scale[at.mu]
     covariance = influence.covariance() * np.outer(scale, scale)
     values, vectors = np.linalg.eigh(covariance)
     kept = values > RANK * max(float(values.max(initial=0.0)), 1.0)

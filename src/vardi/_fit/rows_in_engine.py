@@ -12,7 +12,7 @@ import narwhals as nw
 import numpy as np
 
 from vardi._estimate.cdf import Steps
-from vardi._estimate.refits import batch_lengths, entropy_of
+from vardi._estimate.refits import batches, entropy_of
 from vardi._facts.biases import bias_notes
 from vardi._fit.capabilities import Holder, refusal
 from vardi._fit.parameters import known_moments, require_told
@@ -29,7 +29,6 @@ from vardi._rows.dense import Dense
 from vardi._rows.domains import RowsByDomain
 from vardi._rows.expressions import Expressions
 from vardi._rows.hashed import GroupSums, drawn_rows, sums_in_groups
-from vardi._rows.joint import Joint, JointRows
 from vardi._rows.lazy_model import LazyRows, few_rows, functions_on, in_memory, joint_rows, model_of
 from vardi._rows.lazy_shares import Counted, SharesInEngine
 from vardi._rows.lazy_values import (
@@ -43,6 +42,7 @@ from vardi._rows.lazy_values import (
     missing_by_domain,
     with_levels,
 )
+from vardi._rows.likelihood import Joint, JointRows
 from vardi._rows.measure import Functions, Measure, as_functions
 from vardi._rows.point import KnownMoments, Model, Point, RowsAt
 from vardi._rows.queries import Queries
@@ -368,13 +368,13 @@ class RowsInEngine(UserRows):
             raise needs_rows("A bootstrap of groups that are not a column")
         if groups is None and not self.dependence.in_units and any(part.counted for part in self.frames.parts):
             raise needs_rows("A bootstrap of means, where rows have counts,")
-        given, lengths = self.dependence, None
+        given, lengths, variances = self.dependence, None, None
         if groups is None and given.strata:
             raise needs_rows("A bootstrap within strata")
         asked = [] if statistic is None else self.matrix([statistic] if is_function(statistic) else statistic)
         if groups is None:
             groups = given.clusters
-            lengths = batch_lengths(solved, asked or None) if given.order else None
+            lengths, variances = batches(solved, asked or None) if given.order else (None, None)
         idle = np.flatnonzero(self.frames.sizes == 0).tolist()
 
         def make(block: Block, at: RowsAt) -> Floats:
@@ -382,7 +382,8 @@ class RowsInEngine(UserRows):
             return np.hstack([*own, at.weight * 0.0 + 1.0, *(at.users_bias(k) for k in idle)])
 
         functions = Functions((), len(asked) + 1 + len(idle), make)
-        return sums_in_groups(solved.tangent.measure, functions, groups, seed, identity, self.pool.names, lengths)
+        sums = sums_in_groups(solved.tangent.measure, functions, groups, seed, identity, self.pool.names, lengths)
+        return replace(sums, variances=variances)
 
     def draw(self, measure: Measure, n: int, seed: RandomSeed, *, replace: bool | None, identity: str | None) -> Any:
         """Draw rows by weight and without replacement, as lazy frames."""

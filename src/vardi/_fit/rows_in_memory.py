@@ -23,7 +23,7 @@ from vardi._machine import require_memory
 from vardi._rows import Rows, as_rows
 from vardi._rows.arrays import Arrays
 from vardi._rows.contract import Kept
-from vardi._rows.joint import Joint, JointRows
+from vardi._rows.likelihood import Joint, JointRows
 from vardi._rows.measure import Measure, as_functions
 from vardi._rows.point import Point
 from vardi._solve.identify import Verdict, judge

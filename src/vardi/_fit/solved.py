@@ -20,14 +20,14 @@ from vardi._inputs.pool import Name, Pool
 from vardi._rows import Rows
 from vardi._rows.contract import Block, Kept
 from vardi._rows.dense import Dense
-from vardi._rows.joint import Joint, JointRows
+from vardi._rows.likelihood import Joint, JointRows
 from vardi._rows.measure import Functions, Measure
 from vardi._rows.point import KnownMoments, Point, RowsAt
 from vardi._rows.weights import overlap
 from vardi._solve.identify import Verdict, joined_verdict, judge
-from vardi._solve.joint import At
 from vardi._solve.newton import JointFit
 from vardi._solve.refit import Refit, SharedPasses, refit_joint, refit_plain
+from vardi._solve.saddle import Iterate
 from vardi._types import Floats
 from vardi.biases import Bias, ExpressionBias, ParametricBias
 from vardi.errors import ImpossibleRowError, NotIdentifiableError
@@ -285,7 +285,7 @@ class Solved:
         at = joint.coordinates
         rows = joint.rows_at(v[at.theta]) if rows is None else rows
         hessian = Hessian(rows, v[at.u] - joint.model.shift(v[at.theta]), self.groups)
-        jacobian = hessian if self.is_plain else At(joint, v)
+        jacobian = hessian if self.is_plain else Iterate(joint, v)
         return Tangent(measure, jacobian, hessian, approximate=self.data.reference is not None)
 
     def tangent_of(self, joint: JointRows, v: Floats, *, quick: bool = False) -> Tangent:
@@ -403,7 +403,7 @@ class Solved:
             bias = self.pool.biases[k] if self.pool.biases else None
             is_constant = isinstance(bias, ExpressionBias) and not bias.columns
             is_declared = is_constant or self.joint.coordinates.known
-            kinds[k] = known if is_declared else constant(self.tangent.n - 1.0)
+            kinds[k] = known if is_declared else constant(self.tangent.of_units.df)
         return list(estimates_of(self.log_omegas, influence, level, kinds, spread=spread))
 
     def log_ratio(self, k: int, l: int, level: float) -> Estimate:

@@ -445,8 +445,8 @@ class WeightedSample:
         >>> print(fit.proportions("kind"))
         share of kind
         kind   estimate  error    95% interval
-        fir       0.514  0.035  0.447 to 0.581
-        larch     0.486  0.035  0.419 to 0.553
+        fir       0.514  0.035  0.446 to 0.582
+        larch     0.486  0.035  0.418 to 0.554
         """
         within, of = By() if by is None else By.of(by), By.of(column)
         if within.labels is not None:
@@ -555,7 +555,7 @@ class WeightedSample:
             return fit._in_domains(values, domains, "total", level, base=0, factor=factor, model=model)
 
         def total(of: Estimate) -> Estimate:
-            return replace((of if mean is None else of / mean) * known, among=of.among)
+            return replace((of if mean is None else of.over_positive(mean)) * known, among=of.among)
 
         found = fit._mean(values, level, model)
         found = replace(total(found), plain=None if found.plain is None else total(found.plain))
@@ -578,11 +578,12 @@ class WeightedSample:
         fit = self._recorded(among, [column], domains)
         tangent = fit.solved.tangent
         if domains is None:
-            return DebiasedCdf(tangent, fit.data.steps(tangent.measure, column))
+            return DebiasedCdf(tangent, fit.data.steps(tangent.measure, column), self.names, repr(called(column)))
         keys, steps = fit.data.steps_by_domain(tangent.measure, column, domains)
         from vardi._estimate.domains import ByDomain
 
-        return ByDomain(domains, keys, lambda j: DebiasedCdf(tangent, steps(j)))
+        what = [f"{called(column)!r} where {domains.said(key)}" for key in keys]
+        return ByDomain(domains, keys, lambda j: DebiasedCdf(tangent, steps(j), self.names, what[j]))
 
     def _mean(self, values: Function, level: float, model: Assisted | None) -> Estimate:
         """Return a mean, assisted by a model if there is one, without warnings."""

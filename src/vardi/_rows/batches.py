@@ -35,7 +35,9 @@ from vardi.biases._values import once
 if TYPE_CHECKING:
     from vardi._rows.stored import Block as Read
 
-NUMBERS = 2**22  # in a batch, 32 MB: the engine, the batch that is summed and the next one hold a few of them at once
+NUMBERS = (
+    2**20
+)  # in a batch, 8 MB: it stays in the cache, and to compile its formulas costs little beside computing them
 SAMPLE = f"{PREFIX}sample"
 
 #: A function of the rows, or the name of a column.
@@ -61,13 +63,22 @@ class Batches:
         """Return the sum of the answers of all batches; ``width`` is how many columns it computes, besides biases."""
         counts = [COUNT] if self.part.counted else []
         places = {one: place for place, one in enumerate([*self._biases, *self.read_by(question), *counts])}
+        formulas = {name: formula for name, formula in self.part.formulas.items() if name in places}
+        raw = columns(*formulas.values())
+        read = dict.fromkeys([*raw, *(one for one in places if one not in formulas)])
         scratch = Scratch()
 
-        def answer(_: slice, batch: Floats) -> Result:
-            found: Result = addable(BatchBlock(batch, places, self.sizes, scratch).put(question))
+        def answer(_: slice, rows: Floats) -> Result:
+            batch = scratch("batch", (len(places) * len(rows),)).reshape(len(places), -1)
+            arrays = dict(zip(read, rows.T, strict=True))
+            target = NumpyTarget({name: arrays[name] for name in raw})
+            for one, place in places.items():
+                batch[place] = compile_node(formulas[one], target).value if one in formulas else arrays[one]
+            found: Result = addable(BatchBlock(batch.T, places, self.sizes, scratch).put(question))
             return found
 
-        return functools.reduce(operator.add, in_threads(answer, self._batches(places), len(places) + width))
+        batches = self._batches(list(read), max(NUMBERS // len(places), 1))
+        return functools.reduce(operator.add, in_threads(answer, batches, len(read) + width))
 
     def read_by(self, question: Question[Any]) -> tuple[ColumnKey, ...]:
         """Return what a question reads of the rows beside their biases and counts: it is put to a row of ones."""
@@ -76,19 +87,12 @@ class Batches:
         block.put(question)
         return tuple(block.read)
 
-    def _batches(self, places: Mapping[ColumnKey, int]) -> Iterator[Read]:
-        """Yield batches, each column of them in one piece, with the places of their rows."""
-        formulas = {name: self.part.formulas[name] for name in self._biases if name in self.part.formulas}
-        raw = dict.fromkeys(name for formula in formulas.values() for name in columns(formula))
-        read = [*raw, *(one for one in places if one not in formulas)]
+    def _batches(self, read: Sequence[ColumnKey], most: int) -> Iterator[Read]:
+        """Yield batches of so many rows at most, each column of them in one piece, with the places of their rows."""
         terms = [self._expression(one).cast(nw.Float64).alias(f"{PREFIX}{j}") for j, one in enumerate(read)]
-        start, rows = 0, max(NUMBERS // len(places), 1)
-        for table in in_batches(self.part.rows_as_asked.select(*terms), rows, self.part.name):
-            arrays = {one: table.get_column(f"{PREFIX}{j}").to_numpy() for j, one in enumerate(read)}
-            batch, target = np.empty((len(places), len(table))), NumpyTarget({name: arrays[name] for name in raw})
-            for one, place in places.items():
-                batch[place] = compile_node(formulas[one], target).value if one in formulas else arrays[one]
-            yield slice(start, start + len(table)), batch.T
+        start = 0
+        for table in in_batches(self.part.rows_as_asked.select(*terms), most, self.part.name):
+            yield slice(start, start + len(table)), np.array([column.to_numpy() for column in table.iter_columns()]).T
             start += len(table)
 
     def _expression(self, column: ColumnKey) -> nw.Expr:

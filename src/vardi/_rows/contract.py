@@ -92,7 +92,7 @@ class Block(Protocol):
     def counted(self, columns: Floats) -> Floats:
         """Return columns times the counts of the rows."""
 
-    def sum(self, columns: Floats) -> Floats:
+    def sum(self, columns: Floats | Probabilities) -> Floats:
         """Return the sum of each column, of shape (m,)."""
 
     def gram(self, columns: Floats | Probabilities, others: Floats | Probabilities) -> Floats:
@@ -446,7 +446,7 @@ class Spread:
     effective : ndarray of shape (B, m) or (B, 1)
         How many values vary independently in each part: rows, clusters, or effective rows of a series.
     freedom : ndarray of shape (B, m) or (B, 1)
-        Degrees of freedom of each part: one less; 0 if it is unknown how much it varies.
+        Degrees of freedom of each part: one less.
     carried : ndarray of shape (K, m)
         What each sample adds to the variance; parts are samples if rows are independent.
     tails : callable
@@ -455,6 +455,8 @@ class Spread:
         How many values were squared, if not all of them vary independently.
     known : ndarray of shape (m,), optional
         What the errors of known values add to the variance.
+    alone : tuple of int
+        Samples whose rows, several, are all in one unit: it is unknown how much these vary.
     """
 
     covariance: Floats
@@ -468,6 +470,7 @@ class Spread:
     tails: Callable[[Sequence[int]], list[float]]
     values: float | None = None
     known: Floats | float = field(default=0.0)
+    alone: tuple[int, ...] = ()
 
     @property
     def stderr(self) -> Floats:
@@ -488,13 +491,23 @@ class Spread:
         The first term detects heavy tails and thin bridges, the second few rows. The errors of known values are taken
         as exact. If no row moves an estimate, it is the number of rows minus one.
         """
-        n, kappa, rows = self.effective.sum(axis=0), self.kurtosis, self.within.sum(axis=0)
+        n, kappa = self.effective.sum(axis=0), self.kurtosis
         with np.errstate(divide="ignore", invalid="ignore"):
             by_tail = np.where(kappa > 1.0, 2.0 * n / (kappa - 1.0), np.inf)
+        return self._df(by_tail)
+
+    @property
+    def df_of_units(self) -> Floats:
+        """The second term alone: what the numbers of units leave, whatever the tails of influence values."""
+        return self._df(np.inf)
+
+    def _df(self, by_tail: Floats | float) -> Floats:
+        n, rows = self.effective.sum(axis=0), self.within.sum(axis=0)
+        with np.errstate(divide="ignore", invalid="ignore"):
             by_rows = rows**2 / (self.within**2 / np.maximum(self.freedom, 1.0)).sum(axis=0)
             found = np.minimum(by_tail, by_rows) * ((rows + self.known) / rows) ** 2
         found = np.where(rows > 0, found, np.where(self.known > 0, np.inf, n - 1.0))
-        return np.where((self.freedom > 0).all(axis=0), found, 0.0)
+        return np.where(len(self.alone) > 0, 0.0, found)
 
     @property
     def effective_in_time(self) -> list[tuple[float, ...]]:
@@ -505,8 +518,9 @@ class Spread:
 
     @property
     def most(self) -> Integers:
-        """The sample that contributes most to each variance."""
-        return self.carried.argmax(axis=0)
+        """The sample that contributes most to each variance, or of which it is unknown how much it contributes."""
+        found = self.carried.argmax(axis=0)
+        return np.full_like(found, self.alone[0]) if self.alone else found
 
     def beside(self, deviations: Floats) -> Spread:
         """Return the spread with the contributions of known values, of shape (r, m)."""

@@ -193,4 +193,7 @@ def weighed_products(P: Floats, w: Floats) -> Floats:
     inside = np.flatnonzero(w)
     if 2 * len(inside) < len(w):
         P, w = P.take(inside, axis=1), w[inside]
-    return np.asarray((P * w) @ P.T)
+    if w.min(initial=0.0) < 0:
+        return np.asarray((P * w) @ P.T)
+    half = P * np.sqrt(w)
+    return np.asarray(half @ half.T)  # of which BLAS forms one half

@@ -187,7 +187,6 @@ def indicator_kinds(source: Integers, indicators: Indicators) -> Distinct | None
     K, n = indicators.K, len(source)
     if K > MOST_INDICATORS or not indicators.plausible:
         return None
-    powers = np.left_shift(np.uint8(1), np.arange(K, dtype=np.uint8))
     codes: NDArray[Any] = np.empty(n, np.uint8 if K << K <= 256 else np.uint16)
 
     def block(rows: slice) -> Integers | None:
@@ -196,8 +195,9 @@ def indicator_kinds(source: Integers, indicators: Indicators) -> Distinct | None
             return None
         own = codes[rows]
         own[:] = source[rows]
-        own *= own.dtype.type(1 << K)  # faster than a shift
-        own |= positive.view(np.uint8) @ powers
+        for column in positive.view(np.uint8).T[::-1]:
+            own += own  # faster than a shift
+            own |= column
         return _tallied(own, K << K)
 
     counts = []

@@ -13,7 +13,7 @@ With B = j it is the mean of y in the domain, with B everything the part of the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -162,6 +162,22 @@ class RowsByDomain:
             ((_, name),) = self.y.names
             raise in_domains(not_finite(int(sums.endless.sum()), name), self.by, self.keys, sums.endless)
         return sums
+
+    @cached_property
+    def factor(self) -> float:
+        """The number c if y is c on some rows and 0 on all others; 1 otherwise."""
+        every = np.append(self.sums.low, self.sums.high)
+        ends = set(every[np.isfinite(every)].tolist())
+        if self.y is None or len(ends) != 2 or 0.0 not in ends or 1.0 in ends:
+            return 1.0
+        (found,) = ends - {0.0}
+        return 1.0 if self.measure.means(self.over(found).y).strays[0] else found
+
+    def over(self, factor: float) -> RowsByDomain:
+        """Return the same domains with y divided by a number."""
+        y = self.y
+        assert y is not None
+        return replace(self, y=Functions(y.values, 1, lambda block, at: y.of(block, at) / factor))
 
     def _value(self, block: Block) -> Floats:
         at = self.measure.point.at(block)

@@ -20,9 +20,9 @@ from vardi._inputs.lazy_pool import UNIT
 from vardi._inputs.partitions import with_rank
 from vardi._inputs.pool import Name
 from vardi._rows.contract import Block, JointSums, Question
-from vardi._rows.joint import likelihood
 from vardi._rows.lazy_shares import SharesInEngine
 from vardi._rows.lazy_values import EngineFunction
+from vardi._rows.likelihood import likelihood
 from vardi._rows.measure import Functions, Measure
 from vardi._rows.multipliers import PRIME, constants, feistel
 from vardi._rows.point import Point
@@ -156,11 +156,12 @@ class Moments(NamedTuple):
 class GroupSums:
     """The sums of a refit over the rows of each group; ``unit`` is the number of what is drawn as a whole.
 
-    All groups of a cluster that spans samples are one unit.
+    All groups of a cluster that spans samples are one unit. ``variances`` are those of the multiplicities of batches.
     """
 
     answers: GroupAnswers[Moments]
     unit: Integers
+    variances: Floats | None = None
 
 
 def sums_in_groups(

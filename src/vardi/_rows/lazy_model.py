@@ -15,28 +15,29 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import numpy as np
 
-from vardi._inputs.engines import LazyFrame
-from vardi._inputs.lazy_part import OMEGA, PREFIX, Change, DistinctRows, Part, distinct_rows, where, with_columns
+from vardi._inputs.engines import LazyFrame, schema_of
+from vardi._inputs.lazy_part import OMEGA, Change, DistinctRows, Part, distinct_rows, where, with_columns
 from vardi._inputs.lazy_pool import most_cells
 from vardi._rows.base import additions
 from vardi._rows.contract import Block, Coordinates, JointSums, Sums
 from vardi._rows.dense import Dense
 from vardi._rows.families import BiasFamily, OfColumns, is_of_indicators, mean_and_deviation, model_on
 from vardi._rows.gram import DenseGram
-from vardi._rows.joint import Joint, JointRows, likelihood
+from vardi._rows.likelihood import Joint, JointRows, likelihood
 from vardi._rows.point import KnownMoments, Model, Point
 from vardi._rows.queries import Queries, united
 from vardi._rows.weights import masses_of_pairs
 from vardi._types import Floats
 from vardi.biases import ParametricBias
-from vardi.biases._compile import literal
+from vardi.biases import _nodes as nodes
+from vardi.biases._compile import NarwhalsTarget, compile_node, literal
 
 if TYPE_CHECKING:
     from vardi._inputs.lazy_pool import LazyPool
 
 ROWS = 200_000  # of all samples together, in a small part of them
 GRAMS = 100  # products of p up to which an engine sums them with every pass
-STANDARD, MIXTURE, SPREAD = "__vardi_z_{}", f"{PREFIX}mixture", f"{PREFIX}spread"
+STANDARD = "__vardi_z_{}"
 
 
 def model_of(pool: LazyPool, frames: Queries, known: KnownMoments) -> tuple[Queries, Model]:
@@ -87,7 +88,7 @@ def subsample(pool: LazyPool, numbers: int = 4_000_000, first: int = 2_000) -> t
     columns, sampled = list(pool.declared.columns), pool.lengths > 0
     wanted = min(ROWS, numbers // len(columns)) / sampled.sum()
     shares = np.where(sampled, np.minimum(wanted / np.maximum(pool.lengths, 1.0), 1.0), 0.0)
-    drawn = distinct_rows(pool.parts, columns, 2 * ROWS, partial(_drawn, _mixture(pool), shares.tolist()))
+    drawn = distinct_rows(pool.parts, columns, 2 * ROWS, partial(_drawn, pool, shares.tolist()))
     rows = DistinctRows.none(len(columns)) if drawn is None else drawn
     distinct = np.inf if drawn is None else float((1.0 / shares[drawn.source]).sum())
     absent = set(np.flatnonzero(sampled).tolist()).difference(rows.source.tolist())
@@ -112,7 +113,7 @@ def _with_ends(pool: LazyPool, part: Part, rows: DistinctRows, few: int = 2) -> 
     return rows
 
 
-def _drawn(mixture: nw.Expr, shares: list[float], part: Part, fine: float = 2.0**30) -> Change | None:
+def _drawn(pool: LazyPool, shares: list[float], part: Part, fine: float = 2.0**30) -> Change | None:
     """Return the filter of a part that leaves the rows whose digits are below the share of their sample.
 
     The digits are those of logs of values, divided into fine steps.
@@ -120,26 +121,31 @@ def _drawn(mixture: nw.Expr, shares: list[float], part: Part, fine: float = 2.0*
     own = {shares[code] for code in part.codes.values()}
     if min(own) >= 1:
         return None
+    spread = _mixture(pool, part).log() * fine
+    digits = spread - spread.floor()  # below 1, so a share of 1 draws all
 
     def change(frame: LazyFrame) -> LazyFrame:
-        # Each step of the hash is its own column. DuckDB inlines a column into a condition every time that the
-        # condition reads it, so the digits are compared once on all rows, and once more on the few that are left.
-        digits = nw.col(SPREAD) - nw.col(SPREAD).floor()  # below 1, so a share of 1 draws all
-        spread = frame.with_columns(**{MIXTURE: mixture}).with_columns(**{SPREAD: nw.col(MIXTURE).log() * fine})
-        few = spread.filter(digits < max(own))
+        few = frame.filter(digits < max(own))
         return few if len(own) == 1 else few.filter(digits < part.of_sample(shares))
 
     return change
 
 
-def _mixture(pool: LazyPool) -> nw.Expr:
-    """Return a positive number for each row that depends on all of its values, each on its own scale."""
+def _mixture(pool: LazyPool, part: Part) -> nw.Expr:
+    """Return a positive number for each row that depends on all that its values depend on, each on its own scale.
+
+    A formula that reads no column besides those that are read already is left out: it is equal where they are, and need
+    not be computed for rows that are not drawn.
+    """
     total: nw.Expr = nw.lit(0.0)
+    target, read = NarwhalsTarget(schema_of(part.frame, part.name)), set[str]()
     for j, (name, low, high) in enumerate(zip(pool.declared.columns, pool.lows, pool.highs, strict=True)):
         factor = 1.0 + np.sqrt(j + 2.0)  # no sum of biases is constant
         lowest = 0.0 if j < len(pool.names) else float(low)
-        if high > lowest:
-            total = total + (nw.col(name) - lowest) * float(factor / (high - lowest))
+        node = part.formulas.get(name, nodes.Column(name))
+        if high > lowest and not read.issuperset(nodes.columns(node)):
+            read.update(nodes.columns(node))
+            total = total + (compile_node(node, target).value - lowest) * float(factor / (high - lowest))
     return total
 
 
@@ -286,30 +292,23 @@ class LazyRows:
         return None if self._last is None else self._last.at(u, Coordinates(self.K))
 
     def _pass(self, u: Floats, *, gram: bool, objective: bool, scale: bool) -> JointSums:
-        """Query each part for K - 1 sums, and K (K - 1) / 2 more if these are few or asked for; one more with a scale.
+        """Query each part for K sums, and K (K - 1) / 2 more if these are few or asked for; one more with a scale.
 
-        The p of a row sum to 1, so the largest sample's part in a sum follows from the others, and each square follows
-        from the products of different samples. These products are the links between samples: each is summed on its own,
-        since a weak link taken as a difference would be lost in rounding.
+        The p of a row sum to 1, so each square follows from the products of different samples. These products are the
+        links between samples: each is summed on its own, since a weak link taken as a difference would be lost in
+        rounding.
         """
-        sampled = np.flatnonzero(np.isfinite(u))
-        largest = sampled[np.argmax(self.sizes[sampled])]
-        asked = sampled[sampled != largest]
-        gram = gram or self.frames.by_batches or len(asked) * (len(asked) + 1) // 2 <= GRAMS
-        top = float(u[sampled].max())  # p does not depend on a shift of u, and one factor less is multiplied
+        gram = gram or self.frames.by_batches or self.K * (self.K - 1) // 2 <= GRAMS
+        top = float(u[np.isfinite(u)].max())  # p does not depend on a shift of u, and one factor less is multiplied
         once, nothing = np.ones((self.K, 1)), np.empty((0, self.K))
 
         def question(block: Block) -> tuple[Floats, Floats, Floats, Floats]:
             at = block.normalised(u - top, {})
-            shares = block.sum(np.hstack([at.p.column(k) for k in asked.tolist()])) if len(asked) else np.empty(0)
             links = block.products(at.p, block.of_sample(once)) if gram else nothing
             scales = block.sum(at.weight) if scale else nothing
-            return shares, links, scales, block.sum(at.log_mass()) if objective else nothing
+            return block.sum(at.p), links, scales, block.sum(at.log_mass()) if objective else nothing
 
-        found, links, scales, logs = self.frames.total(question)
-        shares = np.zeros(self.K)
-        shares[asked] = found
-        shares[largest] = self.sizes.sum() - found.sum()
+        shares, links, scales, logs = self.frames.total(question)
         if gram:
             np.fill_diagonal(links, 0.0)
             np.fill_diagonal(links, shares - links.sum(axis=1))

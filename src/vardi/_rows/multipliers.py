@@ -48,18 +48,24 @@ class Multipliers:
         A seed for ``SeedSequence``.
     units : ndarray of shape (K,)
         How many rows or clusters each sample has.
+    variances : ndarray of shape (K,), optional
+        The variance of the multipliers of each sample, if it is not 1: batches of a series do not show all of it.
     """
 
     kind: ReplicateKind
     n: int
     seed: Any
     units: Floats
+    variances: Floats | None = None
 
     @cached_property
     def powers(self) -> Floats:
         """The power of exponential multipliers, for each sample; 1 if it has many units."""
         few = (self.units <= SMALL) if self.kind == "bayesian" else np.zeros(len(self.units), bool)
-        return np.where(few, 1.0 + 1.0 / np.maximum(self.units - 2.0, FEWEST), 1.0)
+        powers = np.where(few, 1.0 + 1.0 / np.maximum(self.units - 2.0, FEWEST), 1.0)
+        if self.variances is None or self.kind != "bayesian":
+            return powers
+        return powers * np.array([power_of(variance) for variance in self.variances[: len(powers)].tolist()])
 
     @cached_property
     def factors(self) -> Floats:
@@ -76,7 +82,8 @@ class Multipliers:
             return (group != np.arange(replicates.start, replicates.stop)) * 1.0
         uniform = self._uniform(left, right, replicates)
         if self.kind == "rows":
-            thresholds = scipy.special.pdtr(np.arange(11), 1.0)  # the least U of a count of 1 to 11, which none exceeds
+            mean = 1.0 if self.variances is None else 1.0 / float(self.variances.max())
+            thresholds = scipy.special.pdtr(np.arange(11), mean)  # the least U of a count of 1 to 11; none exceeds it
             return sum(((uniform >= least) * 1.0 for least in thresholds), start=np.zeros(1))
         return (-np.log(uniform)) ** power
 
@@ -97,6 +104,23 @@ class Multipliers:
     def _uniform(self, left: Floats, right: Floats, replicates: range) -> Floats:
         phase = (left + right * self.factors[replicates.start : replicates.stop] + 0.5) / float(PRIME)
         return phase - np.floor(phase)
+
+
+def power_of(variance: float) -> float:
+    r"""Return the power p of an exponential number whose variance is so many times its mean squared.
+
+    That is :math:`\Gamma(1 + 2p) / \Gamma(1 + p)^2 - 1`.
+
+    >>> power_of(1.0), round(power_of(1.25), 3)
+    (1.0, 1.116)
+    """
+    if variance == 1.0:
+        return 1.0
+
+    def excess(p: float) -> float:
+        return float(scipy.special.gammaln(1.0 + 2.0 * p) - 2.0 * scipy.special.gammaln(1.0 + p) - np.log1p(variance))
+
+    return float(scipy.optimize.brentq(excess, 0.5, 3.0))
 
 
 def names_of(n: int) -> list[str]:

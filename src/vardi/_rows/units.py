@@ -78,7 +78,10 @@ class Units:
         squares, tails = totals**2, partial(self._tails, sums)
         squared, fourths = squares.sum(axis=0), (squares**2).sum(axis=0)
         values = len(totals) if self.in_series else None
-        return Spread(covariance, scale, within, squared, fourths, effective, freedom, carried, tails, values)
+        alone = () if self.in_series else self._alone
+        return Spread(
+            covariance, scale, within, squared, fourths, effective, freedom, carried, tails, values, alone=alone
+        )
 
     def _tails(self, sums: Floats, estimates: Sequence[int]) -> list[float]:
         """Return the tail index of some estimates' sums over units."""
@@ -102,11 +105,13 @@ class Units:
         scaled = totals * np.sqrt(factors)[self.part][:, None]
         within = sums_by_code(self.part, scaled**2, len(G))
         carried = self._by_sample(deviations * (factors[self.part][:, None] * totals)[self.unit])
+        return scaled.T @ scaled, within, G[:, None], np.maximum(G - 1.0, 1.0)[:, None], carried
+
+    @property
+    def _alone(self) -> tuple[int, ...]:
+        """The samples with several rows and only one unit."""
         rows = np.bincount(self.sample, self.rows, minlength=len(self.remaining))
-        # with several rows and only one unit in a sample it is unknown how much units vary
-        is_alone = ((self.counted == 1) & (rows >= 2)).any()
-        freedom = np.where(is_alone, 0.0, np.maximum(G - 1.0, 1.0))[:, None]
-        return scaled.T @ scaled, within, G[:, None], freedom, carried
+        return tuple(np.flatnonzero((self.counted == 1) & (rows >= 2)).tolist())
 
     def _of_series(self, values: Floats, scale: Floats) -> tuple[Floats, ...]:
         """Return the same of values in time order: parts are samples, and units effective rows."""
@@ -217,6 +222,17 @@ def batch_length(N: int, g: float, least: int = 8) -> int:
     52
     """
     return max(min(int(np.ceil((N * g**2 / 4.0) ** (1.0 / 3.0))), N // least), 1)
+
+
+def variance_shown(length: int, g: float, least: float = 0.5) -> float:
+    r"""Return the part of the variance that sums over batches show, :math:`1 - (g - 1/g) / (2b)`.
+
+    Correlations across their ends are lost; this is the part if correlations decay exponentially, at least ``least``.
+
+    >>> round(variance_shown(52, 19.0), 3)
+    0.818
+    """
+    return max(1.0 - (g - 1.0 / g) / (2.0 * length), least)
 
 
 class Autocorrelation:

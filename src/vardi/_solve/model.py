@@ -16,11 +16,11 @@ from vardi._inputs.pool import Name
 from vardi._machine import single_threaded_blas
 from vardi._rows.base import Rows
 from vardi._rows.gram import Laplacian
-from vardi._rows.joint import Joint, JointRows
+from vardi._rows.likelihood import Joint, JointRows
 from vardi._solve.identify import Joining, Verdict, group_text, weak_groups
-from vardi._solve.joint import Walk, alone, meet, stationary
 from vardi._solve.newton import JointFit, Solution, newton, solve_plain
 from vardi._solve.parameters import require_identified, search, unknown_everywhere, warn_of_vague_parameters
+from vardi._solve.saddle import Walk, alone, meet, stationary
 from vardi._types import Floats, Integers
 from vardi.errors import ConvergenceError, InvalidKnownError, NotIdentifiableError
 

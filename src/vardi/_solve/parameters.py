@@ -9,10 +9,10 @@ import numpy as np
 from vardi._inputs.pool import Name
 from vardi._rows.families import Logistic
 from vardi._rows.grouping import mean_log_start, stratified
-from vardi._rows.joint import Joint, JointRows
+from vardi._rows.likelihood import Joint, JointRows
 from vardi._rows.point import Point
 from vardi._solve.identify import Verdict
-from vardi._solve.joint import FAR, At, Walk, descend
+from vardi._solve.saddle import FAR, Iterate, Walk, descend
 from vardi._types import Floats
 from vardi.errors import UnidentifiedParametersError, WeakParametersWarning
 from vardi.errors._texts import show
@@ -68,7 +68,7 @@ def first_point(joint: Joint, theta: Floats) -> Floats:
     return np.concatenate([u, theta, np.zeros(joint.coordinates.known + joint.coordinates.uncertain)])
 
 
-def weakness(here: At) -> tuple[float, Floats]:
+def weakness(here: Iterate) -> tuple[float, Floats]:
     """Return which direction of theta the samples determine least, and how well.
 
     The first is the share of the information on it that is left when normalisers and other parameters are also unknown;
@@ -94,7 +94,7 @@ def weakness(here: At) -> tuple[float, Floats]:
     return float(values[0]), vectors[:, 0]
 
 
-def require_identified(here: At, names: Sequence[Name]) -> None:
+def require_identified(here: Iterate, names: Sequence[Name]) -> None:
     """Refuse parameters that the rows do not determine."""
     if not here.coordinates.known and _apart(here) < SEPARATED:
         raise _separated(here.rows, names)
@@ -104,7 +104,7 @@ def require_identified(here: At, names: Sequence[Name]) -> None:
         raise _not_told(here, left, direction, names)
 
 
-def _apart(here: At) -> float:
+def _apart(here: Iterate) -> float:
     """Return how many rows, in total, could have come from another sample."""
     point = Point(here.rows.model, here.v)
     others = here.rows.holder.total(lambda block: block.sum(1.0 - block.of_own(point.at(block).p)))
@@ -123,7 +123,7 @@ def _separated(joint: JointRows, names: Sequence[Name]) -> UnidentifiedParameter
     )
 
 
-def _not_told(here: At, share: float, direction: Floats, names: Sequence[Name]) -> UnidentifiedParametersError:
+def _not_told(here: Iterate, share: float, direction: Floats, names: Sequence[Name]) -> UnidentifiedParametersError:
     joint, heavy = here.rows, np.abs(direction) > 0.3 * np.abs(direction).max()
     by_sample = {
         k: [model.names[j] for j in np.flatnonzero(heavy[joint.places[k]])] for k, model in joint.families.items()
@@ -144,7 +144,7 @@ def _not_told(here: At, share: float, direction: Floats, names: Sequence[Name]) 
     )
 
 
-def _remedy(here: At, k: int) -> str:
+def _remedy(here: Iterate, k: int) -> str:
     model, theta = here.rows.families[k], here.v[here.coordinates.theta][here.rows.places[k]]
     if isinstance(model, Logistic):
         columns = ", ".join(repr(name) for name in model.names[1:])
@@ -179,7 +179,7 @@ def unknown_everywhere(names: Sequence[Name], verdict: Verdict | None) -> Uniden
     )
 
 
-def warn_of_vague_parameters(here: At, names: Sequence[Name]) -> None:
+def warn_of_vague_parameters(here: Iterate, names: Sequence[Name]) -> None:
     """Warn of a logistic curve for which selection may be rare or nearly certain."""
     at, joint = here.coordinates, here.rows
     for k, model in joint.families.items():

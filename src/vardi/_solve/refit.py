@@ -13,10 +13,10 @@ from vardi._rows.arrays import ArrayBlock
 from vardi._rows.base import Rows
 from vardi._rows.dense import Dense, DenseProbabilities
 from vardi._rows.gram import Laplacian
-from vardi._rows.joint import Joint
+from vardi._rows.likelihood import Joint
 from vardi._solve.identify import connected, strong_groups
-from vardi._solve.joint import alone, descend, meet, stationary
 from vardi._solve.newton import RANGE, is_cheap, newton
+from vardi._solve.saddle import alone, descend, meet, stationary
 from vardi._types import Floats, Integers
 
 Result = TypeVar("Result")

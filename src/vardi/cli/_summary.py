@@ -11,7 +11,7 @@ from rich.filesize import decimal
 from rich.text import Text
 
 from vardi._facts.account import Account, account
-from vardi._facts.biases import UNASKED
+from vardi._facts.biases import LEVELS, UNASKED
 from vardi._facts.links import links_of, sampled_gram
 from vardi._facts.summary import DOUBT, parts_of, summarize
 from vardi._fit.sample import DebiasedSample
@@ -19,7 +19,7 @@ from vardi._rows.lazy_model import ROWS
 from vardi._solve.identify import Link, Verdict
 from vardi._tables import Note, Table
 from vardi.cli._console import DETAILS_OF_KNOWN, show, show_files, show_json, show_parts
-from vardi.errors._texts import SHOWN
+from vardi.errors._texts import SHOWN, Outcome
 from vardi.study import OpenStudy, Query, Study
 from vardi.study import plan as study_plan
 from vardi.study._outputs import is_counted
@@ -63,23 +63,23 @@ def show_check(
     known, tested = (None, UNASKED) if facts is None else (facts.known_check, facts.check)
     show(Text(opened.study.title, "bold"))
     conclusion = [] if facts is None else [Note(SIGNS[facts.conclusion.level], facts.conclusion.text)]
-    show_parts([*conclusion, Note(_sign(wrong=not verdict.identified), verdict.message)])
+    show_parts([*conclusion, Note(SIGNS["good" if verdict.identified else "bad"], verdict.message)])
     doubts = () if facts is None else facts.trust.messages
     show_parts([*(Note(DOUBT, doubt) for doubt in doubts), *notes, links_table(verdict, fit)])
     if known is not None:
         said, table = known._parts()
-        show_parts([Note(_sign(wrong=known.contradicted, untold=isnan(known.pvalue)), said), table], len(known.lines))
+        show_parts([Note(_sign(known.outcome, untold=isnan(known.pvalue)), said), table], len(known.lines))
     if tested.found is not None:
         said, table, caveat = tested.found._parts()
-        sign = _sign(wrong=tested.found.outcome == "contradicted", untold=bool(tested.found.reason))
+        sign = _sign(tested.found.outcome, untold=bool(tested.found.reason))
         show_parts([Note(sign, said), table, caveat])
     elif verdict.identified:
         untested = 'The biases were not tested: that needs rows in memory (engine = "memory").'
         show_parts([untested if opened.is_lazy or facts is None else tested.text])
 
 
-def _sign(*, wrong: bool, untold: bool = False) -> str:
-    return SIGNS["fact" if untold else "bad" if wrong else "good"]
+def _sign(outcome: Outcome, *, untold: bool) -> str:
+    return SIGNS["fact" if untold else LEVELS[outcome]]
 
 
 def check_json(opened: OpenStudy, verdict: Verdict, facts: Account | None) -> dict[str, object]:

@@ -190,6 +190,20 @@ class NeedsRowsError(VardiError):
     """Something that needs rows in memory was asked of a lazy frame."""
 
 
+class FewUnitsError(VardiError):
+    """Replicates of too few rows or clusters, whose spread would be no standard error.
+
+    Attributes
+    ----------
+    df : float
+        How many degrees of freedom they leave; 0 if all rows of a sample are in one cluster.
+    """
+
+    def __init__(self, message: str, *, df: float) -> None:
+        super().__init__(message)
+        self.df = df
+
+
 class TooLargeError(VardiError):
     """Something that needs more memory than there can be.
 

@@ -13,13 +13,24 @@ SHOWN = 20  # most lines of a printed table
 Outcome = Literal["contradicted", "doubtful", "not contradicted"]
 
 
-def outcome(pvalue: float, contradicted: float = 0.01, doubtful: float = 0.05) -> Outcome:
+def outcome(pvalue: float, contradicted: float = 1e-4, doubtful: float = 0.01) -> Outcome:
     """Return the outcome of a test of what was declared, by its p-value; NaN contradicts nothing.
 
-    >>> outcome(0.003), outcome(0.02), outcome(0.5), outcome(float("nan"))
+    Of a hundred fits in which all is right one is doubtful, so that is a reason to look, and not to discard anything.
+
+    >>> outcome(3e-5), outcome(0.003), outcome(0.02), outcome(float("nan"))
     ('contradicted', 'doubtful', 'not contradicted', 'not contradicted')
     """
     return "contradicted" if pvalue < contradicted else "doubtful" if pvalue < doubtful else "not contradicted"
+
+
+def one_in(pvalue: float) -> str:
+    """Return how often a p-value is as small if all is right.
+
+    >>> one_in(0.0026)
+    '1 in 380 right fits has one as small'
+    """
+    return f"1 in {float(f'{1.0 / pvalue:.2g}'):,.0f} right fits has one as small"
 
 
 def to_digits(value: float, digits: int) -> str:

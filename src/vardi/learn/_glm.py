@@ -31,7 +31,7 @@ import numpy as np
 from scipy.special import expit
 from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor, Ridge
 
-from vardi._types import Floats
+from vardi._types import Floats, Integers
 from vardi.errors import MismatchError, VardiError
 from vardi.errors._texts import show
 
@@ -80,6 +80,23 @@ class Equations:
     def psi(self, theta: Floats) -> Floats:
         """Return psi_i(theta) for every row."""
         return self.X * (self.y - self.response.mean(self.X @ theta))[:, None] - self.P * theta
+
+    def psi_apart(self, theta: Floats, clusters: Integers) -> Floats:
+        r"""Return psi with the residuals that clusters would have if they had not been fitted to.
+
+        Those of cluster g are :math:`D_g^{-1} (I - H_g)^{-1/2} D_g (y_g - \mu_g)`, with :math:`D_g^2` the weights
+        :math:`\pi\mu'` of its rows and :math:`H_g = D_g X_g A^{-1} X_g' D_g` (Bell and McCaffrey 2002, CR2): fitting
+        makes residuals of few clusters too small.
+        """
+        mean = self.response.mean(self.X @ theta)
+        residual, root = self.y - mean, np.sqrt(self.pi * self.response.slope(mean))
+        scaled, inverse = self.X * root[:, None], self.inverse(theta)
+        order = np.argsort(clusters, kind="stable")
+        found = residual.copy()
+        for rows in np.split(order, np.flatnonzero(np.diff(clusters[order])) + 1):
+            rows = rows[root[rows] > 0]
+            found[rows] = _unfitted(scaled[rows], inverse, root[rows] * residual[rows]) / root[rows]
+        return self.X * found[:, None] - self.P * theta
 
     def gradient(self, theta: Floats) -> Floats:
         """Return sum_i pi_i psi_i(theta), zero at the solution."""
@@ -133,6 +150,17 @@ class Equations:
             "The model has no finite solution on these rows: a combination of features separates the outcomes "
             "perfectly. Leave that feature out, or add a penalty (a finite C, a larger alpha)."
         )
+
+
+def _unfitted(X: Floats, inverse: Floats, residual: Floats, least: float = 0.05) -> Floats:
+    """Return (I - X A^-1 X')^(-1/2) times residuals; where a cluster alone determines a coefficient, 1 - h is least.
+
+    X has few columns, so only its left singular vectors are touched.
+    """
+    root = np.linalg.cholesky(inverse)
+    U, s, _ = np.linalg.svd(X @ root, full_matrices=False)
+    factor = 1.0 / np.sqrt(np.maximum(1.0 - s**2, least)) - 1.0
+    return np.asarray(residual + U @ (factor * (U.T @ residual)))
 
 
 def response_of(model: LinearModel) -> Response:

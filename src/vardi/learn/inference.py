@@ -97,7 +97,7 @@ def _cells(coefficient: tuple[str, Estimate, float]) -> list[str]:
     """Return the cells of a name, its coefficient, and this over its error."""
     name, estimate, z = coefficient
     value, error, interval = cells_of(estimate)
-    return [name, value, error, f"{z:.1f}", interval]
+    return [name, value, error, f"{z:.1f}" if abs(z) < 1e6 else f"{z:.1e}", interval]
 
 
 def inference(
@@ -122,6 +122,8 @@ def inference(
 
     where V sums the variances within samples. They hold whether or not the model is right: what is estimated is the
     model that fits the population best. With one sample and no bias this is the heteroscedasticity-consistent sandwich.
+    Where rows lie in clusters, residuals are those that a cluster would have if it had not been fitted to (CR2 of Bell
+    and McCaffrey 2002), since fitting makes those of few clusters too small.
 
     Parameters
     ----------
@@ -224,7 +226,9 @@ def solve(fit: WeightedSample, model: LinearModel, X: Features, y: Outcome, miss
         theta = equations.polished(theta)
         _set_coefficients(fitted, theta)
     inverse = equations.inverse(theta)
-    _, on_coefficients = influence.influence(equations.psi(theta))
+    clusters = influence.measure.arrays.dependence.clusters
+    psi = equations.psi(theta) if clusters is None else equations.psi_apart(theta, clusters)
+    _, on_coefficients = influence.influence(psi)
     on_coefficients = on_coefficients @ inverse.T  # influence on the coefficients, whose covariance is the sandwich
     if is_fitted:
         _require_solved(inverse @ equations.gradient(theta), on_coefficients.covariance(), response, names)

@@ -29,7 +29,8 @@ from vardi._fit.sample import DebiasedSample
 from vardi._inputs.dependence import dealt_out
 from vardi._inputs.given import Biases, ByRow, Known, Labels, Table
 from vardi._types import Floats, Integers
-from vardi.errors import InvalidBiasError, MismatchError
+from vardi.errors import InvalidBiasError, MismatchError, VardiWarning
+from vardi.errors._warn import warn
 from vardi.learn._losses import LOSSES, Scoring, as_loss, listed_losses
 from vardi.learn.resampler import Seed, as_generator
 from vardi.learn.xy_pool import debias_rows, joined, take, with_targets, without
@@ -144,14 +145,38 @@ def debiased_risk(
         folds = [(np.intersect1d(train, places), np.intersect1d(test, places)) for train, test in folds]
     weights, losses = np.asarray(recorded.weights), [as_loss(scoring, one) for one in estimators]
     total, times = np.zeros((len(fit), len(estimators))), np.zeros((len(fit), 1))
+    seen = np.full(len(estimators), np.nan)  # mean losses on the rows that models of the first fold were trained on
     for train, test in folds:
         rows, held_out = (take(X, train), take(y, train)), (take(X, test), take(y, test))
         for j, (one, loss) in enumerate(zip(estimators, losses, strict=True)):
-            total[test, j] += loss(_trained(one, *rows, labels[train], weights[train]), *held_out)
+            trained = _trained(one, *rows, labels[train], weights[train])
+            total[test, j] += loss(trained, *held_out)
+            if np.isnan(seen[j]):
+                seen[j] = np.average(loss(trained, *rows), weights=weights[train])
         times[test] += 1
     mean_losses = total / np.maximum(times, 1.0)  # rows of samples without targets are never held out
     estimates = recorded.expectations(mean_losses, level)
+    _warn_of_learners_by_heart(estimators, seen, estimates.values)
     return estimates if isinstance(estimator, list | tuple) else estimates[0]
+
+
+def _warn_of_learners_by_heart(
+    estimators: Sequence[Estimator], seen: Floats, held_out: Floats, least: float = 0.1
+) -> None:
+    """Warn of learners whose loss on the rows that they learned from is below a share of that on held-out rows.
+
+    Of two rows that are closest to one another each predicts the other: their losses are the same number.
+    """
+    for one, there, apart in zip(estimators, seen, held_out, strict=True):
+        if abs(there) < least * abs(apart):
+            warn(
+                VardiWarning(
+                    f"{type(one).__name__} learns its rows by heart (mean loss {there:.2g} on them, {apart:.2g} on "
+                    "held-out rows), so held-out losses of neighbours repeat one another, and the standard error is "
+                    "too small, by about a sixth in simulations. Restrict the learner, e.g. by a least number of "
+                    "rows in a leaf."
+                )
+            )
 
 
 def _trained(estimator: Estimator, X: Rows, y: Rows | None, labels: np.ndarray, weights: Floats) -> Estimator:

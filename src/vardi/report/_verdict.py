@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import get_args
 
-from vardi._estimate.check_results import CAVEAT
+from vardi._estimate.check_results import AGREEMENT, CAVEAT
 from vardi._estimate.intervals import DOUBTED, HEAVY
 from vardi._facts.account import Account
-from vardi._facts.biases import Level, Remark
+from vardi._facts.biases import LEVELS, Level, Remark
 from vardi._facts.links import Overlap
 from vardi._facts.numbers import number, rows_text, share, with_error
 from vardi._inputs.pool import Name
@@ -65,8 +65,8 @@ class Findings(Account):
             apart = f"Left out: {show(left_out)}, which cannot be compared with the others."
             yield Remark("doubt", f"{apart} The population is the one that the remaining samples reach.")
         if self.known_check is not None:
-            level = "bad" if self.known_check.contradicted else "fact"
-            yield Remark(level, f"Known values were used. {self.known_check.verdict}")
+            met = LEVELS[self.known_check.outcome]
+            yield Remark("fact" if met == "good" else met, f"Known values were used. {self.known_check.verdict}")
         for name, estimates in self.parameters.items():
             values = ", ".join(f"{one} {with_error(own.value, own.stderr)}" for one, own in estimates.items())
             yield Remark("fact", f"The bias of '{name}' has parameters, estimated with the normalisers: {values}.")
@@ -153,8 +153,10 @@ class Findings(Account):
         if self.check.level in ("bad", "doubt"):
             worst = self.check.rows[0].name if self.check.rows else ""
             yield Advice(f"How the rows of '{worst}' were really drawn: its declared bias fits worst.", self.check.text)
-        if known is not None and known.contradicted:
-            yield Advice("Where the known values come from: the samples contradict them.", known.verdict)
+        if known is not None and known.outcome != "not contradicted":
+            yield Advice(
+                f"Where the known values come from: the samples {AGREEMENT[known.outcome]} them.", known.verdict
+            )
         if self.overlap.weak:
             text = "Rows that both sides of the weakest cut could draw, or a new sample that lies between them."
             yield Advice(text, trust.messages[0])

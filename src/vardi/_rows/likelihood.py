@@ -36,7 +36,7 @@ def likelihood(point: Point, *, objective: bool) -> Question[JointSums]:
         at, rows = point.model.coordinates, point.at(block)
         K, d, inner = at.samples, len(at), at.epsilon.start
         p, r, epsilon = rows.p, rows.weight, rows.weight_of_epsilon
-        shares, inverse = block.sum(p), block.sum(r)  # type: ignore[arg-type]
+        shares, inverse = block.sum(p), block.sum(r)
         products, gram, beside = block.gram(p, p), np.zeros((d - K, d)), np.zeros((d - K, d))  # gram: beyond u
         x, own, bend = np.zeros(d), np.zeros(d), np.zeros((at.parameters, at.parameters))
         x[at.u], x[at.epsilon], log_mass = shares, epsilon * inverse, np.full(1, np.nan)

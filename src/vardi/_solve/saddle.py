@@ -20,7 +20,7 @@ import scipy
 from numpy.typing import NDArray
 
 from vardi._rows.contract import JointSums
-from vardi._rows.joint import JointRows
+from vardi._rows.likelihood import JointRows
 from vardi._solve.newton import EXACT, PATIENCE
 from vardi._types import Floats
 
@@ -95,7 +95,7 @@ class Jacobian:
         return scipy.linalg.lu_factor(self._scaled, check_finite=False)
 
 
-class At:
+class Iterate:
     """Rows at a point, as the solver sees them.
 
     Parameters
@@ -224,7 +224,7 @@ class At:
 class Walk:
     """Where Newton's method stopped."""
 
-    at: At
+    at: Iterate
     converged: bool
     iterations: int
     step: float
@@ -248,7 +248,7 @@ def descend(
 
     A step is Newton's where the Hessian is positive, otherwise a scoring step, which always descends.
     """
-    at, here = rows.coordinates, At(rows, v, objective=True)
+    at, here = rows.coordinates, Iterate(rows, v, objective=True)
     basis = np.eye(at.parameters) if basis is None else basis
     samples = np.delete(np.arange(at.samples), np.append(np.flatnonzero(rows.sizes == 0), rows.model.held))
     into = np.zeros((len(at), len(samples) + basis.shape[1]))
@@ -271,7 +271,7 @@ def descend(
     raise AssertionError  # the loop returns
 
 
-def _downhill(here: At, into: Floats) -> tuple[Floats, float, float]:
+def _downhill(here: Iterate, into: Floats) -> tuple[Floats, float, float]:
     """Return a direction, how fast the objective falls along it, and g'J^+g in standard errors squared."""
     g = into.T @ here.gradient
     J = into.T @ here.matrix(expected=True) @ into
@@ -291,24 +291,28 @@ def _solve(J: Floats, g: Floats) -> Floats:
     return np.asarray(vectors[:, kept] @ ((vectors[:, kept].T @ (g / root)) / values[kept]) / root)
 
 
-def _length(here: At, direction: Floats) -> float:
+def _length(here: Iterate, direction: Floats) -> float:
     at, sampled = here.coordinates, here.sizes > 0
     moved = np.abs(direction[at.theta]) * here.scale[at.theta] / np.sqrt(here.n)
     return float(max(np.ptp(direction[at.u][sampled]), moved.max(initial=0.0)))
 
 
-def _shorter(here: At, direction: Floats, leap: float, reach: float, *, objective: bool) -> Iterator[tuple[float, At]]:
+def _shorter(
+    here: Iterate, direction: Floats, leap: float, reach: float, *, objective: bool
+) -> Iterator[tuple[float, Iterate]]:
     """Yield ever shorter steps, none of which moves a parameter or a difference of u too far, and where they lead."""
     at = here.coordinates
     moved = float(np.abs(direction[at.theta][here.rows.model.scaled]).max(initial=0.0))
     apart = float(np.ptp(direction[at.u][here.sizes > 0]))
     length = 1.0 / max(1.0, moved / leap, apart / reach)
     for _ in range(HALVINGS):
-        yield length, At(here.rows, here.v + length * direction, objective=objective)
+        yield length, Iterate(here.rows, here.v + length * direction, objective=objective)
         length /= 2
 
 
-def _fall(here: At, direction: Floats, slope: float, then: Callable[[At], At] | None = None) -> At | None:
+def _fall(
+    here: Iterate, direction: Floats, slope: float, then: Callable[[Iterate], Iterate] | None = None
+) -> Iterate | None:
     """Return the first point along a shrinking step that descends enough; None if rounding prevents it.
 
     Where the slope is below zero, the objective has to rise instead. ``then`` moves each point before it is judged.
@@ -325,7 +329,7 @@ def _fall(here: At, direction: Floats, slope: float, then: Callable[[At], At] | 
 
 def stationary(rows: JointRows, v: Floats, *, tol: float = 1e-10, most: int = 100) -> Walk:
     """Find a zero of the gradient by Newton steps that make it smaller; S stays above zero on every row."""
-    here = At(rows, v)
+    here = Iterate(rows, v)
     best, idle = np.inf, 0
     exact = tol if rows.reading_dominates else EXACT
     for iterations in range(most + 1):
@@ -349,7 +353,7 @@ def alone(rows: JointRows, v: Floats, *, tol: float = 1e-10, score: float = SCOR
     return (descend(rows, v, tol=score, settled=settled) if rows.families else stationary(rows, v, tol=tol)).v
 
 
-def _step(here: At) -> Floats:
+def _step(here: Iterate) -> Floats:
     """Return Newton's step, NaN if there is none."""
     if not here.sums.positive:
         return np.full(len(here.v), np.nan)
@@ -357,7 +361,7 @@ def _step(here: At) -> Floats:
     return -(here.level if is_level else here.jacobian).solve(here.gradient)
 
 
-def _smaller(here: At, delta: Floats) -> At | None:
+def _smaller(here: Iterate, delta: Floats) -> Iterate | None:
     """Return the first point along a shrinking step at which the gradient is smaller."""
     norm = here.distance(here.scale)
     for length, after in _shorter(here, delta, STRIDE, np.inf, objective=False):
@@ -383,7 +387,7 @@ def meet(rows: JointRows, v: Floats, *, tol: float = 1e-10, most: int = 100) -> 
 
 def _descend_calibrated(rows: JointRows, v: Floats, most: int) -> Walk:
     """Minimise the maximum over mu in all other coordinates, roughly."""
-    here, iterations = _calibrated(At(rows, v, objective=True)), 0
+    here, iterations = _calibrated(Iterate(rows, v, objective=True)), 0
     while iterations < most:
         direction, slope = _downhill_calibrated(here)
         after = _fall(here, direction, slope, _calibrated) if slope > ROUGH else None
@@ -393,7 +397,7 @@ def _descend_calibrated(rows: JointRows, v: Floats, most: int) -> Walk:
     return Walk(here, False, iterations, np.inf)
 
 
-def _calibrated(here: At) -> At:
+def _calibrated(here: Iterate) -> Iterate:
     """Return the point with mu at its maximum and all else as it is, at which the weights meet the known values."""
     for _ in range(CALIBRATION):
         direction = -here.calibration.solve(here.gradient)
@@ -405,7 +409,7 @@ def _calibrated(here: At) -> At:
     return here
 
 
-def _downhill_calibrated(here: At) -> tuple[Floats, float]:
+def _downhill_calibrated(here: Iterate) -> tuple[Floats, float]:
     """Return a direction, and how fast the maximum over mu falls along it: Newton's if its Hessian is positive.
 
     The Hessian is the Schur complement of J in mu, plus so much of each coordinate's own curvature that it is positive.
