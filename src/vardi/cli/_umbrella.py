@@ -6,12 +6,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import numpy as np
 import typer
 from rich.text import Text
 
-from vardi._estimate.intervals import RARE
-from vardi._facts.summary import DOUBT
 from vardi._files import whole_file
 from vardi._tables import Note, Part, Table
 from vardi.cli._command import Force, Json, Quiet, guarded
@@ -50,6 +47,10 @@ def umbrella(
     quiet: Quiet = False,
 ) -> None:
     """Combine umbrella windows into a free energy profile, with errors that allow for correlation in time."""
+    import numpy as np
+
+    from vardi._estimate.intervals import RARE
+    from vardi._facts.summary import DOUBT
     from vardi.mbar import Umbrella, inefficiencies
     from vardi.mbar.umbrella import point
     from vardi.plots import ProfileDisplay
@@ -111,6 +112,7 @@ def _ends(text: str) -> tuple[float, float]:
 
 def _write(profile: Profile, path: Path) -> None:
     """Write a line for each bin; free energies and errors are empty where no frame is."""
+    import numpy as np
     import polars
 
     from vardi.study._outputs import write_frame
