@@ -23,7 +23,9 @@ RARE = {
     "_fit.parameters",
     "_fit.rows_in_engine",
     "_fit.assisted",
-    "_fit.new_rows",
+    "_fit.weigher",
+    "_fit.saved",
+    "_fit.sql",
     "report",
 }
 RARE |= {"_estimate.sensitivity.question", "_estimate.bootstrap", "_estimate.bias_test", "_estimate.domains"}

@@ -57,6 +57,7 @@ TASKS_OF_A_FIT = {  # every public name of DebiasedSample, once
         "learned",
     ),
     "What it rests on, and more rows": ("sizes", "numeric_columns", "place_of", "update"),
+    "Weights elsewhere": ("expression", "to_sql", "uncovered", "save", "weigher"),
 }
 
 

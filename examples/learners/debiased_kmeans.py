@@ -37,7 +37,7 @@ source = np.repeat(list(samples), [len(rows) for rows in samples.values()])
 
 model = KMeans(4, n_init=10, random_state=0)
 debiased = vardi.DebiasedEstimator(model, biases={"app": "x0 >= 0", "telephone": 1}).fit(pool, source=source)
-share = debiased.debiased_.omegas["app"]
+share = debiased.fit_.normalisers()["app"].value
 known, true = np.mean(pool[:, 0] >= 0), np.mean(everyone[:, 0] >= 0)
 print(f"customers in the east: {known:.0%} of the pool, {share:.0%} debiased, {true:.0%} in truth")
 

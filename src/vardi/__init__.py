@@ -20,6 +20,8 @@ _NAMES = {  # public names by the module that holds them
     "_facts.diagnostics": "Diagnostics",
     "_fit.debias": "debias debias_matrix identify",
     "_fit.sample": "DebiasedSample",
+    "_fit.saved": "load",
+    "_fit.weigher": "Weigher",
     "_rows": "Windows",
     "_solve.identify": "Verdict",
     "_solve.newton": "Solution",
@@ -29,7 +31,7 @@ _NAMES = {  # public names by the module that holds them
     "errors": "ContradictedKnownWarning ConvergenceError DroppedSamplesWarning EmptySampleError EngineError "
     "ExpressionError FewUnitsError ImpossibleRowError InvalidBiasError InvalidCountsError InvalidKnownError "
     "KnownOfAllWarning MismatchError MissingValuesError NeedsRowsError NotIdentifiableError OutputError "
-    "SharedUnitsWarning StudyError TooLargeError UnidentifiedParametersError VardiError VardiWarning "
+    "SavedFitError SharedUnitsWarning StudyError TooLargeError UnidentifiedParametersError VardiError VardiWarning "
     "WeakOverlapWarning WeakParametersWarning WeightBlindError WeightBlindWarning",
     "learn": "DebiasedEstimator DebiasedResampler GaussianMixture debiased_risk debiased_scorer",
 }

@@ -22,6 +22,8 @@ from vardi._fit.debias import debias as debias
 from vardi._fit.debias import debias_matrix as debias_matrix
 from vardi._fit.debias import identify as identify
 from vardi._fit.sample import DebiasedSample as DebiasedSample
+from vardi._fit.saved import load as load
+from vardi._fit.weigher import Weigher as Weigher
 from vardi._rows import Windows as Windows
 from vardi._solve.identify import Verdict as Verdict
 from vardi._solve.newton import Solution as Solution
@@ -59,6 +61,7 @@ from vardi.errors import MissingValuesError as MissingValuesError
 from vardi.errors import NeedsRowsError as NeedsRowsError
 from vardi.errors import NotIdentifiableError as NotIdentifiableError
 from vardi.errors import OutputError as OutputError
+from vardi.errors import SavedFitError as SavedFitError
 from vardi.errors import SharedUnitsWarning as SharedUnitsWarning
 from vardi.errors import StudyError as StudyError
 from vardi.errors import TooLargeError as TooLargeError

@@ -145,7 +145,7 @@ def test_fit_prints_a_summary_and_writes_weights_that_join_back(folder):
     assert lines[0] == "House prices: 300 rows of 2 samples represent the population"
     assert "agency     200  MEDV <= 22  0.590 ± 0.049      45.6%" in lines
     assert "MEDV          19.063       23.22 ± 0.97" in lines
-    assert lines[-1] == "weights  weights.parquet"
+    assert lines[-2:] == ["weights  weights.parquet", "fit      weights.fit.json"]
     assert all(line == line.rstrip() for line in lines)
     weights = pl.read_parquet("weights.parquet")
     agency = pl.read_csv("agency.csv").with_row_index("row").cast({"row": pl.Int64})
@@ -167,7 +167,8 @@ def test_fit_for_machines(folder):
     result = run("fit", "study.toml", "-o", "weights.csv", "--json")
     found = json.loads(result.stdout)
     assert found["title"] == "House prices"
-    assert found["files"] == {"weights": "weights.csv"}
+    assert found["format"] == 1
+    assert found["files"] == {"weights": "weights.csv", "fit": "weights.fit.json"}
     assert [line["name"] for line in found["samples"]] == ["agency", "national"]
     assert found["variables"][0] == {
         "name": "MEDV",
@@ -190,10 +191,11 @@ def test_fit_writes_weights_and_report_together(folder):
     told = [
         "weights  weights.parquet",
         "report   report.html",
+        "fit      weights.fit.json",
         "",
         "Open the report in a browser to read and print it.",
     ]
-    assert result.stdout.splitlines()[-4:] == told
+    assert result.stdout.splitlines()[-5:] == told
     assert "House prices" in (folder / "report.html").read_text()
 
 
@@ -275,7 +277,7 @@ def test_warnings_are_lines(small):
     (small / "study.toml").write_text(LOW + HIGH.replace('"1"', '"x ** 9"'))
     result = run("fit", "study.toml", "--json")
     found = json.loads(result.stdout)
-    said = [*found["warnings"], *found["doubts"]]
+    said = [*(one["message"] for one in found["warnings"]), *found["doubts"]]
     assert said
     assert all(line.startswith("warning: ") for line in result.stderr.splitlines())
 
@@ -466,7 +468,7 @@ def test_check_says_no_where_samples_contradict_known_shares(folder, engine):
     (folder / "study.toml").write_text(f'engine = "{engine}"\n{STUDY}[known]\nagency = 0.9\n')
     result = run("check", "study.toml")
     assert result.exit_code == 1
-    assert "✗ The samples contradict what is known (chi2 = " in result.stdout
+    assert "✗ The samples contradict what is known (T2 = " in result.stdout
     assert "A bias or a known value is wrong, or they describe different populations." in result.stdout
     assert re.search(
         r"^mean of  known  by the samples +z\nagency     0\.9   0\.590 ± 0\.049  -6\.\d$", result.stdout, re.MULTILINE
@@ -479,7 +481,8 @@ def test_check_says_no_where_samples_contradict_known_shares(folder, engine):
     (line,) = found["known_check"]["lines"]
     assert (line["label"], line["known"]) == ("agency", 0.9)
     assert (line["estimated"], line["stderr"]) == pytest.approx((seen.value, seen.stderr), rel=1e-9)
-    assert "vardi check lists the known values." in found["warnings"][0]
+    assert "vardi check lists the known values." in found["warnings"][0]["message"]
+    assert found["warnings"][0]["code"] == "contradicted-known"
 
 
 def test_check_says_yes_to_known_shares_or_that_they_cannot_be_tested(folder):

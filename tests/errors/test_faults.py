@@ -121,7 +121,8 @@ def invoke_as_a_mere_user(*arguments):
     if user == 0:
         invoke(*arguments)  # loads every module that it needs: root's own may not be read later
         invoke("fit", "no such study.toml")
-        Path(arguments[-1]).unlink()
+        for path in (Path(arguments[-1]), Path(arguments[-1]).with_suffix(".fit.json")):
+            path.unlink()
         os.seteuid(65534)
     try:
         return invoke(*arguments)

@@ -71,7 +71,7 @@ def chi2(U, V):
 def test_the_score_test_is_that_of_the_formulas(kind, K):
     omega, s, columns = simulated(kind, K, 60)
     fit = vardi.debias_matrix(omega, s)
-    found = check(fit, columns)
+    found = check(fit, columns, features="poly2")
     U, V = brute_score(probabilities(fit, omega), s, columns)
     T, p, df = chi2(U, V)
     assert found.df == df
@@ -91,6 +91,17 @@ def test_rare_values_do_not_contradict_right_biases():
         fit = vardi.debias_matrix(np.column_stack([np.ones(100), 1.0 - 0.9 * x]), np.repeat([0, 1], 50))
         rejected += check(fit, {"x": x}).pvalue <= 0.05
     assert rejected <= 8  # the 99% quantile of a binomial law of 60 and 5% is 8
+
+
+def test_ranks_are_the_middles_of_the_debiased_distribution_function():
+    omega, s, columns = simulated("tilt", 3, 30)
+    fit = vardi.debias_matrix(omega, s)
+    ranked = {}
+    for name, x in columns.items():
+        F = np.array([fit.weights[x < one].sum() + fit.weights[x == one].sum() / 2 for one in x]) / fit.weights.sum()
+        ranked[name] = F
+    found, expected = check(fit, columns), check(fit, ranked, features="poly2")
+    assert (found.statistic, found.df) == (pytest.approx(expected.statistic), expected.df)
 
 
 def test_worst_is_the_largest_z_of_all_cells():
@@ -128,7 +139,7 @@ def same(a: vardi.BiasCheck, b: vardi.BiasCheck, rtol=1e-7):
     assert a.untested == pytest.approx(b.untested)
 
 
-@pytest.mark.parametrize("features", ["poly2", "cells"])
+@pytest.mark.parametrize("features", ["ranks", "poly2", "cells"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_scales_of_biases_and_columns_and_the_order_of_rows_do_not_matter(kind, features):
     omega, s, columns = simulated(kind, 3, 80)
@@ -137,8 +148,11 @@ def test_scales_of_biases_and_columns_and_the_order_of_rows_do_not_matter(kind, 
     order = np.random.default_rng(0).permutation(80)
     shuffled = {name: x[order] for name, x in columns.items()}
     same(check(vardi.debias_matrix(omega[order], s[order]), shuffled, features=features), found)
-    moved = check(vardi.debias_matrix(omega, s), {"z": 5 - 3 * columns["z"], "noise": columns["noise"]})
-    assert moved.pvalue == pytest.approx(check(vardi.debias_matrix(omega, s), columns).pvalue, rel=1e-6)
+    fit = vardi.debias_matrix(omega, s)
+    moved = {"z": 5 - 3 * columns["z"], "noise": columns["noise"]}
+    assert check(fit, moved, features="poly2").pvalue == pytest.approx(check(fit, columns, features="poly2").pvalue)
+    curved = {"z": np.exp(columns["z"]), "noise": columns["noise"]}  # which keeps ranks
+    assert check(fit, curved).pvalue == pytest.approx(check(fit, columns).pvalue)
 
 
 @pytest.mark.long
@@ -150,7 +164,7 @@ def test_counts_are_replication(kind):
     counted = vardi.debias_matrix(omega, s, counts=c)
     repeated = vardi.debias_matrix(omega[again], s[again])
     wide = {name: x[again] for name, x in columns.items()}
-    for features in ("poly2", "cells"):
+    for features in ("ranks", "poly2", "cells"):
         same(check(counted, columns, features=features), check(repeated, wide, features=features))
 
 
@@ -170,7 +184,7 @@ def test_checks_leave_the_fit_as_it_was():
     samples = dict(zip(["low", "lower", "high", "higher"], x, strict=True))
     biases = {"low": "x < 0.5", "lower": "(x < 0.5) * (2 - x)", "high": "x >= 0.5", "higher": "(x >= 0.5) * (1 + x)"}
     fit, untouched = (vardi.debias(samples, biases, known={"x < 0.5": 0.4}) for _ in range(2))
-    for features in ("poly2", "cells"):
+    for features in ("ranks", "poly2", "cells"):
         fit.check_biases("x", features=features)
     again = pickle.loads(pickle.dumps(fit))  # which computes anew what the rows do not keep
     wanted = untouched.expectation("x ** 2")
@@ -220,7 +234,7 @@ def selected(seed: int, n: int = 2000) -> dict[str, np.ndarray]:
     return {"panel": chosen, "survey": rng.normal(size=n // 4)}
 
 
-@pytest.mark.parametrize("features", ["poly2", "cells"])
+@pytest.mark.parametrize("features", ["ranks", "poly2", "cells"])
 def test_a_wrong_bias_is_rejected_and_the_right_one_is_not(features):
     samples = selected(0)
     x = {"x": np.concatenate(list(samples.values()))}
@@ -282,7 +296,7 @@ def test_a_sample_without_overlap_in_a_column_has_no_p_value_of_its_own():
     fit = vardi.debias(x, {"a": "x < 1", "b": "0.5 < x < 1.5", "c": "x > 1"})
     pool = np.concatenate(list(x.values()))
     half = np.where((pool > 0.5) & (pool < 1), pool > 0.75, 0.0)
-    for features in ("poly2", "cells"):
+    for features in ("ranks", "poly2", "cells"):
         found = check(fit, {"half": half}, features=features)
         assert math.isnan(found.by_sample["c"])
         assert found.pvalue == pytest.approx(found.by_sample["a"])
@@ -330,7 +344,8 @@ def test_samples_of_one_row():
 def test_unknown_features_are_refused(lazy):
     samples = {"a": pl.DataFrame({"x": [1.0, 2.0, 3.0]}), "b": pl.DataFrame({"x": [1.5, 2.5]})}
     fit = vardi.debias({name: rows.lazy() for name, rows in samples.items()} if lazy else samples, {"a": 1, "b": "x"})
-    with pytest.raises(vardi.MismatchError, match="no features 'cell' .* Choose one of 'poly2', 'cells'. Did you mean"):
+    choice = "Choose one of 'ranks', 'poly2', 'cells'. Did you mean"
+    with pytest.raises(vardi.MismatchError, match=f"no features 'cell' .* {choice}"):
         fit.check_biases("x", features="cell")
 
 

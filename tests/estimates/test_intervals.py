@@ -80,7 +80,7 @@ class TestDegreesOfFreedom:
         spread = loose.influence.spread()
         rows, total = spread.within.sum(), spread.within.sum() + spread.known[0]
         assert spread.known[0] > 0
-        bare = loose.influence.measure.spread(loose.influence.values)
+        bare = loose.influence.measure.spread(loose.influence.values, loose.influence.leverage)
         assert_allclose(loose.df, bare.df[0] * (total / rows) ** 2)
 
 

@@ -107,7 +107,7 @@ def high_source():
 def test_fit_equals_weights_by_hand(model):
     by_hand = clone(model).fit(X, Y, sample_weight=WEIGHTS)
     fitted = debiased(model).fit(X, Y, source=SOURCE)
-    assert_allclose(fitted.weights_, WEIGHTS, rtol=1e-12)
+    assert_allclose(fitted.fit_.weigh(ROWS), WEIGHTS, rtol=1e-12)
     for method in ("predict", "transform", "score_samples"):
         assert hasattr(fitted, method) == hasattr(by_hand, method)
         if hasattr(by_hand, method):
@@ -193,7 +193,8 @@ def test_weights_reach_what_hands_them_on_with_routing_only(routing):
     biases = CLASS_BIASES
     with sklearn.config_context(enable_metadata_routing=routing):
         fitted = DebiasedEstimator(OneVsRestClassifier(LogisticRegression()), biases=biases).fit(X, HIGH, source=source)
-    by_hand = LogisticRegression().fit(X, HIGH, sample_weight=fitted.weights_)
+    weights = vardi.debias(X.assign(high=HIGH), biases, source=source).weights
+    by_hand = LogisticRegression().fit(X, HIGH, sample_weight=weights)
     assert_allclose(fitted.predict_proba(X), by_hand.predict_proba(X), rtol=1e-10)
 
 
@@ -207,30 +208,34 @@ def test_biases_read_features_and_target_of_every_container(library):
     biases = BIASES if named else {k: b if b == 1 else b.replace("length", "x0") for k, b in BIASES.items()}
     model = DebiasedEstimator(Ridge(solver="lsqr", tol=1e-14), biases=biases, target="price")
     model.fit(features, Y.to_numpy(), source=list(SOURCE))
-    assert type(model.weights_) is np.ndarray
-    assert_allclose(model.weights_, WEIGHTS, rtol=1e-10)
+    rows = ROWS if named else ROWS.rename(columns={"length": "x0", "width": "x1"})
+    assert_allclose(model.fit_.weigh(rows), WEIGHTS, rtol=1e-10)
 
 
 def test_series_name_or_y_names_the_target():
-    assert_allclose(debiased(Ridge()).fit(X, Y, source=SOURCE).weights_, WEIGHTS)
+    assert_allclose(debiased(Ridge()).fit(X, Y, source=SOURCE).fit_.weigh(ROWS), WEIGHTS)
     renamed = {**BIASES, "cheap": "y <= 12 and length > 0.2"}
-    assert_allclose(DebiasedEstimator(Ridge(), biases=renamed).fit(X, Y.to_numpy(), source=SOURCE).weights_, WEIGHTS)
+    model = DebiasedEstimator(Ridge(), biases=renamed).fit(X, Y.to_numpy(), source=SOURCE)
+    assert_allclose(model.fit_.weigh(ROWS.rename(columns={"price": "y"})), WEIGHTS)
 
 
 def test_one_sample_needs_no_labels():
     unbiased = DebiasedEstimator(Ridge()).fit(X, Y)
-    assert_allclose(unbiased.weights_, 1.0, rtol=1e-14)
+    assert_allclose(unbiased.fit_.weigh(ROWS), 1.0, rtol=1e-14)
     assert_allclose(unbiased.predict(X), Ridge().fit(X, Y).predict(X), rtol=1e-12)
     one = DebiasedEstimator(Ridge(), biases={"long": "length"}).fit(X, Y)
-    assert_allclose(one.weights_, 1 / X["length"] / np.mean(1 / X["length"]))
+    assert_allclose(one.fit_.weigh(ROWS), 1 / X["length"] / np.mean(1 / X["length"]))
 
 
 @pytest.mark.filterwarnings("ignore::vardi.errors.WeakOverlapWarning")
-def test_debiased_sample_is_kept():
+def test_the_fit_is_kept_without_its_rows():
     fitted = debiased(Ridge()).fit(X, Y, source=SOURCE)
     fit = vardi.debias(ROWS, BIASES, source=SOURCE)
-    assert fitted.debiased_.omegas == pytest.approx(fit.omegas)
-    assert fitted.debiased_.cdf("price").quantile(0.5) == fit.cdf("price").quantile(0.5)
+    expected = fit.normalisers()
+    for name, found in fitted.fit_.normalisers().items():
+        assert (found.value, found.stderr) == pytest.approx((expected[name].value, expected[name].stderr))
+    assert fitted.verdict_.weakest_rows == fit.identify().weakest_rows
+    assert not {"debiased_", "weights_"} & set(dir(fitted))
 
 
 # in scikit-learn's places
@@ -253,7 +258,7 @@ def test_grid_search_splits_source(routing):
             scores.append(inner.score(X.iloc[test], Y.iloc[test]))
         expected.append(np.mean(scores))
     assert_allclose(search.cv_results_["mean_test_score"], expected, rtol=1e-10)
-    assert_allclose(search.best_estimator_.weights_, WEIGHTS, rtol=1e-12)
+    assert_allclose(search.best_estimator_.fit_.weigh(ROWS), WEIGHTS, rtol=1e-12)
 
 
 @ROUTING
@@ -265,7 +270,9 @@ def test_cross_validate_with_source(routing):
         results = cross_validate(model, X, Y, cv=folds, params={"source": SOURCE}, return_estimator=True)
     for (train, _), fitted in zip(folds.split(X), results["estimator"], strict=True):
         assert_allclose(
-            fitted.weights_, vardi.debias(ROWS.iloc[train], BIASES, source=SOURCE[train]).weights, rtol=1e-10
+            fitted.fit_.weigh(ROWS.iloc[train]),
+            vardi.debias(ROWS.iloc[train], BIASES, source=SOURCE[train]).weights,
+            rtol=1e-10,
         )
 
 
@@ -312,7 +319,8 @@ def test_inside_a_pipeline(routing):
         model = Pipeline([("none", "passthrough"), ("array", ToArray()), ("model", last)]).fit(X, Y, **keys)
         keys = {"source": SOURCE} if routing else {"scale__source": SOURCE}
         scaler = Pipeline([("scale", first), ("model", LinearRegression())]).fit(X, Y, **keys)
-    assert_allclose(model["model"].weights_, WEIGHTS, rtol=1e-10)
+    arrays = ROWS.rename(columns={"length": "x0", "width": "x1"})
+    assert_allclose(model["model"].fit_.weigh(arrays), WEIGHTS, rtol=1e-10)
     assert_allclose(scaler["scale"].mean_, np.average(X, axis=0, weights=WEIGHTS), rtol=1e-10)
     assert_allclose(scaler.predict(X), LinearRegression().fit(X, Y).predict(X), rtol=1e-8)
 
@@ -345,7 +353,7 @@ def test_clone_and_pickle():
     assert clone(model).get_params()["biases"] == BIASES
     fitted = pickle.loads(pickle.dumps(model.fit(X, Y, source=SOURCE)))
     assert_allclose(fitted.predict(X), model.predict(X))
-    assert_allclose(fitted.debiased_.weights, WEIGHTS)
+    assert_allclose(fitted.fit_.weigh(ROWS), WEIGHTS)
     with pytest.raises(NotFittedError):
         clone(fitted).predict(X)
 
@@ -431,7 +439,7 @@ def test_check_estimator(estimator, check, monkeypatch):
 
 def test_resample_draws_rows_by_weight():
     model = debiased(KNeighborsRegressor(1), resample=True, random_state=0).fit(X, Y, source=SOURCE)
-    assert_allclose(model.weights_, WEIGHTS)
+    assert_allclose(model.fit_.weigh(ROWS), WEIGHTS)
     assert model.estimator_.n_samples_fit_ == len(X)
     drawn = model.estimator_._fit_X[:, 0]
     times = np.array([(drawn == value).sum() for value in X["length"]])

@@ -31,7 +31,6 @@ def test_a_learner_is_fitted_to_the_rows_that_have_targets(rows):
     weights, has = np.asarray(fit.among(["survey", "panel"]).weights), source != "web"
     expected = LinearRegression().fit(X[has], y[has], sample_weight=weights[has])
     np.testing.assert_allclose(found.coef_, expected.coef_, rtol=1e-9)
-    assert not found.weights_[~has].any()
     y[3] = np.nan
     with pytest.raises(ValueError, match="NaN"):
         vardi.DebiasedEstimator(LinearRegression(), biases=biases).fit(X, y, source=source)
@@ -53,5 +52,4 @@ def test_rows_without_targets_are_not_drawn(rows):
     _, drawn = resampler.fit_resample(X, y, source=source)
     assert len(drawn) == len(y)
     assert not np.isnan(drawn).any()
-    assert not np.asarray(resampler.weights_)[source == "web"].any()
-    assert np.asarray(resampler.weights_).mean() == pytest.approx(1.0)
+    assert not (source[resampler.sample_indices_] == "web").any()

@@ -62,6 +62,9 @@ _TABLES = OUTPUT + "test_a_real_table_is_the_same_at_each_call"
 _ERRORS = OUTPUT + "test_every_error_is_a_value_error_and_every_warning_a_user_warning"
 _LEARNED = BIAS + "test_a_bias_from_which_nothing_is_learned_is_none"
 _VALUES = OUTPUT + "test_results_are_values_that_cannot_be_changed"
+_SAVED = "travel/test_saved_fits.py::test_a_loaded_fit_weighs_the_same"
+_SQL = "engines/test_new_rows.py::test_sql_gives_the_same_in_duckdb_and_sqlite"
+_FRAMES = "travel/test_frames.py::test_every_result_is_a_frame_of_the_library_of_the_fit"
 _ANY_STUDY = STUDY + "test_any_text_is_a_study_or_an_error_of_ours"
 _A_STUDY = STUDY + "test_the_study_that_is_mutated_is_one"
 
@@ -128,6 +131,31 @@ TESTS: dict[str, tuple[str, ...]] = {
     "plots.ConvergenceDisplay": ("accounts/test_plots.py::test_convergence_is_drawn_in_both_directions",),
     "plots.ProfileDisplay": (UMBRELLA + "test_a_picture_has_the_unit_and_the_names_of_coordinates",),
     "plots.StatesDisplay": ("accounts/test_plots.py::test_steps_between_states",),
+    **dict.fromkeys(
+        [f"{kind}.{name}" for kind in ("DebiasedSample", "Weigher") for name in ("expression", "uncovered")],
+        ("engines/test_new_rows.py::test_a_row_without_a_weight_is_null_in_an_engine_and_counted",),
+    ),
+    **dict.fromkeys(["DebiasedSample.to_sql", "Weigher.to_sql"], (_SQL,)),
+    **dict.fromkeys(
+        ["load", "DebiasedSample.save", "DebiasedSample.weigher", "Weigher", "Weigher.save", "Weigher.summary"],
+        (_SAVED,),
+    ),
+    **dict.fromkeys(
+        [f"Weigher.{name}" for name in ("weigh", "adding", "expression_on", "fixed", "of", "sampled", "errors", "log")],
+        (_SAVED, "engines/test_new_rows.py::test_new_rows_weigh_the_same_in_every_engine"),
+    ),
+    **dict.fromkeys(
+        [f"Weigher.{name}" for name in ("normalisers", "log_normalisers", "log_omega_covariance")],
+        ("travel/test_saved_fits.py::test_a_loaded_fit_has_its_normalisers_with_errors",),
+    ),
+    **dict.fromkeys(
+        [
+            f"{kind}.to_frame"
+            for kind in ("BiasCheck", "Bootstrap", "Domains", "Estimates", "KnownCheck", "Sensitivity")
+        ],
+        (_FRAMES,),
+    ),
+    "Estimates.names": (_FRAMES,),
     "DebiasedSample.weigh": (FIT + "test_weigh_gives_the_rows_of_the_pool_their_weights",),
     **dict.fromkeys(["DebiasedSample.among", "Estimate.among", "Estimate.plain", "Estimates.among"], (_AMONG,)),
     "DebiasedSample.sample": (_DRAWS,),

@@ -31,6 +31,7 @@ CLASSES = (
     "Sensitivity",
     "Solution",
     "Verdict",
+    "Weigher",
     "Windows",
 )
 

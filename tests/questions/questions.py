@@ -260,6 +260,15 @@ def new_rows(subject: Subject) -> np.ndarray:
     return numbers(np.asarray(subject.fit.weigh(subject.new)))
 
 
+def formula(subject: Subject) -> np.ndarray:
+    weight = subject.fit.expression()
+    by_expression = nw.from_native(subject.new).select(weight=weight).get_column("weight").to_numpy()
+    rows = nw.from_native(subject.new).lazy("polars").to_native()
+    by_file = subject.fit.weigher().weigh(rows).collect()["weight"].to_numpy()
+    np.testing.assert_allclose(by_expression, by_file, rtol=1e-12)
+    return numbers(by_expression, subject.fit.uncovered(rows))
+
+
 def update(subject: Subject) -> np.ndarray:
     return numbers(list(subject.fit.update(subject.more).log_omegas.values()))
 
@@ -301,6 +310,7 @@ QUESTIONS: dict[str, Callable[[Subject], np.ndarray]] = {
     "draws": draws,
     "draws with replacement": draws_with_replacement,
     "new rows": new_rows,
+    "weights as a formula": formula,
     "update": update,
     "verdict": verdict,
     "account": account,

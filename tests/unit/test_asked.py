@@ -64,12 +64,12 @@ def engine(request):
 
 @pytest.mark.parametrize("biases", [EVEN, UNEVEN], ids=["one bias is 1", "none is"])
 def test_a_pass_asks_for_what_does_not_follow(engine, queries, biases):
-    """That is K - 1 shares, K (K - 1) / 2 products and, after the first point, the scale of the weights."""
+    """That is K shares, K (K - 1) / 2 products and, after the first point, the scale of the weights."""
     rows = drawn(biases)
     fit = vardi.debias(engine(rows), biases, source="label")
     sums = [shape[1] for _, shape in queries if shape[0] == 1]
-    assert sums[0] == 5
-    assert set(sums[1:]) == {6}
+    assert sums[0] == 6
+    assert set(sums[1:]) == {7}
     expected = vardi.debias(rows, biases, source="label")
     certified = fit.solution.certificate + expected.solution.certificate
     assert certified < 1e-8

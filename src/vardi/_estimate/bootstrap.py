@@ -38,6 +38,7 @@ from vardi._estimate.refits import (
     in_turn,
     make_plan,
 )
+from vardi._estimate.tables import Record, Tabular, record_of
 from vardi._inputs.given import is_function, name_of
 from vardi._machine import cores
 from vardi._rows.contract import Kept
@@ -65,7 +66,7 @@ Statistic: TypeAlias = "Functions | Callable[..., ArrayLike]"
 
 
 @dataclass(frozen=True, eq=False)
-class Bootstrap:
+class Bootstrap(Tabular):
     """The result of refits to resampled rows.
 
     Attributes
@@ -136,6 +137,10 @@ class Bootstrap:
 
     def __len__(self) -> int:
         return len(self.values)
+
+    def _records(self) -> list[Record]:
+        """Return a row for each statistic."""
+        return [record_of(name, estimate) for name, estimate in zip(self.names, self._estimates, strict=True)]
 
     def __str__(self) -> str:
         width = max(len(name) for name in self.names)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from vardi._estimate.estimates import Estimate, Estimates
-from vardi._estimate.intervals import REFUSED, Law, Student, quantile_of_student, warn_of_doubt
+from vardi._estimate.intervals import REFUSED, FixedValue, Law, Student, quantile_of_student, warn_of_doubt
 from vardi._estimate.tangent import Tangent
 from vardi._inputs.pool import Name
 from vardi._machine import require_memory
@@ -241,6 +241,8 @@ class DebiasedCdf:
             )
         value = self._steps.inverse(q)
         law = Woodruff(self._steps, q, self._at(np.array([self._steps.before_last(value)]), level)[0])
+        if isinstance(law.share.law, FixedValue):
+            return Estimate(value, 0.0, level, law=law.share.law, among=self._tangent.measure.recorded_by)
         self._warn([f"the quantile {q:g} of {self._what}"], [law])
         low, high = law.ends(value, math.nan, level)
         stderr = (high - low) / (2.0 * quantile_of_student(level, law.df)) if math.isfinite(high - low) else math.nan
@@ -305,40 +307,57 @@ class DebiasedCdf:
         measure, x, inside = self._tangent.measure, self._steps.function, self._steps.inside
         scale = 1.0 if inside is None else 1.0 / float(measure.mean(inside)[0])
         K, d, size = len(measure.sizes), len(measure.coordinates), len(grid) + 1
-        every, factors = np.eye(d), measure.factors
-        is_q = measure.through is measure.point and not measure.point.model.families  # x is
+        every, leverage = np.eye(d), self._tangent.leverage
+        root, is_q = measure.whole.root_of_rows(leverage), measure.through is measure.point  # x is q, without families
+        is_q = is_q and not measure.point.model.families
+        by_row = leverage is not None or measure.rows.dependence.is_finite  # else factors differ by sample alone
 
         def by_cell(block: Block) -> tuple[Floats, Floats]:
             at = measure.point.at(block)
             r = at.weight if inside is None else at.weight * inside.of(block, at) * scale
             r = block.let(r)
-            others = [] if is_q else [measure.through.at(block).q(every) * r]
             key = block.interval(x.of(block, at), grid) * K + block.of_sample(np.arange(float(K))[:, None])
-            return key, np.hstack([r, r * r, at.x(every) * r, *others])
+            columns = [r, r * r, at.x(every) * r, *([] if is_q else [measure.through.at(block).q(every) * r])]
+            if by_row:
+                factor = block.let(root(block) ** 2.0)
+                r = block.let(r * factor)
+                columns += [r, columns[1] * factor, measure.through.at(block).q(every) * r]
+            return key, np.hstack(columns)
 
         def of_samples(block: Block) -> tuple[Floats, Floats]:
-            q = block.let(measure.through.at(block).q(every))
-            scaled = q * block.of_sample(np.sqrt(factors)[:, None])
-            return block.by_sample(q), block.gram(scaled, scaled)
+            q, own = block.let(measure.through.at(block).q(every)), block.let(root(block))
+            scaled = block.let(q * own)
+            return block.by_sample(np.hstack([q, scaled * own, own * own])), block.gram(scaled, scaled)
 
         keys, of_keys = measure.rows.grouped(by_cell, 3 * d)
         sums = np.zeros((size, K, of_keys.shape[1]))
         sums.reshape(size * K, -1)[np.array(keys, np.int64)] = of_keys
         of_x = sums[:, :, 2 : 2 + d].sum(axis=1)
+        of_r, of_squares, of_q = sums[:, :, 0], sums[:, :, 1], sums[:, :, -d:]
+        if by_row:
+            of_r, of_squares = sums[:, :, -d - 2], sums[:, :, -d - 1]
+        else:
+            of_r, of_squares, of_q = (
+                of_r * measure.factors,
+                of_squares * measure.factors,
+                of_q * measure.factors[:, None],
+            )
         b = self._tangent.jacobian.solve((np.cumsum(of_x, axis=0)[:-1] - value[:, None] * of_x.sum(axis=0)).T)
         M = np.vstack([(np.arange(size)[:, None] <= np.arange(len(grid))) - value, b])
         totals, squares = measure.rows.total(of_samples, 2 * d)
         products = np.zeros((size + d, size + d))
-        products[np.arange(size), np.arange(size)] = sums[:, :, 1] @ factors
-        products[:size, size:] = np.einsum("ckd,k->cd", sums[:, :, -d:], factors)
+        products[np.arange(size), np.arange(size)] = of_squares.sum(axis=1)
+        products[:size, size:] = of_q.sum(axis=1)
         products[size:, :size], products[size:, size:] = products[:size, size:].T, squares
-        T = np.hstack([sums[:, :, 0].T, totals]) @ M
+        T = np.hstack([sums[:, :, 0].T, totals[:, :d]]) @ M
+        times_factors = np.hstack([of_r.T, totals[:, d:-1]]) @ M
         n, beyond = measure.sizes[:, None], b[measure.coordinates.epsilon]
         # a single row deviates from the mean under the fitted law of its sample
         centre = np.where((n > 0) & (n < 2), b[measure.coordinates.u], T / np.maximum(n, 1.0))
-        mixed = (T * factors[:, None]).T @ centre
-        V = M.T @ products @ M - mixed - mixed.T + (centre * (factors[:, None] * n)).T @ centre
-        return np.asarray(V + beyond.T @ beyond) / measure.n**2
+        mixed = times_factors.T @ centre
+        V = M.T @ products @ M - mixed - mixed.T + (centre * totals[:, -1:]).T @ centre
+        borrowed = 0.0 if leverage is None else leverage.borrowed.share
+        return np.asarray(V * (1.0 + borrowed) + beyond.T @ beyond) / measure.n**2
 
 
 def _points(t: Any) -> Floats:

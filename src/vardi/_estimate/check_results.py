@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from vardi._estimate.estimates import with_digits_of
+from vardi._estimate.tables import Record, Tabular
 from vardi._inputs.pool import Name
 from vardi._tables import Shown, Table
 from vardi.errors import MismatchError, suggest
@@ -26,7 +27,7 @@ QUASI_INDEPENDENCE = "quasi-independence"  # the method of a check of truncated 
 MOST_PAIRED = 20_000  # of these, up to which all pairs are compared; beyond, those of a random part
 CAVEAT = "An error in a bias where no other sample could draw stays invisible, and a large p-value validates nothing."
 
-Features: TypeAlias = Literal["poly2", "cells"]
+Features: TypeAlias = Literal["ranks", "poly2", "cells"]
 
 
 def require_features(features: str) -> None:
@@ -59,7 +60,7 @@ class Discrepancy:
 
 
 @dataclass(frozen=True)
-class BiasCheck(Shown):
+class BiasCheck(Shown, Tabular):
     """Whether the samples agree with their declared biases where they overlap.
 
     Attributes
@@ -101,6 +102,13 @@ class BiasCheck(Shown):
         """The samples, those that fit worst first, and at the end those that cannot be tested."""
         shown = {name: float(f"{pvalue:.6g}") for name, pvalue in self.by_sample.items()}  # two samples have the same
         return sorted(shown, key=lambda name: (math.isnan(shown[name]), shown[name]))
+
+    def _records(self) -> list[Record]:
+        """Return a row for each sample, the one that fits worst first."""
+        return [
+            {"name": str(name), "pvalue": self.by_sample[name], "untested": self.untested[name]}
+            for name in self.worst_first
+        ]
 
     def _parts(self) -> tuple[str, Table, str]:
         table = Table(BIAS_HEADING, [] if self.reason else self.worst_first, self._cells, "samples")
@@ -161,7 +169,7 @@ class KnownLine:
 
 
 @dataclass(frozen=True)
-class KnownCheck(Shown):
+class KnownCheck(Shown, Tabular):
     """A comparison of what is known of the population with the samples.
 
     Attributes
@@ -169,13 +177,17 @@ class KnownCheck(Shown):
     lines : tuple of KnownLine
         One for each known value.
     statistic, df : float, int
-        Chi-square of all of them together and its degrees of freedom.
+        Hotelling's :math:`T^2` of all of them together, and how many of them are linearly independent.
     pvalue : float
-        Small where the samples contradict them; NaN where they do not identify them.
+        Small where the samples contradict them; NaN where they do not identify them, or too few rows show how much
+        they vary. :math:`T^2 (f - p + 1) / (p f)` is compared with the law F of p and f - p + 1 degrees of freedom,
+        with p the ``df`` and f the ``freedom``.
     residual : float
         The largest deviation of the weighted rows from a known value.
     samples : tuple of str
         The samples that were drawn.
+    freedom : float
+        Degrees of freedom of the covariance of the estimates; with infinitely many the test is chi-square.
     """
 
     lines: tuple[KnownLine, ...]
@@ -184,6 +196,7 @@ class KnownCheck(Shown):
     pvalue: float
     residual: float
     samples: tuple[str, ...]
+    freedom: float = math.inf
 
     @property
     def outcome(self) -> Outcome:
@@ -199,17 +212,36 @@ class KnownCheck(Shown):
     def verdict(self) -> str:
         """The outcome in a sentence; if the samples contradict what is known, with what may be wrong."""
         if math.isnan(self.pvalue):
+            if self.df and math.isfinite(self.freedom):
+                return (
+                    f"{self.df} known values cannot be tested at once: the samples have {self.freedom:.3g} degrees of "
+                    "freedom to tell how much they vary."
+                )
             return "The samples on their own say nothing about what is known, so it cannot be tested."
         said = AGREEMENT[self.outcome]
         worst = max(self.lines, key=lambda line: abs(line.z) if line.stderr > 0 else -1.0)
         found = (
-            f"The samples {said} what is known (chi2 = {self.statistic:.4g}, df = {self.df}, p = {self.pvalue:.2g}); "
-            f"the largest discrepancy is in {worst.label!r}: {worst.estimated:.3g} ± {worst.stderr:.2g} by the "
+            f"The samples {said} what is known ({self._scale}, p = {self.pvalue:.2g}); the largest "
+            f"discrepancy is in {worst.label!r}: {worst.estimated:.3g} ± {worst.stderr:.2g} by the "
             f"samples, {worst.known:.3g} as known."
         )
         if self.outcome == "doubtful":
             return f"{found} Look at it: {one_in(self.pvalue)}."
         return f"{found} {self._remedy(worst)}" if self.contradicted else found
+
+    @property
+    def _scale(self) -> str:
+        if math.isinf(self.freedom):
+            return f"chi2 = {self.statistic:.4g}, df = {self.df}"
+        return f"T2 = {self.statistic:.4g}, df = {self.df} and {self.freedom - self.df + 1:.4g}"
+
+    def _records(self) -> list[Record]:
+        """Return a row for each known value: what the samples say of it, and what is known."""
+        return [
+            {"name": line.label, "value": line.estimated, "stderr": line.stderr, "known": line.known}
+            | {"known_stderr": line.known_stderr, "z": line.z}
+            for line in self.lines
+        ]
 
     def _parts(self) -> tuple[str, Table]:
         return self.verdict, Table(KNOWN_HEADING, self.lines, _known_cells, "known values")

@@ -11,7 +11,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from vardi._estimate.estimates import MUCH, Estimate, Estimates, as_shown, cells_of, headings, judged, with_digits_of
-from vardi._estimate.intervals import REFUSED, Kind, Law, ShareOf, any_number, constant, known, times
+from vardi._estimate.intervals import REFUSED, Kind, Law, ShareOf, any_number, constant, known, of_census, times
+from vardi._estimate.tables import Record, Tabular, record_of
 from vardi._estimate.tangent import Influence, Tangent
 from vardi._inputs.domains import By
 from vardi._rows.contract import Spread
@@ -67,7 +68,7 @@ class ByDomain(Mapping[Hashable, T], Generic[T]):
         return f"{type(self).__name__}({len(self)} by {show(self.by)})"
 
 
-class Domains(ByDomain[Estimate], Shown):
+class Domains(ByDomain[Estimate], Shown, Tabular):
     """The estimates of all domains: a mapping that prints as a table.
 
     Differences and ratios of two domains carry their errors along, as those of any two estimates of a fit do.
@@ -111,6 +112,16 @@ class Domains(ByDomain[Estimate], Shown):
         return Estimates(found.values, covariance, found.level, influence, found.stderr, found.laws, found.among)
 
     _apart = "\n"
+
+    def _records(self) -> list[Record]:
+        """Return a row for each domain, with its value in each column; ``by`` before those named as a number is."""
+        found = []
+        for domain, estimate in self.items():
+            values = domain if isinstance(domain, tuple) else (domain,)
+            row = record_of(", ".join(map(str, values)), estimate)
+            named = {f"by {name}" if name in row else name: value for name, value in zip(self.by, values, strict=True)}
+            found.append({**named, **row})
+        return found
 
     def _parts(self) -> list[Part]:
         estimate, error, ends = headings(self._estimates.level)
@@ -264,7 +275,8 @@ def _judged(
         of_some = influence(places)
         spread = of_some.spread(joint=False)
         students = of_some.laws(spread, tails=False)
-        some, stderr[places] = judged(values[places], spread.stderr, students, kinds(places, spread))
+        of_some_kind = [of_census] * len(places) if of_some.is_exact else kinds(places, spread)
+        some, stderr[places] = judged(values[places], spread.stderr, students, of_some_kind)
         laws += some
     return tuple(laws), stderr
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -23,11 +23,13 @@ from vardi._estimate.intervals import (
     Student,
     Transformed,
     any_number,
+    of_census,
     quantile_of_student,
 )
+from vardi._estimate.tables import Record, Tabular, record_of
 from vardi._tables import Note, Table, fragment
 from vardi._types import Floats
-from vardi.errors import MismatchError
+from vardi.errors import MismatchError, suggest
 from vardi.errors._texts import show
 
 if TYPE_CHECKING:
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 MUCH = 0.1  # difference that a model makes, relative to the error without it, above which both errors are shown
 ROUNDING = 1e-12  # relative to what is added up: below it an error is only rounding
 APPROXIMATE = "; its error is approximate"
+
+Key = TypeVar("Key", bound=Hashable)
 
 #: A function of two numbers that returns its value and its two derivatives.
 Rule: TypeAlias = Callable[[float, float], tuple[float, float, float]]
@@ -166,7 +170,7 @@ class Estimate:
             few = ": its denominator may be 0" if isinstance(self.law, Fieller) else few
             return f"{self.value:.4g} ({self._without_error() or f'no error can be given{few}'}{self._made_from()})"
         if isinstance(self.law, FixedValue):
-            return f"{self.value:.6g} (known, up to rounding)"
+            return f"{self.value:.6g} ({self.law.reason})"
         if not self.stderr:
             return f"{self.value:.6g} ({self.law.exact}{self._made_from()})"
         value, stderr, low, high = with_digits_of(self.stderr, self.value, self.stderr, *self.interval)
@@ -267,7 +271,7 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Estimates:
+class Estimates(Tabular):
     """Several numbers that were estimated together.
 
     Attributes
@@ -284,6 +288,8 @@ class Estimates:
         The law of each interval; the normal distribution by default.
     among : tuple of str
         The samples whose rows they are estimated from, where not all; empty for all.
+    names : tuple of str
+        A name for each, if they have any: ``estimates["RM"]`` is the one of this name.
     """
 
     values: Floats
@@ -293,6 +299,9 @@ class Estimates:
     errors: Floats | None = field(default=None, repr=False, compare=False)
     laws: tuple[Law, ...] = field(default=(), repr=False, compare=False)
     among: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    names: tuple[str, ...] = ()
+
+    _called: ClassVar[str] = "estimate"
 
     @property
     def stderr(self) -> Floats:
@@ -317,22 +326,49 @@ class Estimates:
     def __iter__(self) -> Iterator[Estimate]:
         return (self[j] for j in range(len(self)))
 
-    def __getitem__(self, j: int) -> Estimate:
+    def __getitem__(self, place: int | str) -> Estimate:
+        """Return one of them, by its place or its name; differences and ratios carry their errors along."""
+        j = place_of(place, self.names, self._called) if isinstance(place, str) else place
         influence = None if self.influence is None else self.influence.column(j)
         law = self.laws[j] if self.laws else NORMAL
         value, stderr = float(self.values[j]), float(self.stderr[j])
         return Estimate(value, stderr, self.level, influence=influence, law=law, among=self.among)
 
     def __str__(self) -> str:
-        return "\n".join(str(estimate) for estimate in self)
+        width = max(map(len, self.names), default=-2)
+        return "\n".join(
+            f"{name:<{width + 2}}{estimate}" for name, estimate in zip(self._labels(""), self, strict=True)
+        )
 
     __repr__ = __str__
 
+    def _labels(self, unnamed: str) -> Sequence[str]:
+        return self.names or [unnamed.format(j) for j in range(len(self))]
+
+    def _records(self) -> list[Record]:
+        """Return a row for each estimate."""
+        return [record_of(name, estimate) for name, estimate in zip(self._labels("{}"), self, strict=True)]
+
     def _repr_html_(self) -> str:
-        table = Table(
-            ["", *headings(self.level)], range(len(self)), lambda j: [str(j), *cells_of(self[j])], "estimates"
-        )
+        labels, heading = self._labels("{}"), ["", *headings(self.level)]
+        table = Table(heading, range(len(self)), lambda j: [labels[j], *cells_of(self[j])], "estimates")
         return fragment([table, f"From {show(self.among)}." if self.among else ""])
+
+
+class EstimatesByName(dict[Key, Estimate], Tabular):
+    """Estimates by the names of samples, states or parameters."""
+
+    def _records(self) -> list[Record]:
+        """Return a row for each estimate."""
+        return [record_of(name, estimate) for name, estimate in self.items()]
+
+
+def place_of(name: str, names: tuple[str, ...], what: str) -> int:
+    """Return the place of an estimate, or raise an error that lists their names."""
+    if name not in names:
+        there = f"are {', '.join(map(repr, names))}" if names else "have no names, but places"
+        raise MismatchError(f"No {what} {name!r}. The {what}s {there}.{suggest(name, names)}")
+    return names.index(name)
 
 
 def judged(
@@ -371,6 +407,8 @@ def estimates_of(
         The samples whose rows they are made from, if not all.
     """
     spread = influence.spread() if spread is None else spread
+    if influence.is_exact:
+        kinds = [of_census] * len(values)
     laws, stderr = judged(values, spread.stderr, influence.laws(spread), kinds)
     return Estimates(values, as_shown(spread.covariance, stderr), level, influence, stderr, laws, among)
 
@@ -392,7 +430,7 @@ def headings(level: float) -> list[str]:
 def cells_of(estimate: Estimate) -> list[str]:
     """Return value, error and interval as the cells of a table."""
     if isinstance(estimate.law, FixedValue):
-        return [f"{estimate.value:.6g}", "-", "known"]
+        return [f"{estimate.value:.6g}", "-", estimate.law.reason.partition(",")[0].partition(":")[0]]
     if math.isnan(estimate.stderr) or not estimate.stderr:
         return [f"{estimate.value:.4g}", "-" if estimate.stderr else "0", "-"]
     value, stderr, low, high = with_digits_of(estimate.stderr, estimate.value, estimate.stderr, *estimate.interval)

@@ -108,7 +108,9 @@ NORMAL = Student()
 
 @dataclass(frozen=True)
 class FixedValue(Law):
-    """An interval of zero width: what was declared fixes the value."""
+    """An interval of zero width: what was declared fixes the value, or another reason."""
+
+    reason: str = "known, up to rounding"
 
     def ends(self, value: float, stderr: float, level: float) -> tuple[float, float]:
         return value, value
@@ -176,6 +178,11 @@ def any_number(value: float, stderr: float, student: Student) -> tuple[Law, floa
 def known(value: float, stderr: float, student: Student) -> tuple[Law, float]:
     """Of values that what was declared fixes."""
     return FixedValue(), 0.0
+
+
+def of_census(value: float, stderr: float, student: Student) -> tuple[Law, float]:
+    """Of numbers that a census counts: whatever was drawn, there is nothing else."""
+    return FixedValue("exact: the whole population was seen"), 0.0
 
 
 def constant(df: float) -> Kind:

@@ -28,6 +28,7 @@ from vardi._machine import THREADED, cores, executor
 from vardi._rows import Rows
 from vardi._rows.contract import JointSums, Kept, Result
 from vardi._rows.grouping import is_sorted, sums_by_code
+from vardi._rows.measure import Measure
 from vardi._rows.multipliers import SMALL
 from vardi._rows.stored import Blocks
 from vardi._rows.units import batch_length, in_series, variance_shown
@@ -58,6 +59,8 @@ class DrawnUnits:
 
     A mean over g units of a sample has (g - 1) / g of its variance if they are drawn with replacement, and
     (g - 1) / (g + 1) of it with exponential multiplicities. So where units are few, g - 1 of them are drawn, or
+    multiplicities have a gamma law of shape (g - 2) / g. Where known values or parameters were fitted, the leverage of
+    a unit takes the place of 1 / g.
     multiplicities have a gamma law of shape (g - 2) / g; for a variance v these are (g - 1) / v and
     ((g - 1) / v - 1) / g.
 
@@ -67,12 +70,15 @@ class DrawnUnits:
         How many units each one stands for.
     runs : ndarray of int
         How many of them are drawn together, and so on: one run for each sample, or for each of its parts.
+    shapes : ndarray, optional
+        The shape of the gamma law of each, given its leverage.
     variances : ndarray, optional
         The variance of a multiplicity in each run, where it is more than 1: batches of a series do not show all of it.
     """
 
     counts: Floats
     runs: Integers
+    shapes: Floats | None = None
     variances: Floats | None = None
 
     def draw(self, rng: np.random.Generator, kind: DrawKind, out: Floats) -> Floats:
@@ -88,6 +94,8 @@ class DrawnUnits:
     @cached_property
     def _shapes(self) -> Floats | None:
         """The shape of the gamma law of each multiplicity; None where all are exponential."""
+        if self.shapes is not None:
+            return self.shapes * self.counts
         ends = np.cumsum(self.runs)
         before = np.concatenate([[0.0], np.cumsum(self.counts)])
         sizes = before[ends] - before[ends - self.runs]
@@ -176,6 +184,8 @@ class DrawPlan:
         Sizes of the runs of groups that are drawn separately; by default one run for each sample.
     strata : Strata, optional
         The strata of the rows, if samples are not enough.
+    shapes : ndarray, optional
+        The shape of the law of how often each drawn row counts, or each group, given its leverage.
     variances : ndarray, optional
         The variance of a multiplicity in each run of groups, if it is not 1.
 
@@ -194,6 +204,7 @@ class DrawPlan:
         groups: Integers | None,
         parts: Integers | None = None,
         strata: Strata | None = None,
+        shapes: Floats | None = None,
         variances: Floats | None = None,
     ) -> None:
         self.rows, self.inverse = rows, inverse
@@ -209,7 +220,9 @@ class DrawPlan:
         self._counts = counts[self.order]
         self._strata = None if self.whole or strata is None else strata.of(self.order)
         runs = np.array([parts.sum()]) if self.whole else parts
-        self.units = DrawnUnits(self._counts if groups is None else once(int(parts.sum())), runs, variances)
+        if shapes is not None and groups is None:
+            shapes = shapes[self.order]
+        self.units = DrawnUnits(self._counts if groups is None else once(int(parts.sum())), runs, shapes, variances)
         lengths = np.bincount(source, minlength=len(rows.sizes))
         sampled = lengths > 0
         self._lengths = np.array([len(source)]) if self.whole else lengths[sampled]
@@ -252,11 +265,14 @@ def _drawn_with_replacement(rng: np.random.Generator, out: Floats, block: int = 
 def make_plan(solved: Solved, groups: Integers | None, *, of_rows: bool, functions: Kept | None = None) -> DrawPlan:
     """Return the plan of a bootstrap: draws of distinct rows' counts where these are enough, of rows otherwise."""
     rows, measure, parts, strata, variances = solved.rows_in_memory, solved.tangent.measure, None, None, None
+    leverage, shapes = solved.tangent.leverage, None
     dependence = measure.rows.dependence
     if not of_rows and groups is None and not dependence.in_units:  # counts of distinct rows are drawn
         source, counts, inverse = rows.source, rows.counts, None
     else:
         source, counts, inverse = measure.source, measure.counts, rows.inverse
+        if leverage is not None and groups is None and not dependence.in_units:
+            shapes = measure.arrays.column(leverage.shape, 1)[:, 0]
     if groups is None and dependence.in_units:
         order = measure.arrays.dependence.order
         if order is None:
@@ -264,25 +280,35 @@ def make_plan(solved: Solved, groups: Integers | None, *, of_rows: bool, functio
             rank = np.empty(len(units.part), np.int64)  # the number of each unit, part by part
             rank[np.argsort(units.part, kind="stable")] = np.arange(len(rank))
             groups, parts = rank[units.unit[entry]], np.bincount(units.part)
+            if leverage is not None:
+                shapes = np.empty(len(rank))
+                shapes[rank] = leverage.shape_of_clusters(units)
         else:
             lengths, variances = batches(solved, functions)
             groups = in_series(source, order, lengths)
             parts = np.bincount(source[_firsts(groups)], minlength=len(measure.sizes))
-    if dependence.strata is not None or (dependence.remaining < 1.0).any():
+    if dependence.strata is not None or dependence.is_finite:
         units_of_rows = counts if groups is None else (1.0 / np.bincount(groups))[groups]
         codes = None if dependence.strata is None else measure.arrays.dependence.strata
-        strata = Strata(source if codes is None else codes, units_of_rows, np.sqrt(dependence.remaining)[source])
-    return DrawPlan(rows, source, counts, inverse, groups, parts, strata, variances)
+        strata = Strata(source if codes is None else codes, units_of_rows, spread_of_draws(measure))
+    return DrawPlan(rows, source, counts, inverse, groups, parts, strata, shapes, variances)
 
 
-class Batches(NamedTuple):
+def spread_of_draws(measure: Measure) -> Floats:
+    """Return what deviations of draws are multiplied by, for each row: less than 1 for a finite population."""
+    if not measure.rows.dependence.is_finite:
+        return np.ones(len(measure.arrays))
+    return np.sqrt(measure.arrays.column(measure.unseen, 1)[:, 0])
+
+
+class DrawnBatches(NamedTuple):
     """Successive rows of each series that are drawn together: how many, and the variance of their multiplicities."""
 
     lengths: list[int]
     variances: Floats
 
 
-def batches(solved: Solved, functions: Kept | None = None, rounding: float = 1e-9) -> Batches:
+def batches(solved: Solved, functions: Kept | None = None, rounding: float = 1e-9) -> DrawnBatches:
     """Return the batches of each series, as long as its effective size requires.
 
     That is how many independent rows it is worth: the minimum over log normalisers and functions' means. Multiplicities
@@ -297,7 +323,7 @@ def batches(solved: Solved, functions: Kept | None = None, rounding: float = 1e-
     g = np.where(measure.sizes > 0, measure.sizes / worth, 1.0).tolist()
     lengths = [batch_length(int(n), one) if n else 1 for n, one in zip(measure.sizes.tolist(), g, strict=True)]
     shown = [variance_shown(length, one) for length, one in zip(lengths, g, strict=True)]
-    return Batches(lengths, 1.0 / np.array(shown))
+    return DrawnBatches(lengths, 1.0 / np.array(shown))
 
 
 def group_codes(solved: Solved, groups: Labels) -> Integers:

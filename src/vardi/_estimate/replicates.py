@@ -26,7 +26,7 @@ import narwhals as nw
 import numpy as np
 
 from vardi._estimate.intervals import REFUSED, one_unit
-from vardi._estimate.refits import LONG, Progress, Strata, batches, entropy_of, one_step
+from vardi._estimate.refits import LONG, Progress, Strata, batches, entropy_of, one_step, spread_of_draws
 from vardi._inputs.engines import Aggregate, LazyFrame, answering
 from vardi._inputs.frames import Frame
 from vardi._inputs.lazy_part import Part, expression, sums_by_sample
@@ -35,7 +35,7 @@ from vardi._machine import require_memory
 from vardi._rows.contract import Block, Question
 from vardi._rows.hashed import LEFT, RIGHT, hashed
 from vardi._rows.measure import Measure
-from vardi._rows.multipliers import Multipliers, ReplicateKind, hashed_numbers, names_of
+from vardi._rows.multipliers import Multipliers, ReplicateKind, hashed_numbers, names_of, power_of_shape
 from vardi._rows.point import RowsAt
 from vardi._rows.queries import Queries
 from vardi._rows.units import in_series
@@ -182,9 +182,15 @@ class ReplicatesInMemory:
         self.left, self.right = (half.astype(np.float64)[:, None] for half in halves)
         units = self.strata.sizes if clusters is None else self._units(clusters)
         self.law = Multipliers(kind, n, seed, units, variances)
-        powers = self.law.powers
-        self.power = 1.0 if (powers == 1.0).all() else powers[self.strata.codes][:, None]
+        self.power = self._power()
         self.weights = np.zeros((len(solved), n), order="F")
+
+    def _power(self) -> Floats | float:
+        """Return the power of the multipliers of each row, by its leverage unless rows are drawn together."""
+        leverage, powers = self.solved.tangent.leverage, self.law.powers
+        if leverage is not None and self.law.kind == "bayesian" and not self.rows.dependence.in_units:
+            return power_of_shape(self.rows.column(leverage.shape, 1))
+        return 1.0 if (powers == 1.0).all() else powers[self.strata.codes][:, None]
 
     def at_once(self, numbers: int = 2**22) -> int:
         """Return how many replicates are computed at once; their multipliers are so many numbers."""
@@ -249,7 +255,7 @@ class ReplicatesInEngine:
         rows, self.solved = solved.tangent.measure.rows, solved
         assert isinstance(rows, Queries)
         dependence, parts = rows.dependence, rows.parts
-        if dependence.strata or (dependence.remaining < 1.0).any():
+        if dependence.strata or dependence.is_finite:
             raise needs_rows("Making replicate weights within strata, or of finite populations,")
         clusters, variances = dependence.clusters, None
         if dependence.order:
@@ -279,7 +285,7 @@ class ReplicatesInEngine:
 
         def times(block: Block) -> Floats:
             left, right = (block.solved((name,)) for name in (LEFT, RIGHT))
-            return self.law.of(left, right, replicates, block.of_sample(self.law.powers[:, None]))
+            return self.law.of(left, right, replicates, self._power(block))
 
         def question(block: Block) -> tuple[Floats, Floats]:
             q = block.let(self.point.at(block).q(np.eye(len(self.point.v))))
@@ -296,6 +302,13 @@ class ReplicatesInEngine:
             return times(block) * block.of_sample(factors) + block.of_sample(lost)
 
         return scaled, np.tile(sizes, R), sums
+
+    def _power(self, block: Block) -> Floats:
+        """Return the power of the multipliers of each row, by its leverage unless rows are drawn together."""
+        leverage = self.solved.tangent.leverage
+        if leverage is not None and self.law.kind == "bayesian" and not self.rows.dependence.in_units:
+            return block.let(power_of_shape(leverage.shape(block)))
+        return block.of_sample(self.law.powers[:, None])
 
     def keep(self, replicates: range, times: Question[Floats], steps: Floats) -> tuple[Floats, Floats]:
         """Note weights of mean 1; return the means of x'delta and of its square, by a query for each frame."""
@@ -341,7 +354,7 @@ def _clusters(solved: Solved) -> tuple[Integers | None, Floats | None]:
 def _strata(measure: Measure, clusters: Integers | None) -> Strata:
     """Return the strata of rows in memory, each of which keeps its number of rows, or of clusters: or else samples."""
     dependence, source, units = measure.arrays.dependence, measure.source, measure.counts
-    codes, spread = source, np.sqrt(dependence.remaining)[source]
+    codes, spread = source, spread_of_draws(measure)
     if dependence.strata is not None:
         codes = np.unique(dependence.strata, return_inverse=True)[1]
         if clusters is not None:  # a stratum keeps its number of clusters, however many rows they have

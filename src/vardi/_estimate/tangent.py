@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
@@ -24,10 +24,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._estimate.estimates import ROUNDING, Estimate, Estimates, estimates_of
-from vardi._estimate.intervals import Kind, ShareOf, Student, any_number, constant, known, times
+from vardi._estimate.intervals import Kind, ShareOf, Student, any_number, constant, known, of_census, times
 from vardi._rows.contract import Evenness, Kept, Means, Spread, Sums
 from vardi._rows.gram import Gram, Laplacian
+from vardi._rows.leverage import Leverage
 from vardi._rows.measure import Functions, Measure, Values, added, as_functions, nothing
+from vardi._rows.point import Point, PointAmong
 from vardi._types import Floats, Integers
 
 if TYPE_CHECKING:
@@ -114,6 +116,8 @@ class Influence:
         What numbers measured independently of the rows, and of one another, move for each of their standard deviations.
     approximate : bool
         Whether these values ignore something else that was estimated from the rows, such as a learned bias.
+    leverage : Leverage, optional
+        The part that each row has in its own fit, where more than normalisers was fitted.
     """
 
     measure: Measure
@@ -121,11 +125,17 @@ class Influence:
     b: Floats
     outside: Mapping[Hashable, Floats] = field(default_factory=dict)
     approximate: bool = False
+    leverage: Leverage | None = None
 
     @property
     def beyond(self) -> Floats:
         """What known values move for each of their standard deviations, times n: of shape (r, m)."""
         return self.b[self.measure.coordinates.epsilon]
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether nothing can vary: the rows are the whole population, and known values have no error."""
+        return self.measure.is_census and not self.outside and not self.beyond.any()
 
     def of_rows(self) -> Floats:
         """Return phi of rows in memory, of shape (n, m)."""
@@ -139,11 +149,14 @@ class Influence:
     def __matmul__(self, coefficients: Floats) -> Influence:
         """Return the influence on linear combinations of the estimates, with coefficients of shape (m, k)."""
         outside = {name: slopes @ coefficients for name, slopes in self.outside.items()}
-        return Influence(self.measure, self.values @ coefficients, self.b @ coefficients, outside, self.approximate)
+        values, b = self.values @ coefficients, self.b @ coefficients
+        return replace(self, values=values, b=b, outside=outside)
 
     def __add__(self, other: Influence) -> Influence:
         outside, approximate = added(self.outside, other.outside), self.approximate or other.approximate
-        return Influence(self.measure, self.values + other.values, self.b + other.b, outside, approximate)
+        values, b = self.values + other.values, self.b + other.b
+        leverage = self.leverage or other.leverage
+        return replace(self, values=values, b=b, outside=outside, approximate=approximate, leverage=leverage)
 
     def covariance(self) -> Floats:
         """Return the covariance of the estimates."""
@@ -152,7 +165,7 @@ class Influence:
     def spread(self, *, joint: bool = True) -> Spread:
         """Return the variances of the estimates and what they rest on; with covariances if ``joint``."""
         apart = np.vstack([self.beyond / self.measure.n, *self.outside.values()])
-        return self.measure.spread(self.values, joint=joint).beside(apart)
+        return self.measure.spread(self.values, self.leverage, joint=joint).beside(apart)
 
     def laws(self, spread: Spread, *, tails: bool = True, light: float = 15.0, settled: float = 50.0) -> list[Student]:
         """Return the laws of the estimates' intervals: Student's t, with the tail index where it may matter.
@@ -208,6 +221,18 @@ class Tangent:
         """Whether there are neither parameters nor known values, so that J is a Hessian."""
         return isinstance(self.jacobian, Hessian)
 
+    @cached_property
+    def leverage(self) -> Leverage | None:
+        """The part that each row has in its own fit; None where only normalisers were fitted: it is then 1 / n_k."""
+        return self.leverage_at(self.measure.whole_point)
+
+    def leverage_at(self, point: Point | PointAmong) -> Leverage | None:
+        """Return the leverage of all rows on the equations at a point."""
+        at = point.model.coordinates
+        if not (at.parameters or at.known):
+            return None
+        return Leverage(self.measure.whole, point, self.jacobian.solve(np.eye(len(at))))
+
     def influence(self, functions: Functions | Kept, derivatives: Floats | None = None) -> tuple[Floats, Influence]:
         """Return eta (m,) and the influence on it.
 
@@ -225,7 +250,7 @@ class Tangent:
     def moved_by(self, functions: Functions | Kept, eta: Floats, b: Floats) -> Influence:
         """Return the influence of all rows of the pool, given their effect b through each coordinate."""
         values = self.measure.influence(functions, eta, b)
-        return Influence(self.measure.whole, values, b, approximate=self.approximate)
+        return Influence(self.measure.whole, values, b, approximate=self.approximate, leverage=self.leverage)
 
     def of_coordinates(self, directions: Floats) -> Influence:
         """Return the influence on linear functions of the point itself, given by directions of shape (d, m)."""
@@ -251,6 +276,8 @@ class Tangent:
     ) -> list[Kind]:
         """Return what kind of number each mean is: known, a share, the same on all rows, or none of these."""
         measure = self.measure
+        if measure.whole.is_census:
+            return [of_census] * len(means.mean)
         fixed = self.are_fixed(spread, lambda: np.diag(measure.squares(functions, means.mean)))
 
         def is_single(j: int) -> bool:
@@ -297,7 +324,7 @@ class Tangent:
 
     def are_fixed(self, spread: Spread, naive: Callable[[], Floats], least: float = 1e-10) -> NDArray[np.bool_]:
         """Return where known values remove all error, given the variance if weights were known, times n²."""
-        if not self.measure.coordinates.known:
+        if not self.measure.coordinates.known or (self.leverage is not None and self.leverage.borrowed.is_all):
             return np.zeros(len(spread.scale), bool)
         with np.errstate(over="ignore"):
             error = np.sqrt(naive()) / self.n
@@ -316,7 +343,7 @@ class Tangent:
         whole = self.measure.whole
         b = np.zeros((len(whole.coordinates), 1))
         zero = whole.influence(nothing(1), np.zeros(1), b)
-        influence = Influence(whole, zero, b, {name: np.array([stderr])})
+        influence = Influence(whole, zero, b, {name: np.array([stderr])}, leverage=self.leverage)
         return Estimate(value, stderr, level, influence=influence)
 
     def ratios(self, functions: Functions | Kept, level: float) -> Estimates:

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import narwhals as nw
 import numpy as np
-from narwhals.typing import EagerAllowed, IntoBackend
 
 from vardi._estimate.reliability import Trust
+from vardi._estimate.tables import Record, Tabular
 from vardi._facts.account import SampleFacts, normalisers_of, samples_of, trust_of
 from vardi._facts.columns import ColumnFacts
 from vardi._facts.links import sampled_gram
@@ -40,7 +39,7 @@ OF_A_COLUMN = ("pooled", "debiased", "stderr", "difference", "equivalent", "desi
 
 
 @dataclass(frozen=True)
-class Diagnostics(Shown):
+class Diagnostics(Shown, Tabular):
     """All diagnostics of a fit.
 
     Attributes
@@ -82,8 +81,8 @@ class Diagnostics(Shown):
         """What to know before the numbers are used; empty if all is well."""
         return self.trust.messages
 
-    def to_frame(self, backend: IntoBackend[EagerAllowed] = "pandas") -> Any:
-        """Return all numbers in one tidy frame: part, name, measure, value."""
+    def _records(self) -> list[Record]:
+        """Return a row for each number: part, name, measure, value."""
         of_fit = (
             (self, ("rows", "effective", "second_eigenvalue")),
             (self.trust, ("df", "bridging", "tail_index")),
@@ -96,8 +95,7 @@ class Diagnostics(Shown):
         for column in self.columns:
             records += [("column", column.name, measure, getattr(column, measure)) for measure in OF_A_COLUMN]
             records += [("column", column.name, f"gain of {name}", gain) for name, gain in column.gain.items()]
-        data = dict(zip(("part", "name", "measure", "value"), map(list, zip(*records, strict=True)), strict=True))
-        return nw.from_dict(data, backend=backend).to_native()
+        return [dict(zip(("part", "name", "measure", "value"), record, strict=True)) for record in records]
 
     def _overlap(self) -> dict[str, str]:
         bridging, groups = f"{self.trust.bridging:,.1f} over the weakest cut", self.verdict.groups

@@ -118,6 +118,14 @@ WINDOW = (
     "vardi.window can only be the bias of a single sample, without known values or parameters. For known values with "
     "windows, give vardi.debias_matrix vardi.Windows; biases with parameters need other samples to compare with."
 )
+STEPS_OF_WINDOWS = (
+    "The weight of truncated rows is a step at each end of a window, so it is no formula of a few numbers. fit.weigh() "
+    "computes it for other rows in memory."
+)
+NO_COLUMNS = (
+    "A matrix of biases has no columns, so the weight is no formula of any. Give fit.weigh() the biases of new rows, "
+    "or debias frames."
+)
 CHANCE = (
     "The chance of being seen is estimated from the windows themselves, but the finite-sample bounds are for known "
     "biases. fit.bootstrap() draws rows with their windows."
@@ -156,6 +164,8 @@ NOES = (
         "update() joins rows in memory, and this matrix is read in blocks. Debias one that yields the new rows too.",
         ("blocks",),
     ),
+    No("weights as a formula", NO_COLUMNS, MATRICES),
+    No("weights as a formula", STEPS_OF_WINDOWS, TRUNCATED),
     No("draws with replacement", f"Drawing rows with replacement {IN_ENGINE}", ENGINE, DECLARED),
 )
 

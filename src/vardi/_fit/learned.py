@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from vardi._inputs.dependence import dealt_out
 from vardi._inputs.frames import NarwhalsFrame
 from vardi._inputs.pool import Pool
 from vardi._rows.families import BiasFamily, Function, Linear, Logistic
+from vardi._rows.leverage import Leverage
 from vardi._rows.measure import Measure
 from vardi._rows.point import Model, Point, PointAmong
 from vardi._types import Floats
@@ -211,9 +213,14 @@ class TangentOfReference(Tangent):
         super().__init__(measure, own.jacobian, own.hessian)
         self.known = known
 
+    @cached_property
+    def leverage(self) -> Leverage | None:
+        """The part that each row has in the fit of the known samples."""
+        return self.leverage_at(self.measure.point)
+
     def moved_by(self, functions: Any, eta: Floats, b: Floats) -> Influence:
         """Return the influence of all rows of the pool, through the coordinates that both solutions have."""
         whole, own = self.measure.whole, self.measure.coordinates
         shared = np.zeros((len(whole.coordinates), b.shape[1]))
         shared[whole.coordinates.epsilon] = self.known @ b[own.epsilon]
-        return Influence(whole, self.measure.influence(functions, eta, b), shared)
+        return Influence(whole, self.measure.influence(functions, eta, b), shared, leverage=self.leverage)

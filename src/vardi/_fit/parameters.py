@@ -13,12 +13,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 from scipy.linalg import block_diag
 
 from vardi._estimate.check_results import KnownCheck, KnownLine
-from vardi._estimate.estimates import Estimate, estimates_of
+from vardi._estimate.estimates import EstimatesByName, estimates_of
+from vardi._estimate.hotelling import Hotelling, hotelling
 from vardi._estimate.intervals import REFUSED
 from vardi._estimate.tangent import Influence, Tangent
 from vardi._fit.capabilities import refusal
@@ -131,7 +131,7 @@ def known_moments(known: Known, H: Floats, parametric: set[int], values: Kept) -
     return KnownMoments(values, directions, known.values @ directions, root, places)
 
 
-def estimates(solved: Solved) -> dict[Name, dict[str, Estimate]]:
+def estimates(solved: Solved) -> dict[Name, EstimatesByName[str]]:
     """Return the parameters of each bias that has any, on the user's scale."""
     joint = solved.joint
     if not joint.families:
@@ -140,7 +140,10 @@ def estimates(solved: Solved) -> dict[Name, dict[str, Estimate]]:
     directions[joint.coordinates.theta] = block_diag(*(model.scale for model in joint.families.values())).T
     values = np.concatenate([solved.users_theta(k) for k in joint.families])
     found = iter(estimates_of(values, solved.tangent.of_coordinates(directions)))
-    return {solved.names[k]: {name: next(found) for name in model.names} for k, model in joint.families.items()}
+    return {
+        solved.names[k]: EstimatesByName((name, next(found)) for name in model.names)
+        for k, model in joint.families.items()
+    }
 
 
 def likelihood(solved: Solved, name: Name) -> tuple[JointRows, Floats, int]:
@@ -192,17 +195,15 @@ def check_known(solved: Solved) -> KnownCheck | None:
     means = solved.tangent.measure.mean(_functions(solved, solved.tangent))
     residual = float(np.abs(means - solved.moved_known()).max())
     if withheld.any():
-        statistic, df = math.nan, 0
+        test = Hotelling(math.nan, 0, math.nan)
     elif alone is None:
-        statistic, df = _test_of_multipliers(solved)
+        test = _test_of_multipliers(solved)
     else:
-        from vardi._estimate.bias_test import chi_square  # which few fits need
-
         told = np.outer(stderr > 0, stderr > 0)
         total = np.where(told, covariance + known.covariance, 0.0)
-        statistic, _, df = chi_square(values - known.values, total, least)
-    pvalue = float(scipy.special.chdtrc(df, statistic)) if df else math.nan
-    return KnownCheck(lines, statistic if df else math.nan, df, pvalue, residual, samples)
+        test = hotelling(influence, values - known.values, total, least)
+    statistic = test.statistic if test.df else math.nan
+    return KnownCheck(lines, statistic, test.df, test.pvalue, residual, samples, test.freedom)
 
 
 def _functions(solved: Solved, tangent: Tangent) -> Functions:
@@ -255,15 +256,11 @@ def _alone(solved: Solved) -> tuple[JointRows, Floats] | None:
     return joint.with_masses_of(groups, masses), np.append(v, np.zeros(len(masses) - 1))
 
 
-def _test_of_multipliers(solved: Solved) -> tuple[float, int]:
-    """Return the statistic of mu = 0, and its degrees of freedom."""
+def _test_of_multipliers(solved: Solved) -> Hotelling:
+    """Return the test of mu = 0."""
     at, v = solved.joint.coordinates, solved.point.copy()
     v[at.mu] = v[at.epsilon] = 0.0
     tangent = solved.tangent_of(solved.joint, v, quick=True)
-    influence = tangent.of_coordinates(np.eye(len(at))[:, at.mu])
     scale = Iterate(solved.joint, v).scale[at.mu]
-    covariance = influence.covariance() * np.outer(scale, scale)
-    values, vectors = np.linalg.eigh(covariance)
-    kept = values > RANK * max(float(values.max(initial=0.0)), 1.0)
-    along = vectors[:, kept].T @ (solved.point[at.mu] * scale)
-    return float((along**2 / values[kept]).sum()), int(kept.sum())
+    influence = tangent.of_coordinates(np.eye(len(at))[:, at.mu]) @ np.diag(scale)
+    return hotelling(influence, solved.point[at.mu] * scale, influence.covariance(), RANK)

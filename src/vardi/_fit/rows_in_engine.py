@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import narwhals as nw
@@ -17,14 +17,15 @@ from vardi._facts.biases import bias_notes
 from vardi._fit.capabilities import Holder, refusal
 from vardi._fit.parameters import known_moments, require_told
 from vardi._fit.solved import Keys, Prepared, UserRows
+from vardi._inputs.column_types import types_in
 from vardi._inputs.domains import By, bases, in_domains
 from vardi._inputs.given import Function, bias_of, is_function, name_of, read_by
 from vardi._inputs.given import Functions as UserFunctions
 from vardi._inputs.known import NOTHING_KNOWN, Known, as_known
-from vardi._inputs.lazy_part import COUNTS, LABEL, ROW, Part, rows_by_value
+from vardi._inputs.lazy_part import COUNTS, LABEL, PREFIX, ROW, Part, changed, rows_by_value, with_columns
 from vardi._inputs.lazy_pool import EngineDependence, LazyPool, OpenFrames, as_engine_dependence
 from vardi._inputs.pool import Name, kinds_in_words
-from vardi._rows.contract import Block, Kept, Question
+from vardi._rows.contract import Block, Kept
 from vardi._rows.dense import Dense
 from vardi._rows.domains import RowsByDomain
 from vardi._rows.expressions import Expressions
@@ -56,6 +57,8 @@ from vardi.errors._texts import listed
 if TYPE_CHECKING:
     from vardi._fit.debias import FrameInputs
     from vardi._fit.solved import Solved
+
+WEIGHT = f"{PREFIX}weight"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -154,22 +157,41 @@ class RowsInEngine(UserRows):
 
     # Weights
 
-    def weights(self, measure: Measure) -> Any:
+    def weights(self, solved: Solved) -> Any:
         """Return the user's lazy frames with a column of weights."""
-        return self._with("weight", measure.weight)
+        return self._with_weights(solved, "weight", lambda part, weight: weight)
 
-    def probabilities(self, measure: Measure) -> Any:
+    def probabilities(self, solved: Solved) -> Any:
         """Return the user's lazy frames with a column of probabilities."""
-        return self._with("probability", lambda block: block.counted(measure.weight(block)) / measure.n)
+        n = solved.tangent.measure.n
+        return self._with_weights(solved, "probability", lambda part, weight: part.times_count(weight) / n)
 
-    def _with(self, name: str, question: Question[Floats]) -> Any:
-        """Return the user's lazy frames with a column.
+    def _with_weights(self, solved: Solved, name: str, made_of: Callable[[Part, nw.Expr], nw.Expr]) -> Any:
+        """Return the user's lazy frames with a column made of the weight.
 
         It is zero for rows that have no weight: their samples were left out, or are not in question.
         """
-        asked = set(self.states)
-        others = (part for part in self.frames.parts if asked.isdisjoint(part.codes.values()))
-        return self.by_name(self.rows_asked.frames_with((name,), question, (*self.pool.dropped, *others)))
+        asked, weigher = set(self.states), solved.weigher
+        frames = {}
+        for part in self.parts_asked:
+            adding = weigher.adding(part.frame, WEIGHT, complete=True)
+            own = with_columns({name: made_of(part, nw.col(WEIGHT))})
+            frames[part.code] = part.with_added([name], partial(changed, changes=[adding, own]))
+        others = [part for part in self.frames.parts if asked.isdisjoint(part.codes.values())]
+        zeros = with_columns({name: nw.lit(0.0)})
+        frames |= {part.code: part.with_added([name], zeros) for part in (*self.pool.dropped, *others)}
+        return self.by_name(frames)
+
+    @property
+    def library(self) -> str | None:
+        """The library of frames in memory that goes with the engine; None for those without one."""
+        kind = self.frames.parts[0].frame.implementation
+        return "polars" if kind.is_polars() else "pandas" if kind.is_pandas_like() or kind.is_dask() else None
+
+    def types(self, columns: Collection[str]) -> dict[str, str]:
+        """Return the types of some of the user's columns as texts."""
+        schema = {name: dtype for part in reversed(self.frames.parts) for name, dtype in part.schema.items()}
+        return types_in({name: schema[name] for name in columns if name in schema})
 
     @property
     def parts_asked(self) -> tuple[Part, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -35,6 +35,7 @@ from vardi.errors._refusals import not_covered, not_finite
 from vardi.errors._texts import LISTED, listed
 
 if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked for
+    from vardi._fit.solved import Solved
     from vardi._rows.domains import RowsByDomain
 
 
@@ -152,18 +153,28 @@ class RowsInMemory(UserRows):
         """Return the weight of each row of the pool; 0 for those that were left out."""
         return self.kept.spread(measure.weights)
 
-    def weights(self, measure: Measure) -> Any:
+    def weights(self, solved: Solved) -> Any:
         """Return the weight of each row, in the user's library."""
-        return self.pool.wrap(self.row_weights(measure), "weight")
+        return self.pool.wrap(self.row_weights(solved.tangent.measure), "weight")
+
+    @property
+    def library(self) -> str | None:
+        """The library of the frames; None for arrays."""
+        return next((frame.library for frame in self.pool.frames if frame.library is not None), None)
+
+    def types(self, columns: Collection[str]) -> dict[str, str]:
+        """Return the types of some columns as texts."""
+        every = {name: text for frame in reversed(self.pool.frames) for name, text in frame.types(columns).items()}
+        return {name: every[name] for name in columns if name in every}
 
     def chances(self, measure: Measure) -> Floats:
         """Return weight times count of each row of the pool, with sum 1."""
         mass = self.row_weights(measure) * self.pool.counts
         return mass / mass.sum()
 
-    def probabilities(self, measure: Measure) -> Any:
+    def probabilities(self, solved: Solved) -> Any:
         """Return the probability of each row, in the user's library."""
-        return self.pool.wrap(self.chances(measure), "probability")
+        return self.pool.wrap(self.chances(solved.tangent.measure), "probability")
 
     def columns_of(self, asked: Mapping[str, Function]) -> dict[str, Kept]:
         """Return columns, expressions and arrays as numbers of the rows, each on its own."""

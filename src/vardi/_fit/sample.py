@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vardi._estimate.estimates import Estimate
+from vardi._estimate.estimates import Estimate, EstimatesByName
 from vardi._estimate.intervals import warn_of_doubt
 from vardi._estimate.reliability import Bridge, Trust, bridge_of, warn_of_few_bridging
 from vardi._estimate.sensitivity.result import GAMMAS
+from vardi._estimate.tables import in_library
 from vardi._files import require_writable, whole_file
-from vardi._fit.capabilities import Part, refused
+from vardi._fit.capabilities import Part, refusal, refused
 from vardi._fit.solved import Solved
 from vardi._fit.weighted import WeightedSample, called
 from vardi._inputs.given import Biases, Function, Functions, Labels, Samples
@@ -41,6 +43,7 @@ if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked 
     from vardi._facts.account import Account
     from vardi._facts.diagnostics import Diagnostics
     from vardi._fit.debias import FrameInputs, MatrixInputs
+    from vardi._fit.weigher import Weigher
     from vardi._rows.multipliers import ReplicateKind
 
 
@@ -67,14 +70,15 @@ class DebiasedSample(WeightedSample, Shown):
         """
         from vardi._fit.parameters import check_known
 
-        return check_known(self.data.reference or self.solved)
+        found = check_known(self.data.reference or self.solved)
+        return None if found is None else in_library(found, self.data.library)
 
     @cached_property
-    def parameters(self) -> dict[Name, dict[str, Estimate]]:
+    def parameters(self) -> dict[Name, EstimatesByName[str]]:
         """The parameters of each bias that has any, with their errors; empty if all biases are known."""
         from vardi._fit.parameters import estimates
 
-        return estimates(self.solved)
+        return {name: in_library(one, self.data.library) for name, one in estimates(self.solved).items()}
 
     @property
     def estimated_biases(self) -> dict[Name, Bias]:
@@ -86,11 +90,12 @@ class DebiasedSample(WeightedSample, Shown):
         """How each learned bias was learned, with a table of calibration; empty if none was."""
         return checks_of(self.names, self.solved.pool.biases)
 
-    def normalisers(self, level: float = 0.95) -> dict[Name, Estimate]:
+    def normalisers(self, level: float = 0.95) -> EstimatesByName[Name]:
         r"""Return each :math:`\Omega_k` with its error; intervals are made on the log scale."""
-        return {name: estimate.exp() for name, estimate in self.log_normalisers(level).items()}
+        found = EstimatesByName((name, estimate.exp()) for name, estimate in self.log_normalisers(level).items())
+        return in_library(found, self.data.library)
 
-    def log_normalisers(self, level: float = 0.95) -> dict[Name, Estimate]:
+    def log_normalisers(self, level: float = 0.95) -> EstimatesByName[Name]:
         r"""Return each :math:`\log\Omega_k` with its error, relative to the population.
 
         The difference of two is, in physics, (minus) a difference of free energies, and carries its error along.
@@ -106,10 +111,10 @@ class DebiasedSample(WeightedSample, Shown):
         >>> print(log_omegas["1"] - log_omegas["0"])
         -0.230 ± 0.035 (95%: -0.299 to -0.161)
         """
-        found = dict(zip(self.names, self.solved.log_normalisers(level), strict=True))
+        found = EstimatesByName(zip(self.names, self.solved.log_normalisers(level), strict=True))
         what = [f"the normaliser of {str(name)!r}" for name in found]
         warn_of_doubt(self.names, what, [estimate.law for estimate in found.values()])
-        return found
+        return in_library(found, self.data.library)
 
     def log_ratio(self, name: Name, other: Name, level: float = 0.95) -> Estimate:
         r"""Return :math:`\log(\Omega_k / \Omega_l)` with its error: in physics, the free energy of l minus that of k.
@@ -190,7 +195,8 @@ class DebiasedSample(WeightedSample, Shown):
         columns = [columns] if isinstance(columns, str) else columns
         from vardi._facts.diagnostics import diagnose
 
-        return diagnose(self, (*self.numeric_columns, *self.solved.numeric_of_some) if columns is None else columns)
+        columns = (*self.numeric_columns, *self.solved.numeric_of_some) if columns is None else columns
+        return in_library(diagnose(self, columns), self.data.library)
 
     def bootstrap(
         self,
@@ -237,7 +243,7 @@ class DebiasedSample(WeightedSample, Shown):
         from vardi._estimate.bootstrap import bootstrap
 
         how: Any = {"kind": kind, "groups": groups, "level": level, "jobs": jobs, "progress": progress}
-        return bootstrap(self.solved, statistic, n, seed, **how, identity=id)
+        return in_library(bootstrap(self.solved, statistic, n, seed, **how, identity=id), self.data.library)
 
     def replicate_weights(
         self,
@@ -303,7 +309,7 @@ class DebiasedSample(WeightedSample, Shown):
         self,
         columns: str | Sequence[str] | Mapping[str, Function] | None = None,
         *,
-        features: Features = "poly2",
+        features: Features = "ranks",
     ) -> BiasCheck:
         """Test whether the samples agree with their declared biases where they overlap, by a score test.
 
@@ -315,8 +321,9 @@ class DebiasedSample(WeightedSample, Shown):
         ----------
         columns : str, sequence of str, or mapping from name to values, optional
             Columns or expressions to compare the samples by; the numeric columns that the biases read by default.
-        features : {"poly2", "cells"}
-            What the test compares: x and its square, or five cells of x.
+        features : {"ranks", "poly2", "cells"}
+            What the test compares: the debiased distribution function at x and its square, which keeps its level with
+            heavy tails; x and its square; or five cells of x.
 
         Examples
         --------
@@ -345,7 +352,7 @@ class DebiasedSample(WeightedSample, Shown):
         found = self.solved.check_biases(asked, features)
         if not found.reason:
             warn_of_few_bridging(self.bridge, "The p-values rest")
-        return found
+        return in_library(found, self.data.library)
 
     def sensitivity(
         self,
@@ -413,7 +420,7 @@ class DebiasedSample(WeightedSample, Shown):
             estimate = fit._means(functions, [values], 0.95)[0]
         else:
             functions, own, estimate = model.apart(0.95)
-        return question.answer(Mean(functions), estimate, what, own)
+        return in_library(question.answer(Mean(functions), estimate, what, own), self.data.library)
 
     def bounds(self, delta: float = 0.05) -> Bounds:
         """Return the paper's finite-sample constants for this fit, and a certificate that is useful in practice.
@@ -501,6 +508,49 @@ class DebiasedSample(WeightedSample, Shown):
         from vardi._fit.debias import fitted
 
         return fitted(self._inputs.updated(samples, biases, self.solved.pool), near=self.solved.near)
+
+    def weigher(self) -> Weigher:
+        """Return the fit without its rows: it weighs any others, knows its normalisers, and is small.
+
+        It can be pickled and saved. Errors of means need the rows, and stay with the fit.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import vardi
+        >>> pool = {"plain": np.array([1.0, 2.0, 4.0]), "seen": np.array([2.0, 4.0, 4.0, 8.0])}
+        >>> weigher = vardi.debias(pool, {"plain": 1, "seen": "x"}).weigher()
+        >>> weigher.weigh(np.array([0.0, 1.0, 100.0])).round(3)
+        array([2.333, 1.599, 0.05 ])
+        """
+        from vardi._fit.weigher import NormaliserErrors
+
+        weigher = self.solved.weigher
+        if not weigher.biases:
+            raise refusal("weights as a formula", "sparse")
+        return replace(weigher, errors=NormaliserErrors.of(self.solved))
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+        """Write the fit, without its rows, to a file that :func:`vardi.load` reads: JSON that a person can read.
+
+        It holds samples and sizes, biases as text, parameters, normalisers with their covariance, known values, and
+        columns with their types; with a hash of itself and, for rows in memory, one of what was read of them.
+
+        Parameters
+        ----------
+        path : str or path
+            Where to; the file appears whole or not at all.
+        overwrite : bool
+            Whether an existing file may be replaced.
+
+        Returns
+        -------
+        Path
+            The file.
+        """
+        from vardi._fit.saved import hash_of_rows, save
+
+        return save(self.weigher(), path, overwrite=overwrite, data=hash_of_rows(self.solved))
 
     @property
     def numeric_columns(self) -> tuple[str, ...]:

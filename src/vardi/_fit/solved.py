@@ -40,6 +40,7 @@ if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked 
     from vardi._estimate.sensitivity.question import Errors
     from vardi._fit.rows_in_engine import RowsInEngine
     from vardi._fit.rows_in_memory import RowsInMemory
+    from vardi._fit.weigher import Weigher
     from vardi._rows.lazy_model import LazyRows
 
     AnyRows: TypeAlias = RowsInMemory | RowsInEngine  # with the same methods, so that what asks need not know which
@@ -470,11 +471,18 @@ class Solved:
 
         return slopes(self.tangent.measure, influence, errors)
 
+    @cached_property
+    def weigher(self) -> Weigher:
+        """The weight as a function of the row."""
+        from vardi._fit.weigher import Weigher
+
+        return Weigher.of(self)
+
+    has_formula = True  # whether the weight is one, of the columns of a row
+
     def weigh(self, rows: Any) -> Any:
         """Return the weight of rows that need not be in the pool."""
-        from vardi._fit.new_rows import weigh
-
-        return weigh(self, rows)
+        return self.weigher.weigh(rows)
 
     # Refits, and other questions to rows in memory
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -132,6 +132,7 @@ class SolvedByWindows(Solved):
     """
 
     apart = "too few of their rows are at risk together"
+    has_formula = False
 
     def __init__(self, rows: TruncatedRows, prepared: Prepared, found: JointFit) -> None:
         inner, weights = prepared.rows, found.solution.weights
@@ -212,6 +213,11 @@ class SolvedByWindows(Solved):
 
     def shared_passes(self, functions: Floats) -> None:
         """Return None: windows are not a matrix."""
+
+    @property
+    def weigher(self) -> NoReturn:
+        """Refuse: the weight is a step function of the windows of all rows."""
+        raise refusal("weights as a formula", TruncatedRows.holder)
 
     def weigh(self, rows: Any) -> Any:
         r"""Return :math:`1 / S(x)`, S the sum over the windows that hold x, for rows that need not be in the pool."""

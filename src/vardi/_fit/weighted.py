@@ -12,6 +12,7 @@ import numpy as np
 from vardi._estimate.cdf import DebiasedCdf
 from vardi._estimate.estimates import Estimate, Estimates
 from vardi._estimate.intervals import warn_of_doubt
+from vardi._estimate.tables import in_library
 from vardi._fit.capabilities import refusal
 from vardi._fit.solved import Solved
 from vardi._inputs.domains import By
@@ -25,10 +26,13 @@ from vardi.errors._texts import show
 from vardi.errors._warn import warn
 
 if TYPE_CHECKING:
+    import narwhals as nw
+
     from vardi._estimate.domains import ByDomain, Domains
     from vardi._estimate.draws import Method
     from vardi._fit.assisted import Assisted
     from vardi._fit.parts import MemoryParts
+    from vardi._fit.sql import Dialect
 
 Among: TypeAlias = Name | Sequence[Name] | None
 """Names of samples; None for all of them."""
@@ -80,12 +84,12 @@ class WeightedSample:
         In pool order and in the user's library; a pandas Series has the user's index. Pass them to a learner as
         ``sample_weight`` (times ``counts``, if rows have them). Rows that were left out have weight 0.
         """
-        return self.data.weights(self._measure)
+        return self.data.weights(self.solved)
 
     @cached_property
     def probabilities(self) -> Any:
         """The probability of each row in the debiased sample: weight times count, with sum 1."""
-        return self.data.probabilities(self._measure)
+        return self.data.probabilities(self.solved)
 
     @property
     def log_omegas(self) -> dict[Name, float]:
@@ -120,12 +124,15 @@ class WeightedSample:
         Parameters
         ----------
         rows : array or frame
-            New rows with the columns that the biases read; for a fit of a matrix, a matrix of (log) biases.
+            New rows with the columns that the biases read, in memory or lazy; for a fit of a matrix, a matrix of (log)
+            biases.
 
         Returns
         -------
-        array or series
-            :math:`1 / \sum_l \lambda_l \omega_l(z) / \Omega_l`, in the library of the rows.
+        array, series or lazy frame
+            :math:`1 / \sum_l \lambda_l \omega_l(z) / \Omega_l`, in the library of the rows. A row that no sample could
+            have drawn is an error. A lazy frame stays lazy and gets a column ``weight``, null for such rows:
+            :meth:`uncovered` counts them.
 
         Examples
         --------
@@ -137,6 +144,60 @@ class WeightedSample:
         array([2.333, 1.599, 0.05 ])
         """
         return self.solved.weigh(rows)
+
+    def expression(self) -> nw.Expr:
+        """Return the weight as a narwhals expression of the columns that biases and known values read.
+
+        It is null for rows that :meth:`weigh` refuses in memory. Biases have to be expressions, with or without
+        parameters, or be learned by logistic regressions.
+
+        Examples
+        --------
+        >>> import narwhals as nw
+        >>> import polars as pl
+        >>> import vardi
+        >>> pool = {"plain": pl.DataFrame({"x": [1.0, 2.0, 4.0]}), "seen": pl.DataFrame({"x": [2.0, 4.0, 4.0, 8.0]})}
+        >>> fit = vardi.debias(pool, {"plain": 1, "seen": "x"})
+        >>> rows = nw.from_native(pl.LazyFrame({"x": [0.0, 1.0, None]}))
+        >>> rows.select(fit.expression().round(3).alias("w")).collect()["w"].to_list()
+        [2.333, 1.599, None]
+        """
+        return self.solved.weigher.expression()
+
+    def to_sql(self, table: str, dialect: Dialect = "duckdb", name: str = "weight") -> str:
+        """Return a query of a table with a column of weights: as :meth:`vardi.Weigher.to_sql`.
+
+        Parameters
+        ----------
+        table : str
+            The table as it is written in SQL, or a reference of dbt; it is inserted as it is.
+        dialect : {"duckdb", "postgres", "bigquery", "snowflake", "spark", "sqlite"}
+            For which database. Others than DuckDB need sqlglot: ``pip install 'vardi[sql]'``.
+        name : str
+            The name of the column.
+        """
+        return self.solved.weigher.to_sql(table, dialect, name)
+
+    def uncovered(self, rows: Table) -> int:
+        """Return how many rows have no weight: no sample could have drawn them, or a value is missing.
+
+        In an engine it takes a query.
+
+        Parameters
+        ----------
+        rows : array or frame
+            As for :meth:`weigh`.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> import vardi
+        >>> fit = vardi.debias({"low": pl.DataFrame({"x": [1.0, 2.0]})}, {"low": "x <= 5"})
+        >>> rows = pl.LazyFrame({"x": [1.0, 7.0, None]})
+        >>> fit.weigh(rows).collect()["weight"].to_list(), fit.uncovered(rows)
+        ([1.0, None, None], 2)
+        """
+        return self.solved.weigher.uncovered(rows)
 
     def sample(
         self,
@@ -598,7 +659,10 @@ class WeightedSample:
         what = [f"the mean of {name_of(one)!r}" if is_function(one) else "the mean" for one in named]
         what = what or [f"mean {j}" for j in range(len(estimates))]
         warn_of_doubt(self.names, what, estimates.laws)
-        return estimates
+        called_by = [name_of(one) if is_function(one) else str(j) for j, one in enumerate(named)]
+        if len(called_by) == len(estimates):
+            estimates = replace(estimates, names=tuple(called_by))
+        return in_library(estimates, self.data.library)
 
     def _in_domains(
         self,
@@ -624,7 +688,7 @@ class WeightedSample:
         within = f" by {', '.join(told)}" if told else ""
         source = f", from {show(found.among)}" if found.among else ""
         source += "" if model is None else f", assisted by {model.name}"
-        return Domains(f"{what} of {of}{within}{source}", by, keys, found)
+        return in_library(Domains(f"{what} of {of}{within}{source}", by, keys, found), self.data.library)
 
     def _known_total(self, relative_to: tuple[Function, Size], level: float) -> tuple[float | Estimate, Estimate]:
         """Return the known total of a column, and its mean."""

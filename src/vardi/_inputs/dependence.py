@@ -80,6 +80,11 @@ class DeclaredDependence(Generic[Key]):
         return any(key is not None for key in (self.clusters, self.order, self.strata))
 
     @property
+    def is_finite(self) -> bool:
+        """Whether a sample was drawn from a finite population."""
+        return bool((self.remaining < 1.0).any())
+
+    @property
     def words(self) -> str:
         """How rows depend on one another; in memory with the number of clusters and strata.
 

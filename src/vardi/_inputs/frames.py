@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 import vardi._narwhals as nw
+from vardi._inputs.column_types import types_in, types_of_arrays
 from vardi._inputs.given import Formula, bias_of
 from vardi._inputs.library_expressions import Eager, EagerTarget, Series, as_narwhals, evaluate_expression, of_sample
 from vardi._types import Integers
@@ -90,6 +91,7 @@ class Frame:
     """
 
     native: Native
+    library: str | None = None  # of frames, if the rows are one
     is_read = False
 
     def __init__(self, native: np.ndarray) -> None:
@@ -150,6 +152,10 @@ class Frame:
     def kind(self, name: str) -> str:
         """Return the kind of a column's array, as NumPy calls it."""
         return self.column(name).dtype.kind
+
+    def types(self, columns: Collection[str]) -> dict[str, str]:
+        """Return the types of some columns as texts."""
+        return types_of_arrays({name: array for name, array in self._arrays.items() if name in columns})
 
     def gaps(self, name: str) -> NDArray[np.bool_]:
         """Return where a column has a missing or infinite value."""
@@ -358,6 +364,7 @@ class NarwhalsFrame(Frame):
         if isinstance(data, nw.Series):
             data = (data if data.name else data.alias("x")).to_frame()
         self.data = _with_text_names(data)
+        self.library = str(data.implementation)
         require_read_as_names(self.data.columns, data.implementation)
 
     def __len__(self) -> int:
@@ -393,6 +400,9 @@ class NarwhalsFrame(Frame):
     def kind(self, name: str) -> str:
         is_read = self.schema[name].is_numeric() or self.schema[name] == nw.Boolean
         return super().kind(name) if is_read else "O"  # an array of anything else takes long to make
+
+    def types(self, columns: Collection[str]) -> dict[str, str]:
+        return types_in({name: dtype for name, dtype in self.schema.items() if name in columns})
 
     def gaps(self, name: str) -> NDArray[np.bool_]:
         if self.schema[name].is_numeric():

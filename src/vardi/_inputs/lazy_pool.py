@@ -80,9 +80,9 @@ def open_frames(samples: object, biases: object, *, source: object, counts: obje
     _ = DeclaredColumns(tuple(map(str, names)), tuple(computed)).columns  # all of them can be
     codes = {name: k for k, name in enumerate(names)}
     if label is not None:
-        parts = [_opened(samples, label, codes, None)]
+        parts = [opened(samples, label, codes, None)]
     else:
-        parts = [_opened(native, None, {None: codes[name]}, str(name)) for name, native in named.items()]
+        parts = [opened(native, None, {None: codes[name]}, str(name)) for name, native in named.items()]
     return OpenFrames(names, every, tuple(parts), counted)
 
 
@@ -250,7 +250,7 @@ class LazyPool(Pool):
         return np.array(list(found.values())).reshape(len(bounds), 3, -1)
 
 
-def _opened(native: object, label: str | None, codes: dict[Hashable, int], sample: str | None) -> Part:
+def opened(native: object, label: str | None, codes: dict[Hashable, int], sample: str | None) -> Part:
     """Return a frame as it is; raise if its columns cannot be used."""
     if isinstance(native, np.ndarray):
         raise MismatchError(

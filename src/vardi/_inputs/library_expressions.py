@@ -252,13 +252,13 @@ def as_narwhals(arrays: Mapping[str, np.ndarray], library: str) -> Eager:
 
     NaN, which marks missing values in arrays, becomes null.
     """
-    backend: EagerLibrary = "polars" if library == "Polars" else _eager_library()
+    backend: EagerLibrary = "polars" if library == "Polars" else eager_library()
     rows = nw.from_dict({name: np.ascontiguousarray(array) for name, array in arrays.items()}, backend=backend)
     floats = [name for name, dtype in rows.schema.items() if dtype.is_float()]
     return rows.with_columns(nw.col(*floats).fill_nan(None)) if floats else rows
 
 
-def _eager_library() -> EagerLibrary:
+def eager_library() -> EagerLibrary:
     """Return a library of frames, preferably one that is already loaded."""
     for name in sorted(EAGER, key=lambda name: name not in sys.modules):
         try:

@@ -456,7 +456,7 @@ class Spread:
     known : ndarray of shape (m,), optional
         What the errors of known values add to the variance.
     alone : tuple of int
-        Samples whose rows, several, are all in one unit: it is unknown how much these vary.
+        Samples whose rows, several, are all in one unit, or all fit perfectly: it is unknown how much these vary.
     """
 
     covariance: Floats
@@ -521,6 +521,18 @@ class Spread:
         """The sample that contributes most to each variance, or of which it is unknown how much it contributes."""
         found = self.carried.argmax(axis=0)
         return np.full_like(found, self.alone[0]) if self.alone else found
+
+    def borrowing(self, share: float) -> Spread:
+        """Return the spread with what rows add whose deviations are taken from others, relative to what these add.
+
+        Nothing is known of the spread if there are no others.
+        """
+        if not share:
+            return self
+        if not np.isfinite(share):
+            return replace(self, alone=tuple(range(len(self.carried))))
+        more = 1.0 + share
+        return replace(self, covariance=self.covariance * more, within=self.within * more, carried=self.carried * more)
 
     def beside(self, deviations: Floats) -> Spread:
         """Return the spread with the contributions of known values, of shape (r, m)."""

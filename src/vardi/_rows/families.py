@@ -14,10 +14,9 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from vardi._inputs.frames import Frame
-from vardi._rows.cells import dummies, require_seen
+from vardi._rows.cells import dummies
 from vardi._rows.contract import Block, Kept
 from vardi._types import Floats, Integers
 from vardi.biases import ExpressionBias, FunctionFamily, ParametricBias
@@ -355,25 +354,6 @@ def columns_of(bias: ParametricBias, frames: Sequence[Frame], sample: str) -> Fl
         columns = np.log(columns)
     _require(np.isfinite(columns), columns, bias, sample, "A bias needs finite numbers")
     return columns
-
-
-def users_log_omega(
-    bias: ParametricBias, frame: Frame, parameters: Floats, sample: str, matters: NDArray[np.bool_]
-) -> Floats:
-    """Return log omega of the family at the user's parameters, for rows that need not belong to the pool.
-
-    It must be known on the rows where it matters; on others the known factor of the bias is zero.
-    """
-    family = bias.family
-    if isinstance(family, FunctionFamily):
-        return Function(family, (frame,), sample, slice(None), family.names).log_omega(parameters)
-    if isinstance(family, Cells):
-        columns, places = dummies(bias, (frame,), sample)
-        require_seen(bias, frame, places, matters, sample)
-    else:
-        columns = columns_of(bias, (frame,), sample)
-    offset = np.zeros(columns.shape[1])
-    return _kind_of(family)(family.names, columns, offset, offset + 1.0).log_omega(parameters)
 
 
 def _require(good: Any, columns: Floats, bias: ParametricBias, sample: str, need: str) -> None:

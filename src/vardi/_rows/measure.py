@@ -37,6 +37,7 @@ from vardi._rows.contract import (
     unit_of,
 )
 from vardi._rows.grouping import variance_factors
+from vardi._rows.leverage import Leverage
 from vardi._rows.point import Point, PointAmong, Seen
 from vardi._rows.units import BIN, NOTHING, hill
 from vardi._types import Floats, Integers
@@ -360,7 +361,7 @@ class Measure:
         f = as_functions(functions)
         return Values({(self.point, f): np.vstack([np.eye(f.width), eta])}, {self.through: b})
 
-    def spread(self, values: Values, *, joint: bool = True) -> Spread:
+    def spread(self, values: Values, leverage: Leverage | None = None, *, joint: bool = True) -> Spread:
         r"""Return the covariance of estimates, and what it rests on.
 
         .. math::
@@ -372,34 +373,148 @@ class Measure:
         fitted law of the sample, and the factor is 1. Deviations are summed from centres near these means, so that one
         pass is enough; if fourth powers may over- or underflow, it is repeated in other units. Covariances that are not
         asked for are NaN. Rows that depend on one another are summed by cluster, or by time.
+
+        With known values or parameters every square has the factor :math:`(1 - h_i)^{-a}` of its leverage in place of
+        :math:`n_k / (n_k - 1)`, and in a sample of a finite population :math:`1 - \pi_i`: then another pass finds the
+        means first.
         """
-        centres, scale = self._centres(values), np.ones(values.width)
+        if leverage is None and not self.rows.dependence.is_finite:
+            centres, of_rows = self._centres(values), None
+        else:
+            centres, of_rows = self._means(values), self.root_of_rows(leverage)
+        borrowed = 0.0 if leverage is None else leverage.borrowed.share
         if self.rows.dependence.in_units:
-            units, sums = self.rows.over_units(lambda block: values.of(block) - block.of_sample(centres), values.width)
-            return units.spread(sums, self.n)
-        powers = self._powers(values, centres, joint=joint)
+            found = self._spread_of_units(values, centres, leverage)
+        else:
+            found = self._spread_of_rows(values, centres, of_rows, joint=joint)
+        return found.borrowing(borrowed)
+
+    def products(self, values: Values, leverage: Leverage | None = None) -> tuple[float, Floats, Floats, float]:
+        r"""Return sums of products of :math:`c_i = (\phi_i - \bar\phi_k) / n` in which estimates come together.
+
+        Returns
+        -------
+        squares : float
+            :math:`\sum_i (c_i'c_i)^2`, over rows or clusters.
+        covariances : ndarray of shape (B, m, m)
+            :math:`\frac{n_k}{n_k - 1} \sum_{i \in D_k} c_i c_i'` of each part.
+        freedom : ndarray of shape (B,)
+            Degrees of freedom of each part.
+        effective : float
+            How many rows or clusters there are.
+        """
+        m, centres, scale = values.width, self._means(values), 1.0 / self.n
+        if self.rows.dependence.in_units:
+            units, sums = self.rows.over_units(lambda block: values.of(block) - block.of_sample(centres), m)
+            return units.products(sums * scale)
+        root = self.root_of_rows(leverage)
+        first, second = np.triu_indices(m)
+
+        def question(block: Block) -> tuple[Floats, Floats]:
+            d = block.let((values.of(block) - block.of_sample(centres)) * root(block) * scale)
+            lengths = block.let((d * d) @ np.ones((m, 1)))
+            return block.sum(lengths * lengths), block.by_sample(d[:, first] * d[:, second])
+
+        squares, sums = self.rows.total(question, len(first))
+        parts = np.zeros((len(self.sizes), m, m))
+        parts[:, first, second] = parts[:, second, first] = self.of_samples(sums)
+        return float(squares[0]), parts, np.maximum(self.sizes - 1.0, 1.0), self.n
+
+    def _spread_of_units(self, values: Values, centres: Floats, leverage: Leverage | None) -> Spread:
+        """Return the spread of rows that depend on one another."""
+        rows, m = self.rows, values.width
+
+        def deviations(block: Block) -> Floats:
+            d = values.of(block) - block.of_sample(centres)
+            return block.let(d * self.unseen(block) ** 0.5) if rows.dependence.is_finite else d
+
+        if leverage is None:
+            units, sums = rows.over_units(deviations, m)
+            return units.spread(sums, self.n, are_centred=rows.dependence.is_finite)
+        ones = np.ones((len(rows.sizes), 1))
+        units = rows.over_units(lambda block: block.of_sample(ones), 1)[0]
+        a = None if rows.dependence.clusters is None else leverage.of_units(units.unit)
+        if a is None:
+            sums = rows.over_units(lambda block: deviations(block) * leverage.root(block, beyond=True), m)[1]
+            return units.spread(sums, self.n, are_centred=True)
+        units, sums = rows.over_units(deviations, m)
+        added = leverage.added_to_units(units.unit, a, deviations, m)
+        return units.spread(sums, self.n, added, leverage.power(len(a)), are_centred=True)
+
+    def _spread_of_rows(
+        self, values: Values, centres: Floats, of_rows: Question[Floats] | None, *, joint: bool
+    ) -> Spread:
+        """Return the spread of independent rows, whose deviations are multiplied by a function of the rows if any."""
+        scale = np.ones(values.width)
+        powers = self._powers(values, centres, of_rows, joint=joint)
         largest = np.maximum(-powers[-1].low, powers[-1].high)
         if ((largest > LARGE) | ((largest > 0) & (largest < 1.0 / LARGE))).any():
             scale = unit_of(largest)
-            powers = self._powers(values @ np.diag(1.0 / scale), centres / scale, joint=joint)
-        return self._spread_of(values, centres, powers, scale)
+            powers = self._powers(values @ np.diag(1.0 / scale), centres / scale, of_rows, joint=joint)
+        return self._spread_of(values, centres, powers, scale, are_centred=of_rows is not None)
 
-    def _powers(self, values: Values, centres: Floats, *, joint: bool) -> tuple[Any, ...]:
+    def _powers(
+        self, values: Values, centres: Floats, of_rows: Question[Floats] | None, *, joint: bool
+    ) -> tuple[Any, ...]:
         """Return sums of deviations and of their powers by sample, of products over all rows, and the extremes."""
         roots = np.sqrt(self.factors)[self.samples][:, None]
 
         def question(block: Block) -> tuple[Any, ...]:
-            d = block.let(values.of(block) - block.of_sample(centres))
-            squares, scaled = block.let(d * d), d * block.of_sample(roots)
+            d = values.of(block) - block.of_sample(centres)
+            d = block.let(d if of_rows is None else d * of_rows(block))
+            squares, scaled = block.let(d * d), d if of_rows is not None else d * block.of_sample(roots)
             powers = [block.by_sample(one) for one in (d, squares, squares * d, squares * squares)]
             products = block.gram(scaled, scaled) if joint else np.full((values.width, values.width), np.nan)
             return *powers, products, block.extremes(d)
 
         with np.errstate(over="ignore", invalid="ignore"):  # then they are summed in other units
             found = self.rows.total(question, 3 * values.width)
-        return *(self._of_samples(one) for one in found[:4]), *found[4:]
+        return *(self.of_samples(one) for one in found[:4]), *found[4:]
 
-    def _of_samples(self, sums: Floats) -> Floats:
+    def root_of_rows(self, leverage: Leverage | None) -> Question[Floats]:
+        """Return what deviations of independent rows are multiplied by."""
+        is_finite, factors = self.rows.dependence.is_finite, np.sqrt(self.factors)[self.samples][:, None]
+
+        def root(block: Block) -> Floats:
+            own = block.of_sample(factors) if leverage is None else leverage.root(block)
+            return block.let(own * self.unseen(block) ** 0.5) if is_finite else own
+
+        return root
+
+    @cached_property
+    def _mean_chances(self) -> Floats:
+        """The mean of each bias over the population that it can draw from, times e^u, of shape (K,)."""
+        K, point = len(self.rows.sizes), self.whole_point
+
+        def question(block: Block) -> Floats:
+            at = point.at(block)
+            p = block.let(np.hstack([at.p.column(k) for k in range(K)]))
+            return block.sum(np.hstack([p, (p > 0.0) * at.weight]))
+
+        chances, mass = self.rows.total(question, 2 * K).reshape(2, K)
+        return np.where(chances > 0, chances, 1.0) / np.where(mass > 0, mass, 1.0)
+
+    @cached_property
+    def is_census(self) -> bool:
+        """Whether all rows are all units of finite populations, each drawn for sure."""
+        dependence = self.rows.dependence
+        if not dependence.is_finite or dependence.remaining[self.sizes > 0].any():
+            return False
+        return not self.rows.total(lambda block: block.sum(self.unseen(block)))[0]
+
+    def unseen(self, block: Block, rounding: float = 1e-9) -> Floats:
+        r"""Return the probability that a finite population keeps a unit like each row unseen.
+
+        It is :math:`1 - \pi_i` with :math:`\pi_i = n_k \omega_k(z_i) / (N_k \Omega_k)`, at most 1, for the
+        :math:`N_k` units that sample k was drawn from without replacement: :math:`\Omega_k` is here the mean over those
+        that it could draw. As :math:`e^{u_k} \omega_{ik} = p_{ik} / r_i`, that of p is :math:`e^{u_k} \Omega_k`.
+        """
+        at = self.whole_point.at(block)
+        drawn = (1.0 - self.rows.dependence.remaining)[self.samples] / self._mean_chances
+        left = block.let(1.0 - block.of_own(at.p) / at.weight * block.of_sample(drawn[:, None]))
+        return block.let((left > rounding) * left)
+
+    def of_samples(self, sums: Floats) -> Floats:
         """Return sums over the samples that the user sees, from those over the rows of each bias."""
         found = np.zeros((len(self.sizes), sums.shape[1]))
         np.add.at(found, self.samples, sums)
@@ -408,13 +523,16 @@ class Measure:
     @property
     def factors(self) -> Floats:
         """The factors that turn sums of squared deviations into a variance, for each sample."""
-        return variance_factors(self.sizes) * self.rows.dependence.remaining
+        return variance_factors(self.sizes)
 
-    def _spread_of(self, values: Values, centres: Floats, powers: tuple[Any, ...], scale: Floats) -> Spread:
+    def _spread_of(
+        self, values: Values, centres: Floats, powers: tuple[Any, ...], scale: Floats, *, are_centred: bool
+    ) -> Spread:
         """Return a spread in units of a scale, from sums of powers of deviations from centres, in these units."""
         totals, squares, cubes, fourths, products, _ = powers
-        n, size, factors = self.sizes[:, None], np.maximum(self.sizes, 1.0)[:, None], self.factors
-        mean = np.where(n >= 2, totals / size, 0.0)  # a single row keeps its centre
+        n, size = self.sizes[:, None], np.maximum(self.sizes, 1.0)[:, None]
+        factors = np.ones(len(n)) if are_centred else self.factors
+        mean = np.where((n >= 2) & (not are_centred), totals / size, 0.0)  # a single row keeps its centre
         squares_about_mean = np.maximum(squares - size * mean**2, 0.0) / self.n**2
         fourths = fourths - 4.0 * mean * cubes + 6.0 * mean**2 * squares - 3.0 * size * mean**4
         products = products - (mean * (factors[:, None] * size)).T @ mean
@@ -467,6 +585,14 @@ class Measure:
             return centres
         sums = self.rows.total(lambda block: block.gram(point.at(block).p, block.let(values.of(block))), values.width)
         return np.where(single[:, None], sums / np.where(single, self.sizes, 1.0)[:, None], centres)
+
+    def _means(self, values: Values) -> Floats:
+        """Return the means over the samples, of shape (K, m); of a single row that under its fitted law."""
+        sums = self.of_samples(self.rows.total(lambda block: block.by_sample(values.of(block)), values.width))
+        means = (sums / np.maximum(self.sizes, 1.0)[:, None])[self.samples]
+        if len(self.sizes) != len(means) or not ((self.sizes > 0) & (self.sizes < 2)).any():
+            return means
+        return np.where(self.sizes[:, None] < 2, self._centres(values), means)
 
     # what takes a number for each row, in memory
 

@@ -106,6 +106,16 @@ class Multipliers:
         return phase - np.floor(phase)
 
 
+def power_of_shape(shape: Floats, most: float = 0.1) -> Floats:
+    """Return the power of exponential multipliers that spread like those of a gamma law of a shape, 1 - 2 / g.
+
+    >>> power_of_shape(np.array([[1.0 - 2.0 / 10.0]]))  # 1 + 1 / (g - 2)
+    array([[1.125]])
+    """
+    shape = np.maximum(shape, most)
+    return (1.0 + shape) / (2.0 * shape)
+
+
 def power_of(variance: float) -> float:
     r"""Return the power p of an exponential number whose variance is so many times its mean squared.
 

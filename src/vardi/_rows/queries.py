@@ -143,7 +143,7 @@ class Queries:
         in_series = dependence.order is not None
         unit, _ = numbered((k, label) if in_series else label for k, label, *_ in groups.labels)
         cell, _ = numbered((k, *stratum) for k, _, *stratum in groups.labels)
-        return Units(unit, cell, groups.source, groups.counts, dependence.remaining, in_series), groups.totals
+        return Units(unit, cell, groups.source, groups.counts, len(self.sizes), in_series), groups.totals
 
     def over_clusters(self, question: Question[Floats], m: int) -> Floats:
         """Return counted sums of columns over clusters, of shape (clusters, m)."""

@@ -48,8 +48,8 @@ class Units:
         series are numbered in time order.
     rows : ndarray of shape (E,)
         The number of rows in each entry, by their counts.
-    remaining : ndarray of shape (K,)
-        The share of its population that each sample left undrawn; 1 if the population is not finite.
+    samples : int
+        K, how many samples there are.
     in_series : bool
         Whether units follow one another.
     """
@@ -58,17 +58,30 @@ class Units:
     cell: Integers
     sample: Integers
     rows: Floats
-    remaining: Floats
+    samples: int
     in_series: bool = False
 
-    def spread(self, sums: Floats, n: float) -> Spread:
+    def spread(
+        self,
+        sums: Floats,
+        n: float,
+        added: Floats | None = None,
+        power: float = 1.0,
+        *,
+        are_centred: bool = False,
+    ) -> Spread:
         """Return the covariance of estimates and what it rests on, from sums of influence values of shape (E, m).
 
         The sums may be of deviations from any centre of a sample. They are centred here, except for a sample of one
-        row, whose centre is kept.
+        row, whose centre is kept, and for those that are centred already. What leverage adds to the sum over a unit,
+        of shape (U, m), multiplies its square by a power of the ratio of the new sum to the old one.
         """
-        deviations = self._centred(sums / n) * np.sqrt(self.remaining)[self.sample][:, None]
+        deviations = self._centred(sums / n, are_centred=are_centred)
         totals = deviations if self.in_series else self._by_unit(deviations)
+        if added is not None:
+            more = np.divide(added / n, totals, out=np.zeros_like(totals), where=totals != 0)
+            root = np.maximum(1.0 + more, 0.0) ** (power / 2.0)
+            totals, deviations = totals * root, deviations * root[self.unit]
         scale = unit_of(np.abs(totals).max(axis=0, initial=0.0))
         totals = totals / scale
         of_kind = self._of_series(totals, scale) if self.in_series else self._of_clusters(totals, deviations / scale)
@@ -83,14 +96,41 @@ class Units:
             covariance, scale, within, squared, fourths, effective, freedom, carried, tails, values, alone=alone
         )
 
+    def products(self, sums: Floats) -> tuple[float, Floats, Floats, float]:
+        """Return sums of products of several estimates' deviations: see ``Measure.products``.
+
+        A series counts in batches of successive values, as for its correlations.
+        """
+        deviations = self._centred(sums, are_centred=True)
+        if not self.in_series:
+            totals, part = self._by_unit(deviations), self.part
+        else:
+            totals, part = self._in_batches(deviations)
+        G, m = np.bincount(part).astype(np.float64), sums.shape[1]
+        scaled = totals * np.sqrt(variance_factors(G))[part][:, None]
+        pairs = (scaled[:, :, None] * scaled[:, None, :]).reshape(len(scaled), m * m)
+        is_alone = not self.in_series and bool(self._alone)
+        freedom = np.where(is_alone, 0.0, np.maximum(G - 1.0, 1.0))
+        squares = float(((scaled**2).sum(axis=1) ** 2).sum())
+        return squares, sums_by_code(part, pairs, len(G)).reshape(len(G), m, m), freedom, float(len(totals))
+
+    def _in_batches(self, values: Floats) -> tuple[Floats, Integers]:
+        """Return sums over batches of the values of series, and the sample of each, numbered from 0."""
+        order, batches, parts = np.argsort(self.unit), list[Floats](), list[Integers]()
+        for k in np.unique(self.sample).tolist():
+            found = Autocorrelation(values[order[self.sample[order] == k]])
+            batches.append(found.in_batches(float(found.g.max(initial=1.0))))
+            parts.append(np.full(len(batches[-1]), len(parts)))
+        return np.concatenate(batches), np.concatenate(parts)
+
     def _tails(self, sums: Floats, estimates: Sequence[int]) -> list[float]:
         """Return the tail index of some estimates' sums over units."""
         return [tail_of(np.abs(self._by_unit(self._centred(sums[:, [j]])))[:, 0]) for j in estimates]
 
-    def _centred(self, sums: Floats) -> Floats:
+    def _centred(self, sums: Floats, *, are_centred: bool = False) -> Floats:
         """Return sums of deviations from the means of samples, minus their means over the units of a stratum."""
-        rows = np.maximum(np.bincount(self.sample, self.rows, minlength=len(self.remaining)), 1.0)[:, None]
-        means = np.where(rows < 2.0, 0.0, self._by_sample(sums) / rows)[self.sample]
+        rows = np.maximum(np.bincount(self.sample, self.rows, minlength=self.samples), 1.0)[:, None]
+        means = np.where((rows < 2.0) | are_centred, 0.0, self._by_sample(sums) / rows)[self.sample]
         deviations = np.asarray(sums - means * self.rows[:, None])
         in_cell = np.bincount(self.cell)[:, None]
         if len(in_cell) == len(np.unique(self.sample)):
@@ -110,12 +150,12 @@ class Units:
     @property
     def _alone(self) -> tuple[int, ...]:
         """The samples with several rows and only one unit."""
-        rows = np.bincount(self.sample, self.rows, minlength=len(self.remaining))
+        rows = np.bincount(self.sample, self.rows, minlength=self.samples)
         return tuple(np.flatnonzero((self.counted == 1) & (rows >= 2)).tolist())
 
     def _of_series(self, values: Floats, scale: Floats) -> tuple[Floats, ...]:
         """Return the same of values in time order: parts are samples, and units effective rows."""
-        K, m = len(self.remaining), len(scale)
+        K, m = self.samples, len(scale)
         covariance, within = np.zeros((m, m)), np.zeros((K, m))
         effective, freedom = np.zeros((K, m)), np.ones((K, m))
         order = np.argsort(self.unit)
@@ -130,7 +170,7 @@ class Units:
     def counted(self) -> Integers:
         """How many units each sample has."""
         pairs = np.unique(np.column_stack([self.sample, self.unit]), axis=0)[:, 0]
-        return np.bincount(pairs, minlength=len(self.remaining))
+        return np.bincount(pairs, minlength=self.samples)
 
     def _by_unit(self, entries: Floats) -> Floats:
         """Return sums of entries by unit."""
@@ -138,7 +178,7 @@ class Units:
 
     def _by_sample(self, entries: Floats) -> Floats:
         """Return sums of entries by sample."""
-        return sums_by_code(self.sample, entries, len(self.remaining))
+        return sums_by_code(self.sample, entries, self.samples)
 
     @cached_property
     def part(self) -> Integers:
@@ -189,7 +229,7 @@ def entries_of(source: Integers, counts: Floats, dependence: Dependence) -> tupl
     )  # sorted by unit
     rows = np.bincount(entry, counts, minlength=len(pair)).astype(np.float64)
     is_series = dependence.order is not None
-    return entry, Units(unit[first], cell[first], source[first], rows, dependence.remaining, is_series)
+    return entry, Units(unit[first], cell[first], source[first], rows, len(dependence.remaining), is_series)
 
 
 def in_series(source: Integers, order: Integers, lengths: list[int] | None = None) -> Integers:
@@ -252,6 +292,11 @@ class Autocorrelation:
         return np.maximum(g, 1.0), last
 
     @property
+    def g(self) -> Floats:
+        """The integrated autocorrelation of each column."""
+        return self._found[0]
+
+    @property
     def effective(self) -> Floats:
         """How many independent values each column is worth."""
         return np.asarray(len(self.values) / self._found[0])
@@ -260,6 +305,11 @@ class Autocorrelation:
     def freedom(self) -> Floats:
         r"""Degrees of freedom of each variance: N / (2M + 1) for M lags."""
         return np.asarray(len(self.values) / (2.0 * self._found[1] + 1.0))
+
+    def in_batches(self, g: float) -> Floats:
+        """Return the sums over batches of successive values, for an integrated autocorrelation."""
+        N = len(self.values)
+        return np.asarray(np.add.reduceat(self.values, np.arange(0, N, batch_length(N, g)), axis=0))
 
     def covariance(self, rounding: float = 1e-9) -> Floats:
         r"""Return the covariance of the sums of the columns; ``rounding`` is relative to the largest error.
@@ -275,8 +325,7 @@ class Autocorrelation:
         if m == 1:
             return errors[:, None] ** 2
         moved = errors * self.units > rounding * (errors * self.units).max()  # what rounding leaves has a g of its own
-        length = batch_length(N, float(g[moved].max(initial=1.0)))
-        batches = np.add.reduceat(self.values, np.arange(0, N, length), axis=0)
+        batches = self.in_batches(float(g[moved].max(initial=1.0)))
         sizes = np.sqrt((batches**2).sum(axis=0))
         factors = np.divide(errors, sizes, out=np.zeros(m), where=sizes > 0)
         return (batches.T @ batches) * np.outer(factors, factors)

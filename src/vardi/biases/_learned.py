@@ -20,7 +20,17 @@ from numpy.typing import ArrayLike, NDArray
 from vardi._types import Floats, Integers
 from vardi.biases._compile import NumpyTarget
 from vardi.biases._kinds import Bias, ValuesBias, parts_of
-from vardi.biases._nodes import column_named, column_text
+from vardi.biases._nodes import (
+    Call,
+    Column,
+    Comparison,
+    Constant,
+    Node,
+    arithmetic,
+    column_named,
+    column_text,
+    total,
+)
 from vardi.biases._values import as_numbers
 from vardi.errors import (
     InvalidBiasError,
@@ -308,10 +318,42 @@ class LearnedValues(ValuesBias):
         """Return the bias on other rows: the odds of the mean probability that the models predict."""
         return _odds(_probabilities(self.models, self.encoding(read), self.sample))
 
+    def expression(self) -> Node | None:
+        """Return the bias as an expression, if all models are logistic regressions, of standardised columns or not.
+
+        It is :math:`1 / (1/p - 1)`, with p the mean over the models, clipped.
+        """
+        curves = [_curve(model, self.encoding, len(self.models)) for model in self.models]
+        if any(curve is None for curve in curves):
+            return None
+        p = Call("max", (Call("min", (total([one for one in curves if one]), Constant(CLIP[1]))), Constant(CLIP[0])))
+        odds = arithmetic(arithmetic(Constant(1), "/", p), "-", Constant(1))
+        return arithmetic(Constant(1), "/", odds)
+
     def __str__(self) -> str:
         return str(self.declared)
 
     __repr__ = __str__
+
+
+def _curve(model: Any, encoding: Encoding, models: int) -> Node | None:
+    """Return the probability by a logistic regression, over the number of models, as an expression; None for others."""
+    steps = [type(step).__name__ for _, step in model.steps] if hasattr(model, "steps") else [type(model).__name__]
+    if steps not in (["LogisticRegression"], ["StandardScaler", "LogisticRegression"]) or len(model.classes_) != 2:
+        return None
+    last = model.steps[-1][1] if hasattr(model, "steps") else model
+    slopes, intercept = last.coef_[0], float(last.intercept_[0])
+    if len(steps) == 2:
+        scaler = model.steps[0][1]
+        slopes = slopes if scaler.scale_ is None else slopes / scaler.scale_
+        intercept -= 0.0 if scaler.mean_ is None else float(slopes @ scaler.mean_)
+    terms: list[Node] = []
+    for name, levels in encoding.values.items():
+        column = Column(name)
+        terms += [column] if levels is None else [Comparison(column, (("==", Constant(level)),)) for level in levels]
+    against = [arithmetic(Constant(-b), "*", term) for b, term in zip(slopes.tolist(), terms, strict=True)]
+    odds_against = Call("exp", (total([Constant(-intercept), *against]),))
+    return arithmetic(Constant(1.0 / models), "/", arithmetic(Constant(1), "+", odds_against))
 
 
 @dataclass(frozen=True)

@@ -412,6 +412,13 @@ class Cells:
         """Return a condition for each parameter, on which it adds to the log of the bias; none until rows are seen."""
         return tuple(_holds(group, level) for group, level in self._effects)
 
+    def holding(self, place: int) -> list[Node]:
+        """Return conditions of which one holds where a row has one of the values of a group."""
+        group, levels = self.groups[place], self.levels[place]
+        if len(group) == 1 and not any(isinstance(level[0], bool) for level in levels):
+            return [IsIn(group[0], tuple(Constant(level[0]) for level in levels))]
+        return [_holds(group, level) for level in levels]
+
     @property
     def _effects(self) -> list[tuple[tuple[Node, ...], Level]]:
         """The group and the level that each parameter belongs to."""

@@ -10,6 +10,7 @@ from vardi.cli._demo import demo
 from vardi.cli._init import init
 from vardi.cli._study import check, fit, report, sample
 from vardi.cli._umbrella import umbrella
+from vardi.cli._weigh import weigh
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -53,6 +54,12 @@ for command, short_help, *examples in (
         "vardi fit study.toml -o weights.parquet --report report.html",
         "vardi fit study.toml -o weights.csv --with-data --force --json",
         "vardi fit study.toml -o weights.csv --with-data --replicates 500",
+    ),
+    (
+        weigh,
+        "Weigh new rows by a saved fit.",
+        "vardi weigh weights.fit.json new.parquet -o weighed.parquet",
+        "vardi weigh weights.fit.json shop.duckdb --table customers -o weighed.csv",
     ),
     (sample, "Draw rows by weight.", "vardi sample study.toml -n 1000 --seed 1 -o drawn.parquet"),
     (

@@ -12,9 +12,9 @@ import typer
 
 import vardi
 from vardi.cli import INTERRUPTED, UNWRITTEN
-from vardi.cli._console import Stage, complain, progress, show_json, warnings_as_lines
+from vardi.cli._console import Message, Stage, complain, progress, show_json, warnings_as_lines
 from vardi.cli._outputs import require_outputs
-from vardi.errors import ExpressionError, OutputError, StudyError, VardiError, VardiWarning
+from vardi.errors import ExpressionError, OutputError, SavedFitError, StudyError, VardiError, VardiWarning
 
 if TYPE_CHECKING:
     from vardi.study import OpenStudy
@@ -55,7 +55,7 @@ def opening(
     force: bool = False,
     hidden: bool = False,
     reported: tuple[type[VardiWarning], ...] = (),
-) -> Iterator[tuple[OpenStudy, Stage, list[str]]]:
+) -> Iterator[tuple[OpenStudy, Stage, list[Message]]]:
     """Read and open a study; yield it with what names the stage of the work, and the list of its warnings.
 
     Outputs that could not be written are refused before any row is read. Warnings of the kinds ``reported`` are not
@@ -88,7 +88,7 @@ def guarded(command: Callable[Given, None]) -> Callable[Given, None]:
                 data = {name: value for name, value in vars(refusal).items() if name not in UNPRINTED}
                 with suppress(OutputError):  # if standard output is what failed, standard error already has the message
                     show_json({"error": type(refusal).__name__, "message": str(refusal), **data})
-            is_usage = isinstance(refusal, StudyError | ExpressionError | ImportError)
+            is_usage = isinstance(refusal, StudyError | SavedFitError | ExpressionError | ImportError)
             raise typer.Exit(UNWRITTEN if isinstance(refusal, OutputError) else USAGE if is_usage else NO) from None
 
     return run

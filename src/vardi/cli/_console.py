@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import sys
 import textwrap
 import threading
@@ -12,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, TypeAlias
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -27,6 +28,12 @@ WIDE = 100_000
 """Width of an output that is not a terminal: nothing in it is wrapped or cut."""
 
 DETAILS_OF_KNOWN = "vardi check lists the known values."
+
+JSON_FORMAT = 1
+"""Rises when an entry of what --json prints is renamed, removed or given another meaning; new entries may come."""
+
+Message: TypeAlias = dict[str, str]
+"""A warning: its code, by which a program tells it, and its message."""
 
 STYLES = {"✓": "bold green", "✗": "bold red", "!": "bold yellow", "doubt:": "bold yellow"}
 DELAY = 1.0
@@ -101,7 +108,8 @@ def _standard_output() -> Iterator[None]:
 
 
 def show_json(content: dict[str, object]) -> None:
-    """Print one JSON object, in UTF-8 or else in ASCII; NaN and infinities become null."""
+    """Print one JSON object with the number of its format, in UTF-8 or ASCII; NaN and infinities become null."""
+    content = {"format": JSON_FORMAT, **content}
     text = json.dumps(plain(content), ensure_ascii=False, indent=2)
     if not is_utf8(sys.stdout) or any("\ud800" <= letter <= "\udfff" for letter in text):  # bytes of a file name
         text = json.dumps(plain(content), indent=2)
@@ -138,12 +146,12 @@ def _wrapped(line: str, width: int, indent: str) -> list[str]:
 
 
 @contextmanager
-def warnings_as_lines(*, reported: tuple[type[VardiWarning], ...] = ()) -> Iterator[list[str]]:
+def warnings_as_lines(*, reported: tuple[type[VardiWarning], ...] = ()) -> Iterator[list[Message]]:
     """Gather vardi's warnings, with the remedy in a shell, and print each once when the block ends, however it ends.
 
     Warnings of the kinds ``reported`` are gathered but not printed, since the command itself reports them.
     """
-    messages: list[str] = []
+    messages: list[Message] = []
     caught: list[warnings.WarningMessage] = []
     try:
         with warnings.catch_warnings(record=True) as caught:
@@ -154,10 +162,20 @@ def warnings_as_lines(*, reported: tuple[type[VardiWarning], ...] = ()) -> Itera
             text = str(one.message).replace("fit.known has the details.", DETAILS_OF_KNOWN)
             if not issubclass(one.category, VardiWarning):
                 warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
-            elif text not in messages:
-                messages.append(text)
+            elif text not in [message["message"] for message in messages]:
+                messages.append({"code": code_of(one.category), "message": text})
                 if not issubclass(one.category, reported):
                     complain("warning", text, "bold yellow")
+
+
+def code_of(category: type[Warning]) -> str:
+    """Return the code of a warning: the name of its class in lower case.
+
+    >>> from vardi.errors import WeakOverlapWarning
+    >>> code_of(WeakOverlapWarning)
+    'weak-overlap'
+    """
+    return re.sub("(?<!^)(?=[A-Z])", "-", category.__name__.removesuffix("Warning")).lower()
 
 
 @contextmanager

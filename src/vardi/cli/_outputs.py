@@ -48,6 +48,8 @@ def require_outputs(outputs: Mapping[str, Path], study: Study, *, force: bool) -
         taken[path.resolve()] = "is named for two outputs. Give each its own name."
         require_free(path, force=force)
     for what, path in outputs.items():
+        if what == "fit":
+            continue
         if what != "report":
             require_suffix(path)
         elif is_pdf(path):

@@ -22,6 +22,7 @@ from vardi.errors import ContradictedKnownWarning
 if TYPE_CHECKING:
     from vardi._facts.account import Account
     from vardi._fit.sample import DebiasedSample
+    from vardi.cli._console import Message
     from vardi.study import OpenStudy
     from vardi.study._outputs import ReplicateOptions
 
@@ -91,7 +92,9 @@ def fit(
     """Debias a study: print a summary, and write the weights and a report."""
     from vardi.cli._summary import show_fit
 
-    targets = {what: path for what, path in (("weights", output), ("report", report)) if path is not None}
+    saved = None if output is None or not output.name else output.with_suffix(".fit.json")
+    asked_for = (("weights", output), ("report", report), ("fit", saved))
+    targets = {what: path for what, path in asked_for if path is not None}
     beside = "--replicates are" if replicates else "--with-data is" if with_data else ""
     if beside and output is None:
         raise typer.BadParameter(f"{beside} written beside the weights. Name their file: -o weights.parquet")
@@ -101,6 +104,8 @@ def fit(
         show_fit(*found, targets, as_json=as_json)
     if as_json or quiet:
         return
+    if saved is not None and "fit" not in targets:
+        show("The fit was not saved for new rows: its weight is no formula of columns.")
     if not targets:
         named = shlex.quote(str(study))
         show("No file was written.", "")
@@ -118,12 +123,14 @@ def run_fit(
     replicates: ReplicateOptions | None = None,
     force: bool = False,
     hidden: bool = False,
-) -> tuple[OpenStudy, Account, list[str]]:
-    """Read a study, fit it, and write its ``"weights"`` and ``"report"`` if they were asked for.
+) -> tuple[OpenStudy, Account, list[Message]]:
+    """Read a study, fit it, and write its ``"weights"``, ``"report"`` and ``"fit"`` if they were asked for.
 
+    A fit that has no text for its weights is taken out of the targets.
     Returned are the study with its data, the account of its fit, and the warnings on the way. ``replicates`` are the
     arguments of `DebiasedSample.replicate_weights`; if empty, none are written.
     """
+    from vardi._fit.saved import can_be_saved
     from vardi.cli._summary import study_account
     from vardi.study._outputs import weights_columns, write_weights
 
@@ -132,6 +139,8 @@ def run_fit(
         weights_columns(opened, with_data=with_data, replicates=replicates)
         stage("Solving")
         fitted = opened.fit()
+        if "fit" in targets and not can_be_saved(fitted.solved):
+            del targets["fit"]
         stage("Estimating errors")
         account = study_account(opened, fitted)
         with ExitStack() as stack:  # all are moved into place when all are written
@@ -141,6 +150,9 @@ def run_fit(
                 with writing(target, place):
                     if what == "report":
                         _write_report(opened, fitted, place, target)
+                        continue
+                    if what == "fit":
+                        fitted.save(place, overwrite=True)
                         continue
                     making = partial(stage, "Making replicates")
                     write_weights(opened, fitted, place, with_data=with_data, replicates=replicates, progress=making)

@@ -18,7 +18,7 @@ from vardi._fit.sample import DebiasedSample
 from vardi._rows.lazy_model import ROWS
 from vardi._solve.identify import Link, Verdict
 from vardi._tables import Note, Table
-from vardi.cli._console import DETAILS_OF_KNOWN, show, show_files, show_json, show_parts
+from vardi.cli._console import DETAILS_OF_KNOWN, Message, show, show_files, show_json, show_parts
 from vardi.errors._texts import SHOWN, Outcome
 from vardi.study import OpenStudy, Query, Study
 from vardi.study import plan as study_plan
@@ -36,7 +36,7 @@ def study_account(opened: OpenStudy, fit: DebiasedSample) -> Account:
 
 
 def show_fit(
-    opened: OpenStudy, found: Account, messages: list[str], targets: dict[str, Path], *, as_json: bool
+    opened: OpenStudy, found: Account, messages: list[Message], targets: dict[str, Path], *, as_json: bool
 ) -> None:
     """Print a fit, as tables or as JSON."""
     if as_json:

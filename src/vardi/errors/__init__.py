@@ -274,6 +274,20 @@ class OutputError(VardiError):
         self.path = path
 
 
+class SavedFitError(VardiError):
+    """A file that holds no fit, or one of a newer format, or one that was changed after it was saved.
+
+    Attributes
+    ----------
+    path : str
+        The file.
+    """
+
+    def __init__(self, message: str, *, path: str) -> None:
+        super().__init__(message)
+        self.path = path
+
+
 class StudyError(VardiError):
     """A study file that cannot be run; everything wrong with it is reported at once.
 

@@ -73,7 +73,7 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
         What is known of the population, as for :func:`vardi.debias`.
     clusters, series : str, optional
         The column of X with the cluster of each row, or with its time, as for :func:`vardi.debias`: errors of
-        ``debiased_`` account for it, and the inner estimator does not see the column. Labels that are separate from X
+        ``fit_`` account for it, and the inner estimator does not see the column. Labels that are separate from X
         go to ``fit``.
     target : str, optional
         Name by which the biases read y. By default that of the series, else ``"y"``.
@@ -87,15 +87,18 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
     ----------
     estimator_ : estimator
         The fitted clone. Its other public attributes (``coef_``, ``staged_predict``, ...) can be read here too.
-    debiased_ : DebiasedSample
-        The debiased sample: normalisers, diagnostics, errors.
-    weights_ : ndarray of shape (n,)
-        Weight of each row, with mean 1.
+    fit_ : Weigher or None
+        The fit without its rows: it weighs rows, and prints samples and normalisers with errors. None for truncated
+        rows (:func:`vardi.window`), whose weight is no formula.
+    verdict_ : Verdict
+        Which rows connect the samples.
     classes_, n_features_in_, feature_names_in_
         As the fitted estimator has them.
 
     Notes
     -----
+    Nothing that it keeps holds rows, so it pickles small. Ship ``estimator_``: it predicts without vardi.
+
     ``source``, ``clusters`` and ``series`` are metadata: to have ``source`` split along with the rows, give it to the
     fit of a search (``search.fit(X, y, source=source)``), to a pipeline as ``step__source``, or to
     ``cross_validate(..., params={"source": source})``; with metadata routing on, ask for it with
@@ -120,7 +123,8 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
     >>> X, y = rows[["RM", "LSTAT"]], rows["MEDV"]
     >>> model.fit(X, y, source=source).coef_.round(2)
     array([ 3.95, -0.84])
-    >>> LinearRegression().fit(X, y, sample_weight=model.weights_).coef_.round(2)  # the same by hand
+    >>> weights = model.fit_.weigh(rows)
+    >>> LinearRegression().fit(X, y, sample_weight=weights).coef_.round(2)  # the same by hand
     array([ 3.95, -0.84])
     """
 
@@ -190,7 +194,8 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
             all_rows = X, y, weights
             some = all_rows if places is None else (take(rows, places), take(targets, places), weights[places])
             self.estimator_ = fit_weighted(self.estimator, *some, routed)
-        self.debiased_, self.weights_ = debiased, weights
+        self.verdict_ = debiased.identify()
+        self.fit_ = debiased.weigher() if debiased.solved.has_formula else None
         return self
 
     def _depends(self, what: str, labels: Depends | None) -> Depends | None:

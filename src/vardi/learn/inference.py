@@ -11,10 +11,11 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _is_fitted
 
-from vardi._estimate.estimates import Estimate, Estimates, cells_of, estimates_of
+from vardi._estimate.estimates import Estimate, Estimates, cells_of, estimates_of, place_of
 from vardi._estimate.intervals import warn_of_doubt
 from vardi._estimate.sensitivity.question import Question
 from vardi._estimate.sensitivity.result import GAMMAS, Kind, Sensitivity
+from vardi._estimate.tables import in_library
 from vardi._estimate.tangent import Influence
 from vardi._estimate.weight_routing import Rows
 from vardi._fit.sample import DebiasedSample
@@ -22,7 +23,7 @@ from vardi._fit.weighted import WeightedSample
 from vardi._inputs.pool import Name
 from vardi._tables import Part, Shown, Table
 from vardi._types import Floats
-from vardi.errors import MismatchError, VardiError, number_of_rows, suggest
+from vardi.errors import MismatchError, VardiError, number_of_rows
 from vardi.errors._texts import listed, show
 from vardi.learn._design import Features, Missing, ModelRows, Outcome, model_rows, recording
 from vardi.learn._glm import Equations, LinearModel, Response, response_of
@@ -56,7 +57,8 @@ class ModelInference(Shown, Estimates):
         How many of these lack each feature, or the outcome.
     """
 
-    names: tuple[str, ...]
+    _called = "coefficient"
+
     model_: LinearModel
     rows_left_out: int = 0
     missing: Mapping[str, int] = field(default_factory=dict)
@@ -71,10 +73,6 @@ class ModelInference(Shown, Estimates):
         """Coefficients over their standard errors."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return self.coefficients / self.stderr
-
-    def __getitem__(self, name: str | int) -> Estimate:
-        """Return one coefficient; differences and ratios of coefficients carry their errors along."""
-        return super().__getitem__(place_of(name, self.names) if isinstance(name, str) else name)
 
     _apart = "\n"
 
@@ -174,23 +172,13 @@ def inference(
     estimates = estimates_of(solved.theta, solved.influence, level, among=fit.solved.tangent.measure.recorded_by)
     names = solved.equations.names
     warn_of_doubt(fit.names, [f"the coefficient of {name}" for name in names], estimates.laws)
-    return ModelInference(
-        **vars(estimates),
-        names=names,
+    found = ModelInference(
+        **vars(replace(estimates, names=names)),
         model_=solved.model,
         rows_left_out=solved.rows.left_out,
         missing=solved.rows.missing,
     )
-
-
-def place_of(coefficient: str, names: tuple[str, ...]) -> int:
-    """Return the place of a coefficient, or raise an error that lists them."""
-    if coefficient not in names:
-        raise MismatchError(
-            f"No coefficient {coefficient!r}. The coefficients are {', '.join(map(repr, names))}."
-            f"{suggest(coefficient, names)}"
-        )
-    return names.index(coefficient)
+    return in_library(found, fit.data.library)
 
 
 @dataclass(frozen=True)
@@ -350,7 +338,7 @@ def coefficient_sensitivity(
     """
     question = Question(fit.solved, gammas, samples, kind, threshold)
     solved = solve(fit, model, X, y)
-    j = place_of(coefficient, solved.equations.names)
+    j = place_of(coefficient, solved.equations.names, "coefficient")
     estimate = Estimate.from_influence(float(solved.theta[j]), solved.influence.column(j))
     warn_of_doubt(fit.names, [f"the coefficient of {coefficient}"], [estimate.law])
 

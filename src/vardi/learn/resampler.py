@@ -16,6 +16,7 @@ from sklearn.utils.validation import validate_data
 from vardi._estimate.draws import Method, Random, draw
 from vardi._estimate.weight_routing import Rows
 from vardi._inputs.given import Biases, Known, Labels
+from vardi._types import Floats
 from vardi.learn.xy_pool import debias_rows, take, with_targets
 
 X_ = TypeVar("X_", bound=Rows)
@@ -55,10 +56,6 @@ class DebiasedResampler(BaseEstimator):  # type: ignore[misc]
     ----------
     sample_indices_ : ndarray of int
         Positions of the drawn rows.
-    debiased_ : DebiasedSample
-        The fit: normalisers, diagnostics, errors.
-    weights_ : array or series
-        Weight of each row given, with mean 1.
 
     Notes
     -----
@@ -95,11 +92,16 @@ class DebiasedResampler(BaseEstimator):  # type: ignore[misc]
     random_state: Seed = None
 
     def fit(self, X: Rows, y: Rows | None = None, source: Labels | None = None) -> Self:
-        """Compute the weights; parameters as for :meth:`fit_resample`."""
-        self.debiased_ = debias_rows(X, y, source, self.biases, self.target, self.known)
-        self.weights_ = with_targets(self.debiased_, y)[0].weights
-        validate_data(self, X, skip_check_array=True)
+        """Check that the rows can be debiased; parameters as for :meth:`fit_resample`."""
+        self._chances(X, y, source)
         return self
+
+    def _chances(self, X: Rows, y: Rows | None, source: Labels | None) -> Floats:
+        """Return the chance of each row to be drawn."""
+        fit, _ = with_targets(debias_rows(X, y, source, self.biases, self.target, self.known), y)
+        validate_data(self, X, skip_check_array=True)
+        weights = np.asarray(fit.weights)
+        return weights / weights.sum()
 
     def fit_resample(self, X: X_, y: Rows | None = None, source: Labels | None = None) -> tuple[X_, Any]:
         """Compute the weights and draw rows.
@@ -118,9 +120,8 @@ class DebiasedResampler(BaseEstimator):  # type: ignore[misc]
         X_resampled, y_resampled
             The drawn rows, in the library and with the index labels of those given. Always two: y is None if it was.
         """
-        self.fit(X, y, source)
-        weights, rng = np.asarray(self.weights_), as_generator(self.random_state)
-        self.sample_indices_ = draw(weights / weights.sum(), self.size, rng, replace=self.replace, method=self.method)
+        chances, rng = self._chances(X, y, source), as_generator(self.random_state)
+        self.sample_indices_ = draw(chances, self.size, rng, replace=self.replace, method=self.method)
         return take(X, self.sample_indices_), take(y, self.sample_indices_)
 
 

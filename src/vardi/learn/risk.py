@@ -230,8 +230,7 @@ def debiased_scorer(scoring: Scoring = None, *, fit: DebiasedSample, target: str
         A loss as for :func:`debiased_risk`, whose negative is the score; or one of scikit-learn's scorers, or its name,
         if its metric takes ``sample_weight``.
     fit : DebiasedSample
-        The fit of all rows: ``vardi.debias`` of a frame with the features and the target, or the ``debiased_`` of an
-        estimator or resampler.
+        The fit of all rows: ``vardi.debias`` of a frame with the features and the target.
     target : str, optional
         Name by which the biases read y. By default that of the series, else ``"y"``.
 

@@ -134,6 +134,11 @@ def left_in_place(data: Data, engine: Engine, label: str | None, *, apart: bool,
     return frame.to_native()
 
 
+def streamed(data: Data) -> Lazy:
+    """Return the rows as a lazy frame of Polars, or for a database of DuckDB."""
+    return _rows(data, "duckdb" if data.format == "duckdb" else "polars")
+
+
 def require_rows(data: Data, engine: Engine) -> None:
     """Refuse a CSV without rows: its columns would have no types."""
     if data.format != "csv":

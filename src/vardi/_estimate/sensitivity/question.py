@@ -395,7 +395,8 @@ class Question:
         tangent, phi = self.solved.tangent, estimate.influence.values
         of_known = float((estimate.influence.beyond**2).sum()) / tangent.n**2
         unmoved = phi + start.phi @ -np.eye(1)  # of the mean of a model's predictions
-        variances = [tangent.measure.whole.spread(end.phi + unmoved).covariance[0, 0] + of_known for end in ends]
+        spreads = [tangent.measure.whole.spread(end.phi + unmoved, tangent.leverage) for end in ends]
+        variances = [spread.covariance[0, 0] + of_known for spread in spreads]
         return np.sqrt(np.array(variances))
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from vardi._estimate.estimates import Estimate, with_digits_of
 from vardi._estimate.intervals import quantile_of_student
+from vardi._estimate.tables import Record, Tabular
 from vardi._inputs.pool import Name
 from vardi._tables import Note, Part, Shown, Table
 from vardi._types import Floats
@@ -31,7 +32,7 @@ METHODS: dict[Method, str] = {
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Sensitivity(Shown):
+class Sensitivity(Shown, Tabular):
     r"""The range of an estimate when biases are wrong by up to a factor: what ``fit.sensitivity`` returns.
 
     A bias that is wrong by up to a factor :math:`\Gamma` has :math:`1/\Gamma \le \omega^*_l(z) / \omega_l(z) \le
@@ -128,6 +129,14 @@ class Sensitivity(Shown):
         return self.find(require_number(value))
 
     _apart = "\n"
+
+    def _records(self) -> list[Record]:
+        """Return a row for each factor."""
+        columns = {"factor": self.gammas, "low": self.lower, "high": self.upper}
+        columns |= {"linear_low": self.linear_lower, "linear_high": self.linear_upper}
+        columns |= {"low_stderr": self.lower_stderr, "high_stderr": self.upper_stderr}
+        rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+        return [{"name": self.name, **dict(zip(columns, row, strict=True))} for row in rows]
 
     def _parts(self) -> list[Part]:
         title = Note(f"{self.name}:", f"{self.estimate}, if {self._who}:")
