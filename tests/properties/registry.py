@@ -9,6 +9,7 @@ from __future__ import annotations
 FIT = "properties/test_fit_properties.py::"
 ESTIMATE = "properties/test_estimate_properties.py::"
 BIAS = "properties/test_bias_properties.py::"
+UMBRELLA = "command_line/test_umbrella_windows.py::"
 LEARN = "properties/test_learn_properties.py::"
 MBAR = "properties/test_mbar_properties.py::"
 OUTPUT = "properties/test_output_properties.py::"
@@ -130,6 +131,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         "estimates/test_log_ratio.py::test_ratios_turned_around_change_sign_and_scales_only_move_them",
     ),
     "plots.ConvergenceDisplay": ("accounts/test_plots.py::test_convergence_is_drawn_in_both_directions",),
+    "plots.ProfileDisplay": (UMBRELLA + "test_a_picture_has_the_unit_and_the_names_of_coordinates",),
     "plots.StatesDisplay": ("accounts/test_plots.py::test_steps_between_states",),
     **dict.fromkeys(
         [f"{kind}.{name}" for kind in ("DebiasedSample", "Weigher") for name in ("expression", "uncovered")],
@@ -337,6 +339,18 @@ TESTS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(
         ["mbar.convergence", "mbar.Convergence", "mbar.inefficiencies"],
         (MBAR + "test_backward_is_forward_in_time_that_runs_back",),
+    ),
+    **dict.fromkeys(
+        ["mbar.bar", "mbar.exp"],
+        (MBAR + "test_works_know_no_zero_of_energy_and_change_sign_with_the_direction",),
+    ),
+    "mbar.ParameterError": ("physics/test_names_of_pymbar.py::test_what_is_refused_is_an_error_of_both",),
+    **dict.fromkeys(
+        ["mbar.Umbrella", "mbar.Profile"],
+        (
+            UMBRELLA + "test_windows_in_grossfields_format_give_the_known_profile",
+            UMBRELLA + "test_two_coordinates_give_a_surface",
+        ),
     ),
     "mbar.kT": (MBAR + "test_units_are_in_proportion",),
     # data sets, displays, reports, studies

@@ -14,11 +14,14 @@ from vardi.mbar import (
     FES,
     MBAR,
     AlchemicalEstimator,
+    bar,
     convergence,
     equilibration,
+    exp,
     inefficiencies,
     kT,
     statistical_inefficiency,
+    timeseries,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore::vardi.VardiWarning")
@@ -148,3 +151,20 @@ def test_units_are_in_proportion(temperature):
     assert_allclose(kT("kJ/mol", temperature), 4.184 * kT("kcal/mol", temperature), rtol=1e-12)
     assert_allclose(kT("kJ/mol", 2 * temperature), 2 * kT("kJ/mol", temperature), rtol=1e-12)
     assert kT("kT", temperature) == 1.0
+
+
+@given(seeds, st.floats(-50.0, 50.0), st.sampled_from(["BAR", "MBAR"]))
+@examples(15)
+def test_works_know_no_zero_of_energy_and_change_sign_with_the_direction(seed, shift, method):
+    rng = np.random.default_rng(seed)
+    forward, reverse = rng.normal(1.5, 1.0, rng.integers(30, 80)), rng.normal(-0.5, 1.0, rng.integers(30, 80))
+    one = bar(forward, reverse, uncertainty_method=method)
+    moved = bar(forward + shift, reverse - shift, uncertainty_method=method)
+    back = bar(reverse, forward, uncertainty_method=method)
+    assert_allclose([moved["Delta_f"] - shift, -back["Delta_f"]], one["Delta_f"], atol=1e-9)
+    assert_allclose([moved["dDelta_f"], back["dDelta_f"]], one["dDelta_f"], rtol=1e-7)
+    single, above = exp(forward, is_timeseries=True), exp(forward + shift, is_timeseries=True)
+    assert_allclose(above["Delta_f"] - shift, single["Delta_f"], atol=1e-9)
+    assert_allclose(above["dDelta_f"], single["dDelta_f"], rtol=1e-7)
+    scaled = timeseries.statistical_inefficiency(np.exp(shift / 10) * forward + shift)
+    assert_allclose(scaled, timeseries.statistical_inefficiency(forward), rtol=1e-6)

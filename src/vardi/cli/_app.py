@@ -9,6 +9,7 @@ import typer
 from vardi.cli._demo import demo
 from vardi.cli._init import init
 from vardi.cli._study import check, fit, report, sample
+from vardi.cli._umbrella import umbrella
 from vardi.cli._weigh import weigh
 
 app = typer.Typer(
@@ -66,6 +67,12 @@ for command, short_help, *examples in (
         "Write the report, as a web page or a PDF.",
         "vardi report study.toml",
         "vardi report study.toml -o report.pdf",
+    ),
+    (
+        umbrella,
+        "Combine umbrella windows into a free energy profile.",
+        "vardi umbrella metadata.dat --unit kcal/mol --temperature 300",
+        "vardi umbrella metadata.dat --unit kJ/mol --temperature 300 --column phi --picture profile.png",
     ),
 ):
     epilog = "\b\nExamples:\n" + "\n".join(f"  {line}" for line in examples)

@@ -1,5 +1,7 @@
 """Free energies of thermodynamic states, under the names that physicists use."""
 
+from vardi.mbar import timeseries as timeseries
+from vardi.mbar._arguments import ParameterError
 from vardi.mbar._time import (
     Convergence,
     Equilibration,
@@ -9,9 +11,11 @@ from vardi.mbar._time import (
     statistical_inefficiency,
 )
 from vardi.mbar._units import kT
+from vardi.mbar._work import bar, exp
 from vardi.mbar.alchemical import AlchemicalEstimator
 from vardi.mbar.fes import FES
 from vardi.mbar.multistate import MBAR
+from vardi.mbar.umbrella import Profile, Umbrella
 
 __all__ = [
     "FES",
@@ -19,8 +23,13 @@ __all__ = [
     "AlchemicalEstimator",
     "Convergence",
     "Equilibration",
+    "ParameterError",
+    "Profile",
+    "Umbrella",
+    "bar",
     "convergence",
     "equilibration",
+    "exp",
     "inefficiencies",
     "kT",
     "statistical_inefficiency",

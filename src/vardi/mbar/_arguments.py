@@ -2,22 +2,47 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from vardi._types import Floats, Integers
+from vardi.biases._values import as_array
 from vardi.errors import InvalidBiasError, MismatchError
 
 METHODS = ("svd-ew", "svd", "approximate", "bootstrap")
+
+
+class ParameterError(MismatchError):
+    """An argument that cannot be used: also pymbar's ``ParameterError``, where that has been imported.
+
+    Examples
+    --------
+    >>> import vardi
+    >>> try:
+    ...     vardi.mbar.timeseries.statistical_inefficiency([1.0, 1.0, 1.0])
+    ... except vardi.mbar.ParameterError as error:
+    ...     print(error)
+    The covariance of the series is 0, so there is no correlation in time to measure. Give a series that varies.
+    """
+
+    def __new__(cls, *arguments: object) -> Self:
+        utils = sys.modules.get("pymbar.utils")  # whoever catches pymbar's has imported it
+        theirs: type = cls if utils is None else utils.ParameterError
+        return super().__new__(cls if issubclass(cls, theirs) else type(cls.__name__, (cls, theirs), {}), *arguments)
+
+    def __reduce__(self) -> tuple[type[ParameterError], tuple[object, ...], dict[str, object]]:
+        return ParameterError, self.args, self.__dict__
 
 
 def as_sizes(N_k: ArrayLike) -> Integers:
     """Return how many rows each state has: whole numbers."""
     sizes = np.asarray(N_k)
     if sizes.ndim != 1 or sizes.dtype.kind not in "iuf" or (sizes < 0).any() or (sizes % 1).any():
-        raise MismatchError(
+        raise ParameterError(
             f"N_k is {np.array2string(sizes, threshold=10)}. It counts the rows of each state: give whole numbers, 0 "
             "for a state that was not simulated."
         )
@@ -32,7 +57,7 @@ def by_state(numbers: ArrayLike, N_k: Integers, what: str = "u_kn") -> Floats:
     u = u.reshape(1, -1) if u.ndim == 1 else u
     n = int(N_k.sum())
     if u.ndim != 2 or u.shape[1] != n:
-        raise MismatchError(
+        raise ParameterError(
             f"{what} has shape {u.shape}, but N_k counts {n} rows. Give a column for each row, in all states: an array "
             f"of shape (states, {n})."
         )
@@ -48,7 +73,7 @@ def by_row(numbers: ArrayLike, N_k: Integers, what: str) -> Floats:
     elif values.shape == (1, n):
         values = values[0]
     if values.shape != (n,):
-        raise MismatchError(
+        raise ParameterError(
             f"{what} has shape {values.shape}, but N_k counts {n} rows. Give a number for each of them."
         )
     return values
@@ -57,7 +82,7 @@ def by_row(numbers: ArrayLike, N_k: Integers, what: str) -> Floats:
 def _unpadded(values: Floats, N_k: Integers, what: str) -> Floats:
     """Return the first N_k numbers of each sample, concatenated, for values of shape (K, L, N_max)."""
     if len(values) != len(N_k) or values.shape[2] < N_k.max(initial=0):
-        raise MismatchError(
+        raise ParameterError(
             f"{what} has shape {values.shape}, but N_k counts up to {N_k.max(initial=0)} rows in each of {len(N_k)} "
             "samples. Give an array of shape (samples, states, rows), padded where samples are shorter."
         )
@@ -74,7 +99,7 @@ def as_source(x_kindices: ArrayLike | None, N_k: Integers) -> Integers:
     counts = np.bincount(source.astype(np.int64), minlength=len(N_k)) if inside else np.array([])
     if not np.array_equal(counts, N_k):
         fact = f"has {counts.tolist()} rows of each state" if inside else f"is not a list of states 0 to {len(N_k) - 1}"
-        raise MismatchError(
+        raise ParameterError(
             f"x_kindices {fact}, but N_k counts {N_k.tolist()}. Give the state that each row was drawn in."
         )
     return source.astype(np.int64)
@@ -96,14 +121,14 @@ def require_potentials(u_kn: Floats) -> None:
 def require_one_of(value: str, choices: Sequence[str], what: str) -> None:
     """Refuse an option that does not exist."""
     if value not in choices:
-        raise MismatchError(f"{what} is {value!r}. Give one of {', '.join(map(repr, choices))}.")
+        raise ParameterError(f"{what} is {value!r}. Give one of {', '.join(map(repr, choices))}.")
 
 
 def as_bootstraps(n_bootstraps: int | None) -> int:
     """Return a number of refits."""
     n = 0 if n_bootstraps is None else n_bootstraps
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0 or n == 1:
-        raise MismatchError(
+        raise ParameterError(
             f"n_bootstraps is {n_bootstraps!r}, but it must be a number of refits. Give 0 for none, or 2 or more; 200 "
             "is usual."
         )
@@ -122,7 +147,25 @@ def uncertainty(method: str | None, n_bootstraps: int) -> str:
     method = "svd-ew" if method is None else method
     require_one_of(method, METHODS, "uncertainty_method")
     if method == "bootstrap" and not n_bootstraps:
-        raise MismatchError(
+        raise ParameterError(
             "uncertainty_method is 'bootstrap', but no refits were asked for. Write MBAR(u_kn, N_k, n_bootstraps=200)."
         )
     return method
+
+
+def as_series(values: ArrayLike, what: str = "The series") -> Floats:
+    """Return a number for each frame."""
+    array = as_array(values, what)
+    if array.ndim != 1 or not len(array) or array.dtype.kind not in "fiub" or not np.isfinite(array).all():
+        fact = (
+            f"has shape {array.shape}"
+            if array.ndim != 1 or not len(array)
+            else f"holds {array.dtype}"
+            if array.dtype.kind not in "fiub"
+            else f"has no number at frame {int(np.flatnonzero(~np.isfinite(array))[0])}"
+        )
+        raise ParameterError(
+            f"{what} {fact}, but a time series has one number for each frame. Give an array of shape (N,) "
+            "without missing values, in time order."
+        )
+    return array.astype(np.float64)

@@ -28,6 +28,7 @@ from vardi._tables import Part, Shown, Table
 from vardi._types import Floats, Integers
 from vardi.biases._values import as_array
 from vardi.errors import MismatchError
+from vardi.mbar._arguments import as_series
 from vardi.mbar.multistate import MBAR
 
 
@@ -54,7 +55,7 @@ def statistical_inefficiency(values: ArrayLike) -> float:
     >>> round(statistical_inefficiency(x), 1)
     20.8
     """
-    return _inefficiency(_series(values))
+    return _inefficiency(as_series(values))
 
 
 def inefficiencies(fit: DebiasedSample) -> dict[Name, float]:
@@ -177,7 +178,7 @@ def equilibration(values: ArrayLike, source: ArrayLike | None = None) -> Equilib
     >>> x[found.kept].mean().round(2) < x.mean().round(2)
     np.True_
     """
-    x = _series(values)
+    x = as_series(values)
     labels = np.zeros(len(x), np.int64) if source is None else as_array(source, "source")
     if labels.shape != x.shape:
         raise MismatchError(
@@ -212,23 +213,6 @@ def _inefficiency(x: Floats) -> float:
     sums = np.add.reduceat(deviations, np.arange(0, len(x), length))
     g = len(sums) / float(Autocorrelation(sums[:, None]).effective[0])
     return max(g * float(sums @ sums) / squares, 1.0)
-
-
-def _series(values: ArrayLike) -> Floats:
-    array = as_array(values, "The series")
-    if array.ndim != 1 or not len(array) or array.dtype.kind not in "fiub" or not np.isfinite(array).all():
-        fact = (
-            f"has shape {array.shape}"
-            if array.ndim != 1 or not len(array)
-            else f"holds {array.dtype}"
-            if array.dtype.kind not in "fiub"
-            else f"has no number at frame {int(np.flatnonzero(~np.isfinite(array))[0])}"
-        )
-        raise MismatchError(
-            f"The series {fact}, but a time series has one number for each frame. Give an array of shape (N,) "
-            "without missing values, in time order."
-        )
-    return array.astype(np.float64)
 
 
 FRACTIONS = tuple(k / 10 for k in range(1, 11))

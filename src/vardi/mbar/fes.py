@@ -12,8 +12,7 @@ from scipy import sparse
 
 from vardi._fit.sample import DebiasedSample
 from vardi._types import Floats
-from vardi.errors import MismatchError
-from vardi.mbar._arguments import as_bootstraps, as_seed, by_row, require_one_of, require_potentials
+from vardi.mbar._arguments import ParameterError, as_bootstraps, as_seed, by_row, require_one_of, require_potentials
 from vardi.mbar._states import covariance_over, errors_of_differences
 from vardi.mbar._surfaces import Functions, Histogram, InPopulation, InState, Kernel, Parameters, Rows, as_points
 from vardi.mbar.multistate import MBAR
@@ -136,7 +135,7 @@ class FES:
         """
         if fes_type not in ("histogram", "kde"):
             kernels = " Splines are not supported: a kernel gives a surface without bins, with its error."
-            raise MismatchError(
+            raise ParameterError(
                 f"fes_type is {fes_type!r}.{kernels if fes_type == 'spline' else ''} Give 'histogram' or 'kde'."
             )
         bins = Histogram.of(histogram_parameters) if fes_type == "histogram" else None
@@ -160,13 +159,13 @@ class FES:
             shape = x.shape
         if len(shape) != 2 or shape[0] != len(self.fit) or dims not in (None, shape[1]):
             bins = "" if dims is None else f" and bins in {dims} dimension{'' if dims == 1 else 's'}"
-            raise MismatchError(
+            raise ParameterError(
                 f"x_n has shape {shape}, but there are {len(self.fit)} rows{bins}. Give the coordinate of each row, in "
                 "each dimension."
             )
         if not isinstance(x, tuple) and not np.isfinite(x).all():
             row = int(np.flatnonzero(~np.isfinite(x).all(axis=1))[0])
-            raise MismatchError(
+            raise ParameterError(
                 f"x_n is {x[row]} in row {row}, but every row needs a place on the surface. Give finite numbers."
             )
         return x
@@ -175,13 +174,13 @@ class FES:
         """Return the distribution whose surface is asked for."""
         if self.mbar is None:
             if u_n is not None:
-                raise MismatchError(
+                raise ParameterError(
                     "u_n is the potential of a state, but a fit has only its population. Give None, and declare the "
                     "biases of the fit relative to the state of interest."
                 )
             return InPopulation(self.fit)
         if u_n is None:
-            raise MismatchError(
+            raise ParameterError(
                 "u_n is None, but a surface belongs to a state. Give the reduced potential of each row there."
             )
         potential = by_row(u_n, self.mbar.N_k, "u_n")
@@ -217,7 +216,7 @@ class FES:
             differences ``df_ij``, their standard errors.
         """
         if self._surface is None:
-            raise MismatchError("No surface has been generated. Call generate_fes first.")
+            raise ParameterError("No surface has been generated. Call generate_fes first.")
         self._require(reference_point, fes_reference, uncertainty_method)
         points = as_points(x, self._surface.dims, "x")
         places, sites = self._surface.sites(points)
@@ -243,15 +242,15 @@ class FES:
     def _require(self, reference_point: str, fes_reference: Point | None, uncertainty_method: str | None) -> None:
         require_one_of(reference_point, REFERENCES, "reference_point")
         if reference_point == "from-specified" and fes_reference is None:
-            raise MismatchError(
+            raise ParameterError(
                 "reference_point is 'from-specified', but no point was given. Give it as fes_reference."
             )
         if uncertainty_method not in ERRORS:
-            raise MismatchError(
+            raise ParameterError(
                 f"uncertainty_method is {uncertainty_method!r}. Give None, 'analytical' or 'bootstrap'."
             )
         if uncertainty_method == "bootstrap" and not self._n_bootstraps:
-            raise MismatchError(
+            raise ParameterError(
                 "uncertainty_method is 'bootstrap', but no refits were asked for. Write generate_fes(..., "
                 "n_bootstraps=200)."
             )
@@ -271,7 +270,7 @@ class FES:
             reference = surface.functions(self._rows, surface.sites(at)[1])
             outside = reference.shape[1] == 0
             if outside or self._target.means(reference)[0] == 0.0:
-                raise MismatchError(
+                raise ParameterError(
                     f"The reference point {point} lies {'outside the bins' if outside else 'where there are no rows'}. "
                     "Give one that has rows."
                 )

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 from vardi._estimate.reliability import warn_of_few_bridging
 from vardi._fit.debias import debias_matrix
 from vardi._types import Floats, Integers
-from vardi.errors import MismatchError
 from vardi.mbar._arguments import (
+    ParameterError,
     as_bootstraps,
     as_seed,
     as_sizes,
@@ -123,7 +123,7 @@ class MBAR(StateWeights):
         self.u_kn: Floats = by_state(u_kn, self.N_k)
         self.K, self.N = self.u_kn.shape
         if len(self.N_k) != self.K:
-            raise MismatchError(
+            raise ParameterError(
                 f"u_kn has {self.K} states, but N_k counts the rows of {len(self.N_k)}. Give 0 rows for a state that "
                 "was not simulated."
             )
@@ -266,11 +266,11 @@ class MBAR(StateWeights):
             ``mu`` and ``sigma``, of shape (L,) or, as differences j minus i, (L, L); ``Theta`` if it is asked for.
         """
         if output not in ("averages", "differences"):
-            raise MismatchError(f"output is {output!r}. Give 'averages' or 'differences'.")
+            raise ParameterError(f"output is {output!r}. Give 'averages' or 'differences'.")
         u_ln = self._potentials(u_kn)
         A = by_state(A_n, self.N_k, "A_n") if state_dependent else by_row(A_n, self.N_k, "A_n")[None, :]
         if state_dependent and len(A) != len(u_ln):
-            raise MismatchError(
+            raise ParameterError(
                 f"A_n has {len(A)} rows, but there are {len(u_ln)} states. Give one for each state, or "
                 "state_dependent=False."
             )

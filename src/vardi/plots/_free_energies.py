@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from vardi._fit.sample import DebiasedSample
-    from vardi.mbar import Convergence
+    from vardi.mbar import Convergence, Profile
+
+NORMAL = 1.96
+"""Standard errors to either end of a 95% interval."""
 
 
 @dataclass
@@ -117,6 +120,35 @@ class ConvergenceDisplay(Display):
         ax.set_title("Forward and backward in time")
         ax.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
         ax.legend()
+
+
+@dataclass
+class ProfileDisplay(Display):
+    """A free energy profile with 95% intervals, or the surface of two coordinates.
+
+    Parameters
+    ----------
+    profile : Profile
+        What :meth:`vardi.mbar.Umbrella.profile` returns.
+    """
+
+    profile: Profile
+
+    def _draw(self, ax: Axes, colours: Palette) -> None:
+        profile = self.profile
+        label = f"free energy ({profile.unit})"
+        f = np.where(np.isfinite(profile.f), profile.f, np.nan)
+        ax.set_xlabel(profile.coordinates[0])
+        if len(profile.edges) == 1:
+            x, beyond = profile.middles[:, 0], NORMAL * np.nan_to_num(profile.df)
+            ax.fill_between(x, f - beyond, f + beyond, color=colours.after, alpha=0.25, lw=0, label="95%")
+            ax.plot(x, f, color=colours.after)
+            ax.set_ylabel(label)
+            ax.legend()
+            return
+        surface = ax.pcolormesh(*profile.edges, f.reshape([len(one) - 1 for one in profile.edges]).T)
+        ax.set_ylabel(profile.coordinates[1])
+        ax.figure.colorbar(surface, ax=ax, label=label)
 
 
 def _beyond(estimates: tuple[Estimate, ...]) -> Floats:
