@@ -59,10 +59,9 @@ class DrawnUnits:
 
     A mean over g units of a sample has (g - 1) / g of its variance if they are drawn with replacement, and
     (g - 1) / (g + 1) of it with exponential multiplicities. So where units are few, g - 1 of them are drawn, or
-    multiplicities have a gamma law of shape (g - 2) / g. Where known values or parameters were fitted, the leverage of
-    a unit takes the place of 1 / g.
     multiplicities have a gamma law of shape (g - 2) / g; for a variance v these are (g - 1) / v and
-    ((g - 1) / v - 1) / g.
+    ((g - 1) / v - 1) / g. Where known values or parameters were fitted, the leverage of a unit takes the place of
+    1 / g.
 
     Attributes
     ----------
@@ -489,7 +488,7 @@ class GroupRefits:
         units, runs = int(unit.max()) + 1, np.bincount(source, minlength=len(self.sizes))
         if units < len(unit):  # some span samples, so all are drawn together
             runs = np.array([units])
-        times = DrawnUnits(once(units), runs, self.sums.variances).draw(rng, self.kind, np.empty(units))[unit]
+        times = DrawnUnits(once(units), runs, variances=self.sums.variances).draw(rng, self.kind, np.empty(units))[unit]
         rows = np.bincount(source, times * counts, minlength=len(self.sizes))
         times *= (self.sizes / np.where(rows > 0, rows, 1.0))[source]
         spread = np.sqrt(self.measure.rows.dependence.remaining)[source]
