@@ -251,7 +251,7 @@ def test_a_small_p_value_is_a_reason_to_look():
     report = compute(vardi.debias(design.samples, {**design.biases, "square": "x"}))
     assert report.headline.level == report.check.level == "doubt"
     assert report.headline.text == (
-        "Look at the test of the declared biases: p = 0.00032, and 1 in 3,100 right fits has one as small."
+        "Look at the test of the declared biases: p = 0.00014, and 1 in 7,000 right fits has one as small."
     )
     assert "Look at how the rows of 'square' were drawn" in report.headline.points[0].text
 

@@ -503,7 +503,7 @@ def test_fit_says_once_that_shares_are_contradicted(folder):
     (folder / "study.toml").write_text(f"{STUDY}[known]\nagency = 0.9\n")
     result = run("fit", "study.toml")
     assert (result.exit_code, result.stderr) == (0, "")
-    assert result.stdout.count("The samples contradict what is known (chi2") == 1
+    assert result.stdout.count("The samples contradict what is known (T2") == 1
     assert (
         "The weights meet known values that the samples contradict. vardi check lists the known values."
         in result.stdout

@@ -78,7 +78,7 @@ def test_a_step_asks_for_no_number_that_follows_from_others(written, answers):
     study = studies.read(written(NUMBERS, "polars"))
     study.open().fit()
     solve = next(query for query in studies.plan(study).queries if query.what == "solve")
-    assert answers[-1] == (1, 6)  # two shares and three products of three samples, and the sum of the weights
+    assert answers[-1] == (1, 7)  # three shares and three products of three samples, and the sum of the weights
     assert solve.columns == ("x",)
 
 
