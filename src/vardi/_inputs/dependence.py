@@ -79,7 +79,7 @@ class DeclaredDependence(Generic[Key]):
         """Whether errors are summed by cluster, series or stratum rather than over rows within whole samples."""
         return any(key is not None for key in (self.clusters, self.order, self.strata))
 
-    @property
+    @cached_property
     def is_finite(self) -> bool:
         """Whether a sample was drawn from a finite population."""
         return bool((self.remaining < 1.0).any())
