@@ -115,7 +115,7 @@ def test_disconnection_bounds_what_happens(fit):
 
 
 def test_tidy_frame(fit):
-    frame = fit.diagnostics().to_frame()
+    frame = fit.diagnostics().to_frame("pandas")
     assert isinstance(frame, pd.DataFrame)
     assert list(frame.columns) == ["part", "name", "measure", "value"]
     found = frame.query("part == 'sample' and name == 'middle' and measure == 'rows'")["value"]

@@ -55,7 +55,7 @@ def test_one_frame_with_labels_of_samples():
 def test_the_summary_says_it():
     fit = vardi.debias(frames(**DISTRICTS), BIASES, clusters="district")
     assert "rows        in 94 clusters of 'district'\n" in str(fit)
-    assert "Rows are in 94 clusters of &#x27;district&#x27;" in fit._repr_html_()
+    assert "<b>rows</b> in 94 clusters of &#x27;district&#x27;" in fit._repr_html_()
     series = vardi.debias(frames(), BIASES, series=True)
     assert "rows        one after the other in time: worth 92 of 120 in a, 101 of 160 in b" in str(series)
     finite = vardi.debias(frames(), BIASES, population=1000)
