@@ -348,6 +348,6 @@ def test_warnings_are_printed_once_also_before_an_error(capfd):
         fail()
     with pytest.raises(ZeroDivisionError), warnings_as_lines():
         fail()
-    assert messages == ["WeakOverlapWarning", "ContradictedKnownWarning"]
+    assert [message["message"] for message in messages] == ["WeakOverlapWarning", "ContradictedKnownWarning"]
     printed = capfd.readouterr().err.splitlines()
     assert printed == ["warning: WeakOverlapWarning"] * 2 + ["warning: ContradictedKnownWarning"]
