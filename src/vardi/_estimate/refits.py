@@ -307,17 +307,20 @@ class DrawnBatches(NamedTuple):
     variances: Floats
 
 
-def batches(solved: Solved, functions: Kept | None = None, rounding: float = 1e-9) -> DrawnBatches:
+def batches(
+    solved: Solved, functions: Kept | None = None, rounding: float = 1e-9, negligible: float = 1e-6
+) -> DrawnBatches:
     """Return the batches of each series, as long as its effective size requires.
 
-    That is how many independent rows it is worth: the minimum over log normalisers and functions' means. Multiplicities
-    vary by as much more as sums over batches vary too little.
+    That is how many independent rows it is worth: the minimum over log normalisers and functions' means, but for those
+    whose error is negligible beside the largest. Multiplicities vary by as much more as sums over batches vary too
+    little.
     """
     measure = solved.tangent.measure
     of_functions = [] if functions is None else [solved.tangent.influence(functions)[1]]
     spreads = [measure.spread(influence.values) for influence in (solved.bias_influence(), *of_functions)]
     vary = [(one.effective, one.stderr / one.stderr.max()) for one in spreads if one.stderr.max() > rounding]
-    effective = [rows[:, share > rounding] for rows, share in vary] or [measure.sizes[:, None]]
+    effective = [rows[:, share > negligible] for rows, share in vary] or [measure.sizes[:, None]]
     worth = np.maximum(np.hstack(effective).min(axis=1), 1.0)
     g = np.where(measure.sizes > 0, measure.sizes / worth, 1.0).tolist()
     lengths = [batch_length(int(n), one) if n else 1 for n, one in zip(measure.sizes.tolist(), g, strict=True)]
